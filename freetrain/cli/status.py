@@ -26,7 +26,7 @@ from freetrain.cli.context import (
 )
 from freetrain.client.status import Doing, Overview, TrainerStatus, overview
 from freetrain.client.trainers import author_text
-from freetrain.pack.record import MemberEnd, MemberRecord, PackRecord, how_it_failed
+from freetrain.pack.pack import MemberEnd, MemberRecord, PackRecord, how_it_failed
 from freetrain.state.files import StateDir
 from freetrain.state.tables import Delivery, DeliveryStage, TrainerState
 from freetrain.text import UNKNOWN, one_line, per_cent, scaled

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from freetrain.client.trainers import LIVE, find_trainer, job_of, left_over
 from freetrain.elastic.files import RunDir
 from freetrain.launch.base import logs_of
-from freetrain.pack.record import read_record
+from freetrain.pack.pack import read_record
 from freetrain.progress import latest_progress
 from freetrain.state.database import read_store
 from freetrain.state.files import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from freetrain.broker.lease import LeaseState
     from freetrain.config.job import TrainerJob
-    from freetrain.pack.record import PackRecord
+    from freetrain.pack.pack import PackRecord
     from freetrain.progress import Progress
     from freetrain.state.files import (
         Assigned,

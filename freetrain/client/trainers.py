@@ -11,7 +11,7 @@ from freetrain.config.document import ROOT
 from freetrain.config.job import parse_job
 from freetrain.elastic.files import RunDir
 from freetrain.errors import BadConfigurationError, UsageError
-from freetrain.pack.record import member_folders
+from freetrain.pack.pack import member_folders
 from freetrain.state.files import (
     BROKER,
     USER,

@@ -1,7 +1,9 @@
-"""What holds members of a pack to their shares of the CPUs, whatever the node allows.
+"""The processes of a pack's members, and their shares of the node's CPUs.
 
-Four controllers, best first: control groups v2 and v1, whole CPUs by affinity where
-there are many, and turns of a few milliseconds. The first that works is taken.
+All processes of members carry a mark, by which they are found (``marked_processes``).
+Four controllers hold them to their shares, best first: control groups v2 and v1, whole
+CPUs by affinity where there are many, and turns of a few milliseconds. The first that
+works on the node is taken (``choose_controller``).
 """
 
 from __future__ import annotations
@@ -12,30 +14,121 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Protocol
 
 from freetrain.errors import BadConfigurationError
-from freetrain.pack.processes import packer_of, signal_all
+from freetrain.pack.pack import ControllerName
+from freetrain.processes import environments, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from freetrain.pack.processes import Packer
+# The processes of members.
+
+MARK = "FREETRAIN_PACK_MEMBER"
+"""The variable whose value is the packer's label, a slash and the member's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packer:
+    """The process of a pack on this node, which starts its members.
+
+    Attributes:
+        pack: An identifier of the pack, the same in each generation.
+        pid: The packer's process.
+        started: Its start, in clock ticks since boot.
+    """
+
+    pack: str
+    pid: int
+    started: int
+
+    @property
+    def label(self) -> str:
+        """The packer as a text without a slash."""
+        return f"{self.pack}-{self.pid}-{self.started}"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process still runs."""
+        return _started(self.pid) == self.started
+
+    def has_left(self, label: str) -> bool:
+        """Tell whether *label* names an earlier packer of this pack that is dead."""
+        other = packer_of(label)
+        if other is None or other.pack != self.pack:
+            return False
+        return not other.is_alive
+
+
+def this_packer(pack: str) -> Packer:
+    """Return this process as the packer of *pack*."""
+    return Packer(pack, os.getpid(), _started(os.getpid()) or 0)
+
+
+def packer_of(label: str) -> Packer | None:
+    """Return the packer that *label* names; None where it is no label."""
+    pack, *numbers = label.rsplit("-", 2)
+    if not pack or len(numbers) != 2 or not all(map(str.isdecimal, numbers)):  # noqa: PLR2004
+        return None
+    return Packer(pack, int(numbers[0]), int(numbers[1]))
+
+
+def marked_processes() -> Iterator[tuple[int, str, str]]:
+    """Yield number, label and member of each process that carries the mark."""
+    wanted = f"{MARK}=".encode()
+    for pid, environ in environments(wanted):
+        for variable in environ.split(b"\0"):
+            if variable.startswith(wanted):
+                value = variable.removeprefix(wanted).decode("utf-8", "replace")
+                label, _, member = value.partition("/")
+                yield pid, label, member
+
+
+def members_of(packer: Packer) -> dict[str, tuple[int, ...]]:
+    """Return the processes of *packer*'s members, by member."""
+    found: dict[str, tuple[int, ...]] = {}
+    for pid, label, member in marked_processes():
+        if label == packer.label and pid != packer.pid:
+            found[member] = (*found.get(member, ()), pid)
+    return found
+
+
+def left_behind(packer: Packer) -> tuple[int, ...]:
+    """Return members' processes of earlier, dead packers of the same pack."""
+    return tuple(pid for pid, label, _ in marked_processes() if packer.has_left(label))
+
+
+def used_s(pids: Iterable[int]) -> float:
+    """Return the CPU time of *pids* and of their children that were waited for."""
+    statuses = map(status_of, pids)
+    ticks = sum(status.cpu_ticks for status in statuses if status is not None)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to all of *pids* that still exist."""
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def is_there(pid: int) -> bool:
+    """Tell whether *pid* has not ended; a zombie has."""
+    return _started(pid) is not None
+
+
+def _started(pid: int) -> int | None:
+    """Return when *pid* began, in clock ticks since boot; None where it has ended."""
+    status = status_of(pid)
+    return None if status is None or status.has_ended else status.started
+
+
+# The controllers.
 
 NOTHING_DUE_S = math.inf
-
-
-class ControllerName(StrEnum):
-    """What sets CPU shares."""
-
-    AUTO = "auto"  # the first of the others that can be used
-    CGROUP_V2 = "cgroup-v2"
-    CGROUP_V1 = "cgroup-v1"
-    AFFINITY = "affinity"  # whole CPUs
-    DUTY_CYCLE = "duty-cycle"  # turns of a few milliseconds
 
 
 class CpuController(Protocol):
@@ -43,14 +136,14 @@ class CpuController(Protocol):
 
     Contract, checked for every implementation by ``tests/pack``: shares hold in
     proportion among members that want CPUs; a member's children and threads are
-    held to its share as well, from their beginning or from the next ``follow`` on;
+    held to its share as well, from their start or from the next ``follow`` on;
     after ``close`` nothing is left behind on the node, and no member is held back.
     """
 
     name: ControllerName
 
     def admit(self, member: str) -> tuple[str, ...]:
-        """Take *member* in; return the words that its command is to begin with.
+        """Admit *member*; return the words to put before its command.
 
         Raises:
             OSError: It cannot be held to a share; it must not be started.
@@ -58,35 +151,35 @@ class CpuController(Protocol):
         ...
 
     def follow(self, member: str, pids: Iterable[int]) -> None:
-        """Take note of all processes of *member* that are there now."""
+        """Note all processes that *member* has now."""
         ...
 
     def set_shares(self, shares: Mapping[str, float]) -> None:
-        """Give each member its part, above 0; members not named keep theirs.
+        """Give each member its share, above 0; members not named keep theirs.
 
         Raises:
-            OSError: Some part could not be set.
+            OSError: Some share could not be set.
         """
         ...
 
     def turn(self, now_s: float) -> float:
-        """Do what is due at *now_s*, on a clock that never goes back.
+        """Start and end the turns that are due at *now_s*, on a monotonic clock.
 
         Returns:
-            Seconds until something is due again; infinite for never.
+            Seconds until the next call is due; infinite for never.
         """
         ...
 
     def pids(self, member: str) -> tuple[int, ...]:
-        """Return processes that this controller knows to be of *member*."""
+        """Return the processes of *member* that only this controller knows."""
         ...
 
     def release(self, member: str) -> None:
-        """Forget *member*, whose processes have all ended or are let go."""
+        """Forget *member*, and hold none of its processes back any more."""
         ...
 
     def close(self) -> None:
-        """Hold no member back any more, and remove all that was made."""
+        """Release all members, and remove all that was made for them."""
         ...
 
 
@@ -98,17 +191,17 @@ def choose_controller(
     packer: Packer,
     cpus: Sequence[int],
 ) -> CpuController:
-    """Return the controller *wanted*, or the first that works where any will do.
+    """Return the controller *wanted*; for ``auto`` the first that works.
 
     Args:
         wanted: Its name.
         parents: The control groups that could be used, best first.
-        cgroups: The kernel's.
+        cgroups: The kernel's control groups.
         packer: This process.
         cpus: The CPUs of all members.
 
     Raises:
-        BadConfigurationError: This node does not have the controller that was wanted.
+        BadConfigurationError: The controller does not work on this node.
     """
     if wanted is ControllerName.DUTY_CYCLE:
         return DutyCycleController(len(cpus), signal_all)
@@ -152,11 +245,7 @@ class ParentGroup:
 
 
 def own_cgroups(proc: Path = Path("/proc/self")) -> tuple[ParentGroup, ...]:
-    """Return this process' groups that could share CPUs, v2 first.
-
-    Args:
-        proc: Where the kernel shows this process.
-    """
+    """Return this process' groups that could share CPUs, v2 first."""
     try:
         mounts = (proc / "mountinfo").read_text("utf-8", "replace")
         groups = (proc / "cgroup").read_text("utf-8", "replace")
@@ -166,7 +255,7 @@ def own_cgroups(proc: Path = Path("/proc/self")) -> tuple[ParentGroup, ...]:
 
 
 def cgroups_in(mounts: str, groups: str) -> tuple[ParentGroup, ...]:
-    """Return the groups that *mounts* and *groups*, as proc(5) has them, name."""
+    """Return the groups in the texts of ``mountinfo`` and ``cgroup`` of proc(5)."""
     found = [
         ParentGroup(version, path)
         for line in mounts.splitlines()
@@ -212,7 +301,7 @@ class Cgroups(Protocol):
         ...
 
     def remove(self, path: Path) -> None:
-        """Remove a group without processes; waits a moment for the last to be gone."""
+        """Remove a group without processes; wait a moment for the last one's end."""
         ...
 
     def names(self, path: Path) -> tuple[str, ...]:
@@ -229,7 +318,7 @@ class Cgroups(Protocol):
 
 
 class KernelCgroups:
-    """Those of the kernel."""
+    """The control groups of the kernel."""
 
     def make(self, path: Path) -> None:
         """Make a group."""
@@ -270,7 +359,7 @@ class KernelCgroups:
 
 
 def pids_in(cgroups: Cgroups, group: Path) -> tuple[int, ...]:
-    """Return the processes of *group*; none where it is not there."""
+    """Return the processes of *group*; none where there is no such group."""
     with suppress(OSError):
         return tuple(map(int, cgroups.read(group / "cgroup.procs").split()))
     return ()
@@ -289,8 +378,8 @@ _WEIGHT_FILE = {
 _MOST_WEIGHT = 10_000  # of v2; v1 begins at 2 and takes more
 _LEAST_WEIGHT = 2
 
-# The process enters its group before it becomes the member, so that nothing that the
-# member starts can be outside of it.
+# The process enters its group before it becomes the member, so that no process that
+# the member starts can be outside of it.
 _ENTER = 'echo $$ > "$0" && exec "$@"'
 
 
@@ -307,14 +396,14 @@ class CgroupController:
         self._own = parent.path
         self._cgroups = cgroups
         self._pid = packer.pid
-        self._home = parent.path  # where processes go that are released
+        self._home = parent.path  # of released processes
         self._path = parent.path / f"{PREFIX}{packer.label}"
         self._weight = _WEIGHT_FILE[parent.version]
         cgroups.make(self._path)
         try:
             if parent.version is ControllerName.CGROUP_V2:
                 self._let_children_share()
-            # What can be made need not be what can be set.
+            # A group that can be made may still refuse its settings.
             self.admit("probe")
             self.set_shares({"probe": 1.0})
             self.release("probe")
@@ -329,7 +418,7 @@ class CgroupController:
         return ("/bin/sh", "-c", _ENTER, str(self._path / member / _PROCS))
 
     def follow(self, member: str, pids: Iterable[int]) -> None:
-        """Do nothing: the kernel follows."""
+        """Do nothing: the kernel keeps children in the group."""
 
     def set_shares(self, shares: Mapping[str, float]) -> None:
         """Set the weights."""
@@ -365,10 +454,10 @@ class CgroupController:
             self._move_back()
 
     def _let_children_share(self) -> None:
-        """Hand the CPU controller down two levels, as v2 wants it.
+        """Hand the CPU controller down two levels, as v2 demands.
 
-        A group that hands it down may hold no processes itself, so that this process,
-        where it is alone in its group, goes into a leaf.
+        A group that hands it down may hold no processes itself, so this process moves
+        into a leaf if it is alone in its group.
         """
         try:
             self._cgroups.write(self._own / _CONTROL, "+cpu")
@@ -376,7 +465,7 @@ class CgroupController:
             if pids_in(self._cgroups, self._own) != (self._pid,):
                 raise
             leaf = self._own / _OWN_LEAF
-            with suppress(FileExistsError):  # of a packer that was killed
+            with suppress(FileExistsError):  # left by a killed packer
                 self._cgroups.make(leaf)
             self._home = leaf
             self._cgroups.write(leaf / _PROCS, str(self._pid))
@@ -399,7 +488,7 @@ def remove_group(cgroups: Cgroups, group: Path, *, kills: bool) -> None:
     Args:
         cgroups: The control groups.
         group: A packer's group.
-        kills: Whether what is in those groups is killed; else they stay with it.
+        kills: Whether to kill the processes in them; else their groups stay.
     """
     with suppress(OSError):
         for name in cgroups.names(group):
@@ -412,7 +501,7 @@ def remove_group(cgroups: Cgroups, group: Path, *, kills: bool) -> None:
 def packers_groups(
     parent: ParentGroup, cgroups: Cgroups, is_wanted: Callable[[str], bool]
 ) -> tuple[Path, ...]:
-    """Return the groups in *parent* of packers whose labels are wanted."""
+    """Return the packers' groups in *parent* whose labels are wanted."""
     try:
         names = cgroups.names(parent.path)
     except OSError:
@@ -425,10 +514,10 @@ def packers_groups(
 
 
 def remove_empty_groups(parents: Iterable[ParentGroup], cgroups: Cgroups) -> None:
-    """Remove groups of packers that are dead; one with a process in it stays.
+    """Remove the groups of dead packers; a group with a process in it stays.
 
-    The agent that holds the node knows by other marks which processes to end, and calls
-    this afterwards: Slurm cannot remove a job's group while there are others in it.
+    The agent on the node first ends processes by their lease's marks, and then calls
+    this: Slurm cannot remove a job's group while there are other groups in it.
     """
     for parent in parents:
         for group in packers_groups(parent, cgroups, _is_of_dead_packer):
@@ -447,14 +536,14 @@ ENOUGH_CPUS = 8
 
 
 class AffinityController:
-    """Each member has CPUs of its own, or shares some with a neighbour."""
+    """Each member has CPUs of its own, or shares a CPU with its neighbours."""
 
     name = ControllerName.AFFINITY
 
     def __init__(
         self, cpus: Sequence[int], pin: Callable[[int, Sequence[int]], None]
     ) -> None:
-        """Take the CPUs of all members, and what pins a process to CPUs."""
+        """Take the CPUs of all members, and the function that pins a process."""
         self._cpus = tuple(cpus)
         self._pin = pin
         self._shares: dict[str, float] = {}
@@ -466,7 +555,7 @@ class AffinityController:
         return ()
 
     def follow(self, member: str, pids: Iterable[int]) -> None:
-        """Pin what *member* started since the last call."""
+        """Pin the processes that *member* started since the last call."""
         self._pids[member] = tuple(pids)
         self._pin_all()
 
@@ -486,14 +575,14 @@ class AffinityController:
         return ()
 
     def release(self, member: str) -> None:
-        """Let *member* run everywhere, and the others have its CPUs."""
+        """Let *member* run on all CPUs, and give the others its CPUs."""
         for pid in self._pids.pop(member, ()):
             self._pin(pid, self._cpus)
         self._shares.pop(member, None)
         self._pin_all()
 
     def close(self) -> None:
-        """Let all run everywhere."""
+        """Let all members run on all CPUs."""
         for member in tuple(self._pids):
             self.release(member)
 
@@ -539,8 +628,8 @@ _SHORTEST_S = 0.001
 class DutyCycleController:
     """Members take turns; no more run at once than there are CPUs.
 
-    What a member does not use of its turn is lost, unlike with other controllers; and
-    members that use several CPUs each get more than their share.
+    The unused rest of a turn is lost, unlike with other controllers; and members that
+    use several CPUs each get more than their share.
     """
 
     name = ControllerName.DUTY_CYCLE
@@ -548,7 +637,7 @@ class DutyCycleController:
     def __init__(
         self, cpus: int, send: Callable[[Iterable[int], signal.Signals], None]
     ) -> None:
-        """Take the number of CPUs of all members, and what sends signals."""
+        """Take the number of CPUs of all members, and the function that signals."""
         self._cpus = cpus
         self._send = send
         self._shares: dict[str, float] = {}
@@ -562,7 +651,7 @@ class DutyCycleController:
         return ()
 
     def follow(self, member: str, pids: Iterable[int]) -> None:
-        """Take note of the processes; what is new is stopped with the others."""
+        """Note the processes; stop new ones of a member that is stopped."""
         before, self._pids[member] = self._pids.get(member, ()), tuple(pids)
         if member in self._stopped:
             new = set(self._pids[member]).difference(before)
@@ -574,10 +663,10 @@ class DutyCycleController:
         self._slots = cpu_slots(self._shares, self._cpus)
 
     def turn(self, now_s: float) -> float:
-        """Stop and resume the members for which it is time."""
+        """Stop and resume the members whose turns end and begin."""
         at = now_s / PERIOD_S % 1.0
         running = {n for n, own in self._slots.items() if _is_on(own, at)}
-        # Those that stop come first, so that never more run than there are CPUs.
+        # Stop before resuming, so that never more run than there are CPUs.
         for member in self._slots.keys() - running - self._stopped:
             self._send(self._pids.get(member, ()), signal.SIGSTOP)
             self._stopped.add(member)
@@ -595,7 +684,7 @@ class DutyCycleController:
         return ()
 
     def release(self, member: str) -> None:
-        """Let *member* go on, and the others have its slots."""
+        """Resume *member*, and give the others its slots."""
         if member in self._stopped:
             self._resume(member)
         self._pids.pop(member, None)
@@ -603,7 +692,7 @@ class DutyCycleController:
         self._slots = cpu_slots(self._shares, self._cpus)
 
     def close(self) -> None:
-        """Let all go on."""
+        """Resume all members."""
         for member in tuple(self._pids):
             self.release(member)
 
@@ -618,14 +707,14 @@ def _is_on(own: tuple[_Slot, ...], at: float) -> bool:
 
 _TINY = 1e-9
 _Slot = tuple[float, float]
-"""From when to when, as parts of a period: 0 to 1."""
+"""Begin and end of a turn, as parts of a period: 0 to 1."""
 
 
 def run_fractions(shares: Mapping[str, float], cpus: int) -> dict[str, float]:
     """Return the part of the time that each member may run, at most 1.
 
-    Members are taken to use one CPU each. What one of them cannot use of its share
-    goes to the others, by theirs; all parts together are *cpus*, or all are 1.
+    Each member is taken to use one CPU. Shares beyond one CPU go to the other members,
+    in proportion; all parts together are *cpus*, or all are 1.
     """
     parts: dict[str, float] = {}
     open_ = dict(shares)

@@ -1,9 +1,15 @@
-"""A pack: its file, the job files of its members, and the launcher that runs it.
+"""A pack: its file, its members' job files, its launcher, and its record.
 
-docs/reference/packs.md says what is in a pack file.
+docs/reference/packs.md describes the pack file (``read_pack``). Members come from job
+files that it names, or that appear in its inbox (``Inbox``). ``PackLauncher`` runs the
+pack in a lease. Its record (``PackRecord``) goes from one generation to the next.
 """
 
+import json
+import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +32,7 @@ from freetrain.config.document import (
     seconds,
 )
 from freetrain.config.job import LaunchSettings, TrainerJob, read_job
+from freetrain.elastic.files import RunDir, replaced
 from freetrain.errors import BadConfigurationError, FreeTrainError
 from freetrain.launch.base import (
     Launcher,
@@ -36,14 +43,23 @@ from freetrain.launch.base import (
     assemble_plan,
 )
 from freetrain.losscurve.forecast import Better
-from freetrain.pack.cpu_controllers import ControllerName
 
 
 class SharingName(StrEnum):
-    """How the CPUs are shared."""
+    """How the shares are computed."""
 
     FLOWCON = "flowcon"  # by growth efficiency
     FAIR = "fair"  # all the same
+
+
+class ControllerName(StrEnum):
+    """What sets CPU shares."""
+
+    AUTO = "auto"  # the first of the others that can be used
+    CGROUP_V2 = "cgroup-v2"
+    CGROUP_V1 = "cgroup-v1"
+    AFFINITY = "affinity"  # whole CPUs
+    DUTY_CYCLE = "duty-cycle"  # turns of a few milliseconds
 
 
 MOST_MEMBERS = 100
@@ -68,16 +84,16 @@ class Pack(Struct, frozen=True, kw_only=True, rename=key_name):
     """A pack as its user wrote it: the keys of its file. All paths are absolute.
 
     Attributes:
-        members: Job files of the members that are there from the beginning.
-        inbox: A folder in which further job files may appear; None for none.
-        stay_s: How long to wait for more when nothing is left to do.
+        members: Job files of the members to begin with.
+        inbox: A folder in which further job files may appear, if any.
+        stay_s: How long to wait for more members when none is left.
         interval_s: FlowCon's interval.
         alpha: FlowCon's threshold.
         metric: The metric that shows how a trainer grows.
-        better: Which of its values are good.
-        means: What sets the shares.
+        better: Which values of the metric are good.
+        means: The controller that sets the shares.
         cpus: How many of the node's CPUs all members together may use; None for
-            all that the pack may use itself.
+            all CPUs of the pack.
     """
 
     members: Annotated[tuple[Path, ...], MEMBERS] = ()
@@ -120,7 +136,7 @@ def read_pack(path: Path, *, home: Path | None = None) -> Pack:
 
 
 class Inbox:
-    """The members of a pack: job files that it names, and what appears in its inbox."""
+    """The members of a pack: job files that it names, and new ones in its inbox."""
 
     def __init__(
         self, pack: Pack, *, home: Path | None, say: Callable[[str], None]
@@ -129,11 +145,11 @@ class Inbox:
 
         Args:
             pack: The pack.
-            home: What ``~`` stands for.
+            home: The folder that ``~`` stands for.
             say: Gets a line about each file of the inbox that cannot be used.
 
         Raises:
-            FreeTrainError: One of them is no job file, or no trainer for a pack.
+            FreeTrainError: A file is no job file, or its trainer does not fit a pack.
         """
         self._home = home
         self._say = say
@@ -144,7 +160,7 @@ class Inbox:
         self._first = tuple(self._read(path) for path in pack.members)
 
     def arrivals(self) -> tuple[TrainerJob, ...]:
-        """Return those that the pack names, once, and what is new in the inbox."""
+        """Return the members that the pack names, once, and new ones in the inbox."""
         first, self._first = self._first, ()
         return (*first, *self._new())
 
@@ -159,7 +175,7 @@ class Inbox:
                 if path not in self._paths.values():
                     yield self._read(path)
             except (FreeTrainError, OSError) as error:
-                # A file that is still being written is looked at again.
+                # A file that is still being written is read again when it changes.
                 self._say(str(error))
 
     def _listed(self) -> list[Path]:
@@ -264,3 +280,167 @@ class PackLauncher(Launcher):
             # then, so the control file alone asks it to stop.
             stop_signal=None,
         )
+
+
+# The record of a pack and its members, from one generation to the next.
+
+_FILE = "pack.json"
+
+
+class MemberEnd(StrEnum):
+    """How a member ended."""
+
+    FINISHED = "finished"
+    GAVE_UP = "gave up"  # not to be started again
+    STOPPED = "stopped"  # asked to; goes on in the pack's next generation
+    FAILED = "failed"
+
+
+@dataclass(slots=True, kw_only=True)
+class MemberRecord:
+    """The record of a member, from one generation of its pack to the next.
+
+    Times are seconds of the pack's running time.
+
+    Attributes:
+        arrived_s: When it was first started.
+        ended_s: When it ended last; None while it runs.
+        end: How it ended; empty while it runs. A failed member is started again.
+        steps: Reported steps.
+        samples: Reported samples.
+        generation: The number of its newest fragment.
+        started_s: When that fragment was started.
+        failures: Failures in a row, without a commit in between.
+        committed_step: Steps that were committed at its last failure.
+        again_s: When it is started again after a failure; None where it is not, or
+            not before the pack's next generation.
+        message: Why it failed last; empty while it runs. Hostile text.
+    """
+
+    arrived_s: float
+    ended_s: float | None = None
+    end: str = ""
+    steps: int = 0
+    samples: float = 0.0
+    generation: int = 0
+    started_s: float = 0.0
+    failures: int = 0
+    committed_step: int = 0
+    again_s: float | None = None
+    message: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is never started again."""
+        return self.end in {MemberEnd.FINISHED, MemberEnd.GAVE_UP}
+
+
+@dataclass(slots=True, kw_only=True)
+class PackRecord:
+    """The record of a pack, from one generation to the next.
+
+    Attributes:
+        ran_s: How long it has run so far.
+        used_s: CPU time of the members that ended in this generation.
+        means: The controller that set the shares last.
+        shares: The members' shares of the CPUs.
+        sharing: The saved state of the sharing.
+        members: The record of each member that ever was.
+    """
+
+    ran_s: float = 0.0
+    used_s: float = 0.0
+    means: str = ""
+    shares: dict[str, float] = field(default_factory=dict)
+    sharing: dict[str, object] = field(default_factory=dict)
+    members: dict[str, MemberRecord] = field(default_factory=dict)
+
+
+def member_folder(run: RunDir, name: str) -> Path:
+    """Return the folder of the member *name* of a pack."""
+    return run.path / "members" / name
+
+
+def member_folders(run: RunDir) -> tuple[Path, ...]:
+    """Return the folders of all members that a pack ever had.
+
+    Raises:
+        OSError: They cannot be listed.
+    """
+    folder = member_folder(run, "")
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    return tuple(entry for entry in entries if entry.is_dir())
+
+
+def read_record(run: RunDir) -> PackRecord:
+    """Return the record in *run*; an empty one where none can be read."""
+    with suppress(OSError, ValueError, TypeError, AttributeError):
+        kept = json.loads((run.path / _FILE).read_bytes())
+        lines = kept.pop("members").items()
+        members = {name: MemberRecord(**line) for name, line in lines}
+        return PackRecord(**kept, members=members)
+    return PackRecord()
+
+
+def write_record(run: RunDir, record: PackRecord) -> None:
+    """Write *record* to *run*.
+
+    Raises:
+        OSError: It could not be written; the older one is untouched.
+    """
+    text = json.dumps(asdict(record), indent=1, allow_nan=False) + "\n"
+    path = run.path / _FILE
+    with replaced(path, temporary=run.path / f".{_FILE}.{os.getpid()}") as file:
+        file.write(text.encode())
+
+
+def append_progress(
+    path: Path, *, t: float, step: int, samples: float, generation: int
+) -> None:
+    """Append a progress line, as elastic programs do, for all members together.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    line = {
+        "t": round(t, 6),
+        "step": step,
+        "samples": samples,
+        "generation": generation,
+        "world_size": 1,
+    }
+    with path.open("ab", buffering=0) as file:
+        file.write((json.dumps(line, allow_nan=False) + "\n").encode())
+
+
+def count_failure(
+    member: MemberRecord, job: TrainerJob, *, committed_step: int, now_s: float
+) -> None:
+    """Count a failure of a member, and set when it is started again.
+
+    Its ``[restart]`` holds as for a trainer with nodes of its own: failures in a row
+    count, without a commit between them, and pauses double. A member whose attempts
+    are used up is started once more in each later generation of the pack, which may be
+    on another node.
+
+    Args:
+        member: The member's record; changed.
+        job: Its job file.
+        committed_step: Steps in its newest checkpoint, as far as is known.
+        now_s: The time of the failure, in seconds of the pack's running time.
+    """
+    has_committed = committed_step > member.committed_step
+    if has_committed or job.must_have_committed(now_s - member.started_s):
+        member.failures = 0
+    member.failures += 1
+    member.committed_step = max(member.committed_step, committed_step)
+    is_left = not job.restart.is_used_up(member.failures)
+    member.again_s = now_s + job.restart.pause_s(member.failures) if is_left else None
+
+
+def how_it_failed(member: MemberRecord) -> str:
+    """Return how often a member failed, and why it failed last."""
+    times = "once" if member.failures == 1 else f"{member.failures} times"
+    # A member that is killed because it did not stop in time has 0 failures.
+    text = f"failed {times}" if member.failures else "failed"
+    return f"{text}: {member.message}" if member.message else text

@@ -1,18 +1,24 @@
 """Run a pack: several small trainers on one node, which share its CPUs.
 
 One launch of a pack is a fragment, which begins, runs and ends as elastic programs do.
-``main`` is the command, ``run_pack`` one fragment, ``PackLoop`` its loop: start
-members, share the CPUs, notice ends, stop all.
+``main`` is the command and ``run_pack`` one fragment. ``PackLoop`` is its loop: start
+members, share the CPUs, notice ends, stop all. ``Workers`` starts and ends the
+processes of members (``RunningMember``).
 """
 
 from __future__ import annotations
 
 import math
 import os
+import signal
+import subprocess
 import sys
+from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 from signal import SIGKILL
 from typing import TYPE_CHECKING
 
@@ -25,44 +31,61 @@ from freetrain.elastic.contract import (
     StopFile,
     StopSignals,
     read_launch,
+    read_outcome,
     write_outcome,
 )
 from freetrain.elastic.files import Clock, RunDir
 from freetrain.elastic.fragment import wait_for_predecessor, write_failure
 from freetrain.elastic.world import LoneWorld
 from freetrain.errors import FreeTrainError
+from freetrain.launch.base import (
+    DEVICE_VARIABLES,
+    LEASE_MARK,
+    WORLD_MARK,
+    contract_variables,
+    is_passed_on,
+    job_variables,
+)
 from freetrain.losscurve.forecast import Better
 from freetrain.pack.cpu_controllers import (
+    MARK,
     KernelCgroups,
     choose_controller,
+    is_there,
+    left_behind,
+    members_of,
     own_cgroups,
     packers_groups,
     remove_group,
+    signal_all,
+    this_packer,
+    used_s,
 )
-from freetrain.pack.members import KILLED_WITHIN_S, PackNode, Workers
-from freetrain.pack.pack import Inbox, SharingName, read_pack
-from freetrain.pack.processes import left_behind, signal_all, this_packer
-from freetrain.pack.record import (
+from freetrain.pack.pack import (
+    Inbox,
     MemberEnd,
     MemberRecord,
+    SharingName,
     append_progress,
     count_failure,
     how_it_failed,
+    member_folder,
+    read_pack,
     read_record,
     write_record,
 )
 from freetrain.priority import flowcon
+from freetrain.progress import Reader, read_tail
+from freetrain.state.files import generation_name
 from freetrain.text import one_line, per_cent
+from slurm.runner import KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from freetrain.config.job import TrainerJob
-    from freetrain.pack.cpu_controllers import CpuController
-    from freetrain.pack.members import Member
-    from freetrain.pack.pack import Pack
-    from freetrain.pack.processes import Packer
-    from freetrain.pack.record import PackRecord
+    from freetrain.pack.cpu_controllers import CpuController, Packer
+    from freetrain.pack.pack import Pack, PackRecord
 
 USAGE = """\
 usage: python -m freetrain.pack PACK_FILE
@@ -119,8 +142,8 @@ def run_pack(
 ) -> Ending:
     """Run the pack of the file at *path* until it is over or is asked to stop.
 
-    Writes the outcome, as docs/reference/run-directory.md has it. Call it on the main
-    thread, where Python lets signals be handled.
+    Writes the outcome of this generation. Call it on the main thread, where Python
+    lets signals be handled.
 
     Args:
         path: The pack file, absolute.
@@ -131,7 +154,7 @@ def run_pack(
     Raises:
         LaunchError: The launch is wrong; nothing was started.
         FreeTrainError: The pack or a job file is wrong; nothing was started.
-        MembersFailedError: Members failed. Those that did not are over.
+        MembersFailedError: Members failed; the others are over.
     """
     launch = read_launch(environment)
     run = RunDir(Path(launch.run_dir or _DEFAULT_RUN_DIR).absolute())
@@ -147,7 +170,7 @@ def run_pack(
             CheckpointStore(run, generation=generation).claim()
             inbox = Inbox(pack, home=home, say=say)
             packer, cpus, controller = _own_node(pack, run, clock, say)
-            node = PackNode(
+            workers = Workers(
                 run=run,
                 generation=generation,
                 packer=packer,
@@ -156,7 +179,7 @@ def run_pack(
                 environment=environment,
                 clock=clock,
             )
-            ending = _run_members(pack, node, inbox, signals, say)
+            ending = _run_members(pack, workers, inbox, signals, say)
         else:
             gave_up = stop is Stop.FOR_GOOD
             ending = Ending.DO_NOT_RESTART if gave_up else Ending.RESCALED
@@ -172,10 +195,10 @@ def run_pack(
 def _own_node(
     pack: Pack, run: RunDir, clock: Clock, say: Callable[[str], None]
 ) -> tuple[Packer, int, CpuController]:
-    """Make this process the packer of its node, and choose how CPU shares are set.
+    """Make this process the packer of its node, and choose a controller of shares.
 
     Returns:
-        This process, the number of CPUs of all members, and what sets their shares.
+        This process, the number of CPUs of all members, and the controller.
     """
     packer = this_packer(pack_id(run))
     cpus = sorted(os.sched_getaffinity(0))[: pack.cpus]
@@ -193,13 +216,13 @@ def _own_node(
 
 
 def pack_id(run: RunDir) -> str:
-    """Return what tells the pack of *run* from all others, the same at each start."""
+    """Return an identifier of the pack of *run*, the same in each generation."""
     return sha256(os.fsencode(run.path)).hexdigest()[:16]
 
 
 def sweep(packer: Packer, clock: Clock) -> None:
-    """End what earlier packers of this pack left on this node, and did not end."""
-    until_s = clock.elapsed_s() + KILLED_WITHIN_S
+    """Kill processes and remove groups that earlier packers of this pack left here."""
+    until_s = clock.elapsed_s() + _KILLED_WITHIN_S
     while (left := left_behind(packer)) and clock.elapsed_s() < until_s:
         signal_all(left, SIGKILL)
         clock.sleep(0.01)
@@ -211,22 +234,23 @@ def sweep(packer: Packer, clock: Clock) -> None:
 
 def _run_members(
     pack: Pack,
-    node: PackNode,
+    workers: Workers,
     inbox: Inbox,
     signals: StopSignals,
     say: Callable[[str], None],
 ) -> Ending:
-    stop_file = StopFile(node.run.stop_request(node.generation), clock=node.clock)
-    record = read_record(node.run)
+    run, generation = workers.run, workers.generation
+    stop_file = StopFile(run.stop_request(generation), clock=workers.clock)
+    record = read_record(run)
 
     def is_superseded() -> bool:
         with suppress(OSError):
-            return node.run.newest_generation() > node.generation
+            return run.newest_generation() > generation
         return False
 
     loop = PackLoop(
         pack,
-        node,
+        workers,
         arrivals=inbox.arrivals,
         sharing=sharing_of(pack, record.sharing),
         record=record,
@@ -241,16 +265,14 @@ def _run_members(
         if member.end == MemberEnd.FAILED
     ]
     if is_over and failed:
-        raise MembersFailedError(
-            f"{'; '.join(failed)}. Their logs are in {node.run.path}"
-        )
+        raise MembersFailedError(f"{'; '.join(failed)}. Their logs are in {run.path}")
     return Ending.FINISHED if is_over else Ending.RESCALED
 
 
 def _write_outcome(
     run: RunDir, generation: int, ending: Ending, message: str, *, unix_s: float
 ) -> None:
-    # What members have done is for each of them to commit.
+    # Each member commits its own steps.
     steps = sum(member.steps for member in read_record(run).members.values())
     with suppress(OSError):  # the launcher has the exit code to go by
         write_outcome(
@@ -275,11 +297,11 @@ _LIST_EVERY_S = 1.0
 """How often processes are listed and progress is read."""
 
 _KEEP_SHARES_EVERY_S = 5.0
-"""How often shares are kept while no member comes or goes: a commit waits for the disk,
+"""How often shares are saved while no member comes or goes: saving waits for the disk,
 and members that take turns wait with it."""
 
 _KEEP_EVERY_S = 30.0
-"""How often the record is kept, whatever happens: people look at it."""
+"""How often the record is saved at least: people look at it."""
 
 
 class PackLoop:
@@ -288,7 +310,7 @@ class PackLoop:
     def __init__(  # noqa: PLR0913 -- only run_pack makes one
         self,
         pack: Pack,
-        node: PackNode,
+        workers: Workers,
         *,
         arrivals: Callable[[], Iterable[TrainerJob]],
         sharing: FairSharing | FlowConSharing,
@@ -296,15 +318,14 @@ class PackLoop:
         say: Callable[[str], None],
     ) -> None:
         self._pack = pack
-        self._node = node
-        self._workers = Workers(node)
+        self._workers = workers
         self._arrivals = arrivals
         self._sharing = sharing
         self._record = record
         self._say = say
         self._is_shared = False
         self._waiting: dict[str, TrainerJob] = {}  # that failed, until they are due
-        self._zero_s = node.clock.elapsed_s() - record.ran_s
+        self._zero_s = workers.clock.elapsed_s() - record.ran_s
         self._listed_s = self._kept_s = -math.inf
         self._busy_s = self._now_s()
 
@@ -312,7 +333,7 @@ class PackLoop:
         """Run members until all are over or *stop_wanted*; none is left then.
 
         Returns:
-            Whether nothing was left to do: no stop was asked for, or in vain.
+            Whether all members are over, so that no later generation is needed.
         """
         try:
             while not stop_wanted():
@@ -339,7 +360,7 @@ class PackLoop:
         return now_s - self._busy_s >= self._pack.stay_s and not is_busy
 
     def _stop(self) -> bool:
-        asked_s = self._node.clock.elapsed_s()
+        asked_s = self._workers.clock.elapsed_s()
         self._say("asked to stop")
         self._workers.ask_to_stop()
         while self._workers.members:
@@ -355,14 +376,14 @@ class PackLoop:
         return all(name in records and records[name].is_over for name in names)
 
     def _now_s(self) -> float:
-        return self._node.clock.elapsed_s() - self._zero_s
+        return self._workers.clock.elapsed_s() - self._zero_s
 
     def _sleep(self) -> None:
-        due_s = self._node.controller.turn(self._node.clock.elapsed_s())
-        self._node.clock.sleep(min(_TURN_S, due_s))
+        due_s = self._workers.controller.turn(self._workers.clock.elapsed_s())
+        self._workers.clock.sleep(min(_TURN_S, due_s))
 
     def _due(self) -> list[TrainerJob]:
-        """Take out those that failed and whose pause is over."""
+        """Take out failed members whose pause is over."""
         records, now_s = self._record.members, self._now_s()
         due = [n for n in self._waiting if (records[n].again_s or 0.0) <= now_s]
         return [self._waiting.pop(name) for name in due]
@@ -412,7 +433,7 @@ class PackLoop:
         if record.again_s is not None:
             pause_s = record.again_s - record.ended_s
             self._say(f"{name} is started again in {pause_s:.3g} s")
-        self._listed_s = -math.inf  # what it did last is to be reported
+        self._listed_s = -math.inf  # its last steps are to be reported
         self._keep()
 
     def _look_at_members(self) -> None:
@@ -433,7 +454,7 @@ class PackLoop:
         if now_s - self._kept_s >= _KEEP_EVERY_S:
             self._keep()
 
-    def _read_progress(self, member: Member) -> None:
+    def _read_progress(self, member: RunningMember) -> None:
         sign = -1.0 if self._pack.better is Better.HIGHER else 1.0
         member.read_progress(self._pack.metric, sign=sign, now_s=self._now_s())
         record = self._record.members[member.name]
@@ -445,7 +466,7 @@ class PackLoop:
             flowcon.GrowthSample(
                 name=member.name,
                 values=tuple(pair for pair in member.values if pair[0] <= now_s),
-                used_s=member.used_s / self._node.cpus,
+                used_s=member.used_s / self._workers.cpus,
             )
             for member in members
         ]
@@ -459,7 +480,7 @@ class PackLoop:
     def _set_shares(self) -> None:
         shares, self._is_shared = self._record.shares, True
         try:
-            self._node.controller.set_shares(shares)
+            self._workers.controller.set_shares(shares)
         except OSError as error:
             self._say(f"shares could not be set, and stay as they were: {error}")
         self._say(
@@ -474,29 +495,333 @@ class PackLoop:
         records = self._record.members.values()
         with suppress(OSError):  # a full disk costs lines, never the training
             append_progress(
-                self._node.run.progress,
-                t=self._node.clock.unix_s(),
+                self._workers.run.progress,
+                t=self._workers.clock.unix_s(),
                 step=sum(record.steps for record in records),
                 samples=sum(record.samples for record in records),
-                generation=self._node.generation,
+                generation=self._workers.generation,
             )
 
     def _keep(self) -> None:
         self._kept_s = self._record.ran_s = self._now_s()
         self._record.used_s = self._workers.ended_used_s()
-        self._record.means = str(self._node.controller.name)
+        self._record.means = str(self._workers.controller.name)
         self._record.sharing = self._sharing.state()
         try:
-            write_record(self._node.run, self._record)
+            write_record(self._workers.run, self._record)
         except OSError as error:
             self._say(f"how members stand could not be kept: {error}")
 
 
-# How the CPUs are shared: by FlowCon, or equally.
+# The members that run: started, listed, asked to stop, and ended.
+
+_KILLED_WITHIN_S = 5.0
+"""Time after which a process that was killed is left to the kernel."""
+
+_AGAIN_S = 0.01
+
+
+@dataclass(slots=True, kw_only=True)
+class Workers:
+    """The members that run on this node, in one generation of the pack.
+
+    Attributes:
+        run: The pack's run directory.
+        generation: The pack's generation.
+        packer: This process.
+        controller: Sets CPU shares.
+        cpus: CPUs of all members together.
+        environment: This process' variables.
+        clock: The clocks to go by.
+        members: By name, in the order in which they came.
+    """
+
+    run: RunDir
+    generation: int
+    packer: Packer
+    controller: CpuController
+    cpus: int
+    environment: Mapping[str, str]
+    clock: Clock
+    members: dict[str, RunningMember] = field(default_factory=dict)
+
+    def start(self, job: TrainerJob, *, after: int = 0) -> int:
+        """Start a member in a session of its own, printing into its log.
+
+        Args:
+            job: The trainer.
+            after: The number of its last fragment, 0 for none.
+
+        Returns:
+            The number of the fragment that began.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        folder = member_folder(self.run, job.name)
+        path, logs = job.checkpoint.path, job.logs or folder / "logs"
+        own_run = path if job.elastic and path is not None else folder / "run"
+        run = RunDir(own_run)
+        # Above the pack's own, so that logs of a program without generations differ;
+        # and above the last one, which has an outcome even if it failed before it
+        # claimed its number.
+        generation = max(self.generation, run.newest_generation() + 1, after + 1)
+        log = logs / f"{generation_name(generation)}.log"
+        prefix = self.controller.admit(job.name)
+        environment = self._variables(job, run, generation)
+        try:
+            run.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+            reader = Reader(job, run.path, logs)
+            while reader.is_behind:  # skip the reports of earlier fragments
+                reader.read()
+            with log.open("ab") as output:
+                process = subprocess.Popen(  # noqa: S603 -- the user's own command, no shell
+                    (*prefix, *job.command),
+                    cwd=job.directory,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        except OSError:
+            self.controller.release(job.name)
+            raise
+        member = RunningMember(job, run, log, generation, process, reader)
+        self.members[job.name] = member
+        self.controller.follow(job.name, (process.pid,))
+        return generation
+
+    def list_processes(self) -> None:
+        """List the processes of all members, and the time that they used."""
+        for name, pids in self._pids().items():
+            self.members[name].note_processes(pids)
+            self.controller.follow(name, self.members[name].pids)
+
+    def ended(self) -> list[tuple[RunningMember, MemberEnd]]:
+        """Take out the members that have ended, and kill what they left running."""
+        ends = [(member, member.ended()) for member in self.members.values()]
+        over = [(member, end) for member, end in ends if end is not None]
+        if over:
+            self._kill([member for member, _ in over])
+        return over
+
+    def ended_used_s(self) -> float:
+        """Return the CPU time of all members that ended, and of their children."""
+        used = getrusage(RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    def ask_to_stop(self) -> None:
+        """Ask all to stop, and give them equal shares of the CPUs for it."""
+        self.list_processes()
+        if self.members:
+            share = 1 / len(self.members)
+            self.controller.set_shares(dict.fromkeys(self.members, share))
+        for member in self.members.values():
+            member.ask_to_stop()
+
+    def kill_late(self, asked_s: float) -> None:
+        """Kill the members whose time to stop, since *asked_s*, is over."""
+        now_s = self.clock.elapsed_s()
+        late = [
+            member
+            for member in self.members.values()
+            if now_s - asked_s > member.job.stop.kill_after_s
+        ]
+        for member in late:
+            signal_all((member.process.pid,), SIGKILL)
+
+    def close(self) -> None:
+        """Kill all members that are left, and close the controller."""
+        self._kill(list(self.members.values()))
+        self.controller.close()
+
+    def _pids(self) -> dict[str, tuple[int, ...]]:
+        marked = members_of(self.packer)
+        return {
+            name: (*marked.get(name, ()), *self.controller.pids(name))
+            for name in self.members
+        }
+
+    def _kill(self, members: list[RunningMember]) -> None:
+        """Kill all processes of *members*, repeatedly: some may just start more."""
+        until_s = self.clock.elapsed_s() + _KILLED_WITHIN_S
+        names = [member.name for member in members]
+        while True:
+            pids = self._pids()
+            left = {pid for name in names for pid in pids[name] if is_there(pid)}
+            left |= {m.process.pid for m in members if m.process.poll() is None}
+            if not left or self.clock.elapsed_s() > until_s:
+                break
+            signal_all(left, SIGKILL)
+            self.clock.sleep(_AGAIN_S)
+        for name in names:
+            del self.members[name]
+            self.controller.release(name)
+
+    def _variables(
+        self, job: TrainerJob, run: RunDir, generation: int
+    ) -> dict[str, str]:
+        """Return all variables of a member: those of a trainer that is launched alone.
+
+        It inherits the lease's marks, by which the agent finds processes that were
+        left behind, the lease's devices, and the variables that Slurm's commands need.
+        """
+        inherited = {LEASE_MARK, WORLD_MARK, *DEVICE_VARIABLES, *KEPT}
+        variables = {
+            name: text
+            for name, text in self.environment.items()
+            if name in inherited or is_passed_on(name)
+        }
+        contract = contract_variables(job, run, generation, processes=1)
+        mark = {MARK: f"{self.packer.label}/{job.name}"}
+        return variables | job_variables(job) | contract | mark
+
+
+# One member.
+
+_MOST_VALUES = 20_000
+"""Values of the metric that are kept between two sharings; the oldest are dropped."""
+
+_LONGEST_REASON = 200
+"""Characters that are kept of why a member failed."""
+
+_TAIL_BYTES = 4_096
+
+_OVER = {Ending.FINISHED: MemberEnd.FINISHED, Ending.DO_NOT_RESTART: MemberEnd.GAVE_UP}
+"""Outcomes of elastic programs that override their exit status."""
+
+
+@dataclass(slots=True)
+class RunningMember:
+    """A member that runs.
+
+    Attributes:
+        job: Its job file.
+        run: Its run directory.
+        log: The file of its output.
+        generation: The number of its fragment.
+        process: Its first process.
+        reader: Reads its progress.
+        values: Time of reading and value of the metric, the newest last.
+        pids: Its processes when they were listed last.
+        used_s: CPU time so far.
+        is_asked: Whether it was asked to stop.
+    """
+
+    job: TrainerJob
+    run: RunDir
+    log: Path
+    generation: int
+    process: subprocess.Popen[bytes]
+    reader: Reader
+    values: deque[tuple[float, float]] = field(
+        default_factory=lambda: deque(maxlen=_MOST_VALUES)
+    )
+    pids: tuple[int, ...] = ()
+    used_s: float = 0.0
+    is_asked: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of its trainer."""
+        return self.job.name
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether its program reads stop requests and writes outcomes."""
+        return self.job.elastic
+
+    @property
+    def done(self) -> tuple[int, float]:
+        """Steps and samples done, as far as it reported."""
+        progress = self.reader.latest()
+        if progress is None:
+            return 0, 0.0
+        return progress.step or 0, progress.samples or 0.0
+
+    def read_progress(self, metric: str, *, sign: float, now_s: float) -> None:
+        """Read the values of *metric* reported since the last call, times *sign*."""
+        for record in self.reader.read():
+            value = record.metrics.get(metric)
+            if value is not None:
+                self.values.append((now_s, sign * value))
+
+    def forget(self, until_s: float) -> None:
+        """Drop the values that were read until then."""
+        while self.values and self.values[0][0] <= until_s:
+            self.values.popleft()
+
+    def note_processes(self, pids: Iterable[int]) -> None:
+        """Note its processes, and the CPU time that they used."""
+        self.pids = tuple({*pids, self.process.pid})
+        self.used_s = max(self.used_s, used_s(self.pids))
+
+    def ask_to_stop(self) -> None:
+        """Ask it to stop: by a stop file, or by its job file's signal."""
+        self.is_asked = True
+        if not self.is_elastic:
+            number = signal.Signals[f"SIG{self.job.stop.signal}"]
+            signal_all(self.pids or (self.process.pid,), number)
+            return
+        # It looks there every 0.1 s; a signal would kill a program that has no
+        # handler for it yet.
+        with suppress(OSError):
+            self.run.control.mkdir(parents=True, exist_ok=True)
+            self.run.stop_request(self.generation).touch()
+
+    @property
+    def committed_step(self) -> int:
+        """Steps in its newest checkpoint; 0 where none is known."""
+        with suppress(OSError):
+            if self.is_elastic and (found := self.run.committed()):
+                return found[-1].step
+        return 0
+
+    def why_failed(self) -> str:
+        """Return why it ended: the message of its outcome where there is one."""
+        outcome = self._outcome()
+        if outcome is not None and outcome.message:
+            return one_line(outcome.message)[:_LONGEST_REASON]
+        status, line = self.process.returncode, _last_line(self.log)
+        if status is not None and status < 0:
+            how = f"signal {-status}, {signal.strsignal(-status) or 'unknown'}"
+            return f"{how}; {line}" if line else how
+        return line or f"exit status {status}"
+
+    def ended(self) -> MemberEnd | None:
+        """Return how it ended; None while it runs."""
+        status = self.process.poll()
+        if status is None:
+            return None
+        outcome = self._outcome()
+        if outcome is not None and outcome.ending in _OVER:
+            return _OVER[outcome.ending]
+        if self.is_asked and (status == 0 or not self.is_elastic):
+            return MemberEnd.STOPPED
+        is_done = status == 0 and not self.is_elastic
+        return MemberEnd.FINISHED if is_done else MemberEnd.FAILED
+
+    def _outcome(self) -> Outcome | None:
+        with suppress(OSError):
+            if self.is_elastic:
+                return read_outcome(self.run, self.generation)
+        return None
+
+
+def _last_line(log: Path) -> str:
+    """Return the last line that is not empty; "" where there is none."""
+    text = read_tail(log, _TAIL_BYTES).decode("utf-8", "replace")
+    lines = [line for line in map(one_line, text.splitlines()) if line]
+    return lines[-1][:_LONGEST_REASON] if lines else ""
+
+
+# The shares: by FlowCon, or equal.
 
 
 def sharing_of(pack: Pack, state: Mapping[str, object]) -> FairSharing | FlowConSharing:
-    """Return the sharing that *pack* wants, going on from an earlier *state*."""
+    """Return the sharing that *pack* names, with the saved *state* of FlowCon."""
     if pack.sharing is SharingName.FAIR:
         return FairSharing()
     settings = flowcon.FlowConSettings(interval_s=pack.interval_s, alpha=pack.alpha)
@@ -504,7 +829,7 @@ def sharing_of(pack: Pack, state: Mapping[str, object]) -> FairSharing | FlowCon
 
 
 class FairSharing:
-    """Equal parts, whatever members do."""
+    """Equal shares."""
 
     def __init__(self) -> None:
         self._names: frozenset[str] = frozenset()
@@ -517,15 +842,15 @@ class FairSharing:
     def shares(
         self, observations: Sequence[flowcon.GrowthSample], now_s: float
     ) -> dict[str, float]:
-        """Return equal parts."""
+        """Return equal shares."""
         del now_s
         self._names = frozenset(member.name for member in observations)
         return {member.name: 1 / len(observations) for member in observations}
 
     def measured_s(self, name: str) -> float:
-        """Return infinity: no values are looked at."""
+        """Return infinity: values are not used."""
         del name
-        return float("inf")
+        return math.inf
 
     def state(self) -> dict[str, object]:
         """Return nothing: there is no state."""
@@ -538,7 +863,7 @@ class FairSharing:
 
 
 class FlowConSharing:
-    """Parts by growth efficiency."""
+    """Shares by growth efficiency."""
 
     def __init__(
         self, settings: flowcon.FlowConSettings, state: flowcon.FlowConState
@@ -547,13 +872,13 @@ class FlowConSharing:
         self._state = state
 
     def is_due(self, names: Iterable[str], now_s: float) -> bool:
-        """Tell whether it is time, or a member came or went."""
+        """Tell whether the interval is over, or a member came or went."""
         return flowcon.is_due(self._state, names, now_s)
 
     def shares(
         self, observations: Sequence[flowcon.GrowthSample], now_s: float
     ) -> dict[str, float]:
-        """Return the part of each member."""
+        """Return the share of each member."""
         self._state = flowcon.update(self._state, observations, now_s, self._settings)
         return self._state.shares
 
@@ -563,7 +888,7 @@ class FlowConSharing:
         return found[0] if found else 0.0
 
     def state(self) -> dict[str, object]:
-        """Return lists and back-off, as JSON, for the pack's next generation."""
+        """Return FlowCon's lists and back-off, as JSON, for the next generation."""
         return flowcon.to_json(self._state)
 
     def describe(self, name: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.pack.record import MemberRecord, PackRecord, member_folder, write_record
+from freetrain.pack.pack import MemberRecord, PackRecord, member_folder, write_record
 from tests.cli.commands import at_home, refused, run, run_json
 from tests.client.client_states import leave_checkpoint
 

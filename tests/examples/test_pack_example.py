@@ -14,7 +14,7 @@ import pytest
 
 from freetrain.elastic.contract import Ending, read_outcome
 from freetrain.elastic.files import RunDir
-from freetrain.pack.record import read_record
+from freetrain.pack.pack import read_record
 from tests.elastic.launching import REPOSITORY
 
 EXAMPLE = REPOSITORY / "examples" / "pack"

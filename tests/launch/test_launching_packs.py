@@ -15,8 +15,8 @@ from freetrain.agent.environment import marked_processes
 from freetrain.elastic.contract import Ending, Outcome, read_outcome
 from freetrain.elastic.files import Clock
 from freetrain.launch.local import LocalLauncher, this_node
-from freetrain.pack.processes import this_packer
-from freetrain.pack.record import read_record
+from freetrain.pack.cpu_controllers import this_packer
+from freetrain.pack.pack import read_record
 from freetrain.pack.run import pack_id, sweep
 from freetrain.processes import send_signal
 from freetrain.state.files import StateDir

@@ -12,11 +12,11 @@ from freetrain.pack.cpu_controllers import (
     PERIOD_S,
     AffinityController,
     CgroupController,
-    ControllerName,
     DutyCycleController,
+    Packer,
     ParentGroup,
 )
-from freetrain.pack.processes import Packer
+from freetrain.pack.pack import ControllerName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

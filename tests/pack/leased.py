@@ -16,7 +16,7 @@ from freetrain.client.submit import SubmitRequest, submit_file
 from freetrain.config.site import HoleSettings, LeaseSettings, PlannerSettings, Site
 from freetrain.elastic.contract import read_outcome
 from freetrain.errors import FreeTrainError
-from freetrain.pack.record import PackRecord, member_folder, read_record
+from freetrain.pack.pack import PackRecord, member_folder, read_record
 from freetrain.state.database import read_store
 from freetrain.state.files import (
     Ended,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from freetrain.elastic.files import RunDir
-from freetrain.pack.processes import MARK
+from freetrain.pack.cpu_controllers import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,16 +14,16 @@ from freetrain.pack.cpu_controllers import (
     ENOUGH_CPUS,
     PREFIX,
     CgroupController,
-    ControllerName,
     ParentGroup,
     cgroups_in,
     choose_controller,
     cpu_slots,
     remove_empty_groups,
     run_fractions,
+    this_packer,
     whole_cpus,
 )
-from freetrain.pack.processes import this_packer
+from freetrain.pack.pack import ControllerName
 from tests.pack.benches import OWN, PACKER, Bench, DutyBench, FakeKernel, Group, bench
 
 ALL = [name for name in ControllerName if name is not ControllerName.AUTO]

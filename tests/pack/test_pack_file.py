@@ -10,8 +10,7 @@ import pytest
 from freetrain.config.document import keys_of, toml_value
 from freetrain.errors import BadConfigurationError, FreeTrainError
 from freetrain.losscurve.forecast import Better
-from freetrain.pack.cpu_controllers import ControllerName
-from freetrain.pack.pack import Inbox, Pack, SharingName, read_pack
+from freetrain.pack.pack import ControllerName, Inbox, Pack, SharingName, read_pack
 from freetrain.priority.flowcon import DEFAULT_ALPHA
 
 WHOLE = """

@@ -17,12 +17,9 @@ from freetrain.config.job import (
     TrainerJob,
 )
 from freetrain.elastic.files import Clock, RunDir
-from freetrain.pack.cpu_controllers import DutyCycleController
-from freetrain.pack.members import PackNode
-from freetrain.pack.pack import Pack
-from freetrain.pack.processes import signal_all, this_packer
-from freetrain.pack.record import MemberRecord, PackRecord, read_record
-from freetrain.pack.run import FairSharing, PackLoop, sharing_of
+from freetrain.pack.cpu_controllers import DutyCycleController, signal_all, this_packer
+from freetrain.pack.pack import MemberRecord, Pack, PackRecord, read_record
+from freetrain.pack.run import FairSharing, PackLoop, Workers, sharing_of
 from freetrain.priority.flowcon import FlowConState, GrowthTrack, to_json
 from tests.pack.packs import TOP
 
@@ -80,7 +77,7 @@ def a_loop(
 ) -> PackLoop:
     waiting = list(reversed(jobs))
     kept = record or PackRecord()
-    node = PackNode(
+    workers = Workers(
         run=RunDir(folder),
         generation=1,
         packer=this_packer("0123456789abcdef"),
@@ -91,7 +88,7 @@ def a_loop(
     )
     return PackLoop(
         Pack(),
-        node,
+        workers,
         arrivals=lambda: tuple(waiting.pop() for _ in list(waiting)),
         sharing=sharing_of(Pack(), kept.sharing) if kept.sharing else FairSharing(),
         record=kept,

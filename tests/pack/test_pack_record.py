@@ -14,7 +14,7 @@ from freetrain.config.job import (
     TrainerJob,
 )
 from freetrain.elastic.files import RunDir
-from freetrain.pack.record import (
+from freetrain.pack.pack import (
     MemberRecord,
     PackRecord,
     count_failure,

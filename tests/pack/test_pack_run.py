@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.elastic.files import Clock
-from freetrain.pack.cpu_controllers import PREFIX, ControllerName, own_cgroups
-from freetrain.pack.processes import this_packer
+from freetrain.pack.cpu_controllers import (
+    PREFIX,
+    own_cgroups,
+    this_packer,
+)
+from freetrain.pack.pack import ControllerName
 from freetrain.pack.run import pack_id, sweep
 from tests.pack.packs import Stage, until
 

@@ -18,14 +18,16 @@ import pytest
 from freetrain.agent.environment import MarkedProcess, StoppedWatch, marked_processes
 from freetrain.errors import BadConfigurationError
 from freetrain.pack.cpu_controllers import (
-    ControllerName,
     DutyCycleController,
     KernelCgroups,
     choose_controller,
     own_cgroups,
     pin_process,
+    signal_all,
+    this_packer,
+    used_s,
 )
-from freetrain.pack.processes import signal_all, this_packer, used_s
+from freetrain.pack.pack import ControllerName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,13 +12,15 @@ from freetrain.elastic.files import Clock
 from freetrain.errors import BadConfigurationError
 from freetrain.pack.cpu_controllers import (
     PREFIX,
-    ControllerName,
     KernelCgroups,
     choose_controller,
+    marked_processes,
     own_cgroups,
+    this_packer,
+    used_s,
     whole_cpus,
 )
-from freetrain.pack.processes import marked_processes, this_packer, used_s
+from freetrain.pack.pack import ControllerName
 from freetrain.pack.run import pack_id, sweep
 from tests.pack.packs import Stage, until
 
