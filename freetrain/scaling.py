@@ -1,10 +1,10 @@
-"""Learned scaling: how quick a trainer is on how many nodes, from its own fragments.
+"""Learned scaling: a trainer's speed by node count, measured on its own fragments.
 
-A *fragment* is a stretch of work on a fixed set of nodes. Each shows a speed, and what
-the rescale before it cost; :class:`LearnedScaling` remembers the newest of them.
-:func:`estimate` makes speeds at every node count of that and of what the other trainers
-of the site have shown. :func:`cautious` and :func:`curve_values` make of the estimate
-what a planner is to see.
+A *fragment* is a stretch of work on a fixed set of nodes. Each shows a speed, and the
+cost of the rescale before it; :class:`LearnedScaling` keeps the newest of them.
+:func:`estimate` makes speeds at every node count from these and from the other trainers
+of the site. :func:`cautious` and :func:`curve_values` turn the estimate into the curve
+that a planner gets.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 # ----------------------------------------------------------------------
-# What is assumed of every trainer until it has shown better.
+# Assumptions about every trainer until it is measured.
 
 ASSUMED_EXPONENT = 0.9
-"""Speed on n nodes is taken to be n ** 0.9 of one node's until more is known."""
+"""Speed on n nodes is assumed to be n ** 0.9 times that on one node."""
 
 ASSUMED_RESCALE_S = 3.0
 ASSUMED_START_S = 5.0
@@ -43,7 +43,7 @@ ASSUMED_START_S = 5.0
 # One fragment: the speed and the rescale cost that it shows.
 
 _FEW_STEPS = 2
-"""A single step says nothing: it may have loaded the data or compiled the model."""
+"""A single step is no measurement: it may have loaded data or compiled the model."""
 
 _DEVIATIONS = 3.0
 _LEAST_SPREAD = 0.02
@@ -51,12 +51,12 @@ _LEAST_SPREAD = 0.02
 belong to it."""
 
 _MOST_WEIGHT = 2.0
-"""No interval counts for more than this many ordinary ones, so that one long stall
-does not outweigh the steps before and after it."""
+"""No interval counts for more than this many ordinary ones, so that a long stall does
+not outweigh the steps before and after it."""
 
 
 class Rescale(StrEnum):
-    """What brought a trainer to its node count."""
+    """The kind of change that brought a trainer to its node count."""
 
     GROW = "grow"
     SHRINK = "shrink"
@@ -65,7 +65,7 @@ class Rescale(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProgressMark:
-    """A moment within a fragment, and what had been trained by then.
+    """A moment within a fragment, and the work done by then.
 
     Attributes:
         t_s: When, on the fragment's clock.
@@ -107,10 +107,10 @@ class TrainedFragment:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSpeed:
-    """A speed that was seen.
+    """A speed that was measured.
 
     Attributes:
-        began_s: When its fragment began, which also tells fragments apart.
+        began_s: When its fragment began; it also identifies the fragment.
         samples_per_s: Steady speed, above 0.
         trained_s: Seconds of steady training behind it, above 0.
     """
@@ -122,11 +122,11 @@ class MeasuredSpeed:
 
 @dataclass(frozen=True, slots=True)
 class RescaleCost:
-    """What a rescale cost.
+    """The cost of a rescale.
 
     Attributes:
         began_s: When its fragment began.
-        seconds: Without training.
+        seconds: Time without training.
     """
 
     began_s: float
@@ -134,7 +134,7 @@ class RescaleCost:
 
 
 def measured_speed(fragment: TrainedFragment) -> MeasuredSpeed | None:
-    """Return the steady speed of *fragment*; None where it says nothing.
+    """Return the steady speed of *fragment*; None where it shows none.
 
     The first intervals count as warm-up for as long as they are slower than the
     second half of the fragment by more than its spread. The others are averaged
@@ -164,7 +164,7 @@ def measured_speed(fragment: TrainedFragment) -> MeasuredSpeed | None:
 
 
 def rescale_cost(fragment: TrainedFragment) -> tuple[Rescale, RescaleCost] | None:
-    """Return what coming to *fragment*'s nodes cost; None where it cannot be told.
+    """Return the cost of the rescale to *fragment*; None where it is unknown.
 
     Restarts after a failure, and on as many nodes as before, are no rescales. The
     first step itself counts as cost.
@@ -202,7 +202,7 @@ def _intervals(
         for (t_s, samples), (later_s, more) in pairwise(points)
         if 0 < later_s - t_s < math.inf and 0 <= more - samples < math.inf
     ]
-    finite = [one for one in sound if one[1] < math.inf]
+    finite = [(length_s, speed) for length_s, speed in sound if speed < math.inf]
     return [length_s for length_s, _ in finite], [speed for _, speed in finite]
 
 
@@ -215,7 +215,7 @@ def _steady(speeds: list[float], weights_s: list[float]) -> tuple[float, float]:
 
 
 # ----------------------------------------------------------------------
-# All fragments of a trainer: what is remembered of them.
+# All fragments of a trainer: the newest speeds and costs.
 
 _MOST_SEEN = 7
 """Speeds kept of one size: three absurd ones do not move the median."""
@@ -227,11 +227,11 @@ _Kept = TypeVar("_Kept", bound=MeasuredSpeed | RescaleCost)
 
 @dataclass(frozen=True, slots=True)
 class LearnedScaling:
-    """Everything that is remembered of a trainer's fragments; a value.
+    """The newest speeds and rescale costs of a trainer; a value.
 
     Attributes:
         seen: By node count, the newest speeds, ascending in time.
-        paid: By kind, what the newest rescales cost, ascending in time.
+        paid: By kind, the costs of the newest rescales, ascending in time.
     """
 
     seen: Mapping[int, tuple[MeasuredSpeed, ...]] = field(
@@ -242,15 +242,15 @@ class LearnedScaling:
     )
 
     def with_fragment(self, fragment: TrainedFragment) -> LearnedScaling:
-        """Return what is known with *fragment* too.
+        """Return this with *fragment* added.
 
-        A fragment that was added before is replaced, so that one under way may be
-        added again and again as it goes on.
+        A fragment that was added before is replaced: add one under way again as it
+        goes on.
         """
         return self.merged(_from_one(fragment))
 
     def merged(self, newer: LearnedScaling) -> LearnedScaling:
-        """Return what both say; where both know a fragment, *newer* is right."""
+        """Return both together; where both have a fragment, that of *newer*."""
         seen, paid = dict(self.seen), dict(self.paid)
         for nodes, speeds in newer.seen.items():
             seen[nodes] = _newest(seen.get(nodes, ()), speeds, _MOST_SEEN)
@@ -259,12 +259,12 @@ class LearnedScaling:
         return LearnedScaling(MappingProxyType(seen), MappingProxyType(paid))
 
     def cost_s(self, kind: Rescale, *, assumed_s: float) -> float:
-        """Return seconds without training: a median that *assumed_s* belongs to.
+        """Return seconds without training: the median of *assumed_s* and the costs.
 
-        So the first rescale meets the assumption halfway, and no single one that
-        took absurdly long decides.
+        So the first rescale meets the assumption halfway, and a single absurdly long
+        one does not decide.
         """
-        seconds = [assumed_s, *(one.seconds for one in self.paid.get(kind, ()))]
+        seconds = [assumed_s, *(cost.seconds for cost in self.paid.get(kind, ()))]
         return weighted_median(seconds, [1.0] * len(seconds))
 
 
@@ -280,7 +280,7 @@ def _newest(
     known: Iterable[_Kept], newer: Iterable[_Kept], most: int
 ) -> tuple[_Kept, ...]:
     """Return both by the time their fragments began, the last *most* of them."""
-    by_start = {one.began_s: one for one in (*known, *newer)}
+    by_start = {entry.began_s: entry for entry in (*known, *newer)}
     return tuple(by_start[began_s] for began_s in sorted(by_start)[-most:])
 
 
@@ -293,14 +293,14 @@ HALF_LIFE_S = 3 * 86_400.0
 _LEAST_SPEED_SD = 0.005
 _SHORT_SD = 0.1
 _SHORT_S = 5.0
-"""Five seconds of training tell a speed to 10 %, four times as long to 5 %."""
+"""Five seconds of training measure a speed to 10 %, four times as long to 5 %."""
 
 _LEAST_KEPT = 1e-9
-"""What is very old is still better than nothing."""
+"""Very old speeds are still better than none."""
 
 
 class Pooled(NamedTuple):
-    """What is known of one size.
+    """The speed measured at one size.
 
     Attributes:
         log_speed: Natural logarithm of samples/s.
@@ -312,12 +312,12 @@ class Pooled(NamedTuple):
 
 
 def pool(seen: Sequence[MeasuredSpeed], *, now_s: float) -> Pooled:
-    """Return the median of *seen*, at least one, by weight of time and age.
+    """Return the median of *seen*, at least one speed, weighted by time and age.
 
-    One that goes astray makes the answer less certain, and moves it little.
+    An outlier makes the answer less certain, and moves it little.
     """
-    logs = [math.log(one.samples_per_s) for one in seen]
-    weights_s = [one.trained_s * _kept(now_s - one.began_s) for one in seen]
+    logs = [math.log(speed.samples_per_s) for speed in seen]
+    weights_s = [speed.trained_s * _kept(now_s - speed.began_s) for speed in seen]
     whole_s = sum(weights_s)
     centre = weighted_median(logs, weights_s)
     fuzz = spread(logs, weights_s, centre) / math.sqrt(len(logs))
@@ -330,15 +330,15 @@ def _kept(age_s: float) -> float:
 
 
 # ----------------------------------------------------------------------
-# The prior: what the trainers of a site let us expect of another.
+# The prior: the speeds expected of a trainer, from the other trainers of the site.
 
 ASSUMED_EXPONENT_SD = 0.1
 ASSUMED_LOG_SD = 0.1
-"""Twice of what was measured on Summit: exponents of seven networks lie between 0.82
+"""Twice the values measured on Summit: exponents of seven networks lie between 0.82
 and 0.98, and each doubling strays from the power law by 0.04, in AlexNet 0.09."""
 
 _ASSUMED_WEIGHT = 3.0
-"""The assumptions count as much as three trainers that were seen to scale."""
+"""The assumptions count as much as three measured trainers."""
 
 _VARIANCE = ASSUMED_LOG_SD**2
 _MOST_VARIANCE = 0.25
@@ -372,7 +372,7 @@ class Prior:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What one trainer tells of others: how large and how steep its speeds are.
+    """Scale and slope of one trainer's speeds, from which a prior is made.
 
     Attributes:
         one_node_per_s: Samples a second on one node, measured or extrapolated.
@@ -388,7 +388,7 @@ class Shown:
 
 
 def shown_by(learned: LearnedScaling, *, now_s: float) -> Shown | None:
-    """Return what *learned* tells of others; None before any speed was seen."""
+    """Return scale and slope of *learned*; None before any speed was measured."""
     if not learned.seen:
         return None
     points = [
@@ -421,64 +421,66 @@ def _strays(points: list[tuple[float, float]], slope: float) -> float:
 
 
 def site_prior(trainers: Iterable[Shown]) -> Prior:
-    """Return what to expect of a trainer at a site where *trainers* were seen.
+    """Return the prior for a trainer at a site where *trainers* were measured.
 
-    Medians, so that no single trainer decides; scales are taken to differ by at
-    least a third from one trainer to the next, however much alike those seen were.
+    Medians, so that no single trainer decides; scales are assumed to differ by at
+    least a third between trainers, however alike those measured were.
     """
     shown = list(trainers)
     if not shown:
         return Prior()
-    logs = [math.log(one.one_node_per_s) for one in shown]
+    logs = [math.log(trainer.one_node_per_s) for trainer in shown]
     even = [1.0] * len(logs)
     scale = weighted_median(logs, even)
     scale_sd = max(_LEAST_SCALE_SD, spread(logs, even, scale))
-    exponent, exponent_sd = _exponents([one.exponent for one in shown])
+    exponent, exponent_sd = _exponents([trainer.exponent for trainer in shown])
     return Prior(
         one_node_per_s=math.exp(scale),
         one_node_log_sd=_WIDE_SD if len(logs) < _FEW_TRAINERS else scale_sd,
         exponent=exponent,
         exponent_sd=exponent_sd,
-        log_sd_per_doubling=math.sqrt(_variance([one.log_variance for one in shown])),
+        log_sd_per_doubling=math.sqrt(
+            _variance([trainer.log_variance for trainer in shown])
+        ),
     )
 
 
 def _exponents(shown: list[float | None]) -> tuple[float, float]:
-    """Return the median exponent and how far trainers are from it."""
-    known = [one for one in shown if one is not None]
+    """Return the median exponent and the standard deviation about it."""
+    known = [exponent for exponent in shown if exponent is not None]
     weights = [_ASSUMED_WEIGHT, *([1.0] * len(known))]
     centre = weighted_median([ASSUMED_EXPONENT, *known], weights)
     squares = _ASSUMED_WEIGHT * ASSUMED_EXPONENT_SD**2
-    squares += sum(min((one - centre) ** 2, _MOST_VARIANCE) for one in known)
+    squares += sum(min((exponent - centre) ** 2, _MOST_VARIANCE) for exponent in known)
     return centre, math.sqrt(squares / sum(weights))
 
 
 def _variance(shown: list[float | None]) -> float:
-    known = [one for one in shown if one is not None]
+    known = [variance for variance in shown if variance is not None]
     return (_ASSUMED_WEIGHT * _VARIANCE + sum(known)) / (_ASSUMED_WEIGHT + len(known))
 
 
 # ----------------------------------------------------------------------
-# The estimate: speed at every node count (ADR 11 says why so).
+# The estimate: speed at every node count (reasons: ADR 11).
 
 _MOST_LOG = 60.0
-"""Nothing is quicker than 1e26 samples a second, and no estimate overflows."""
+"""No speed exceeds 1e26 samples a second, so that no estimate overflows."""
 
 _USER_LOG_SD = 0.2
 _USER_EXPONENT_SD = 0.05
-"""Users measure on machines like this one, seldom on this one."""
+"""Users measure on similar machines, seldom on this one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """Speeds by node count, and how sure they are.
+    """Speeds by node count, and their uncertainty.
 
     Attributes:
         samples_per_s: At 0 .. most nodes, float64, read-only; entry 0 is 0, all
             others are finite and above 0. May fall with more nodes.
         log_sd: Standard deviation of their natural logarithms, read-only; entry 0
             is 0.
-        measured: Sizes that were seen.
+        measured: Sizes that were measured.
     """
 
     samples_per_s: NDArray[np.float64]
@@ -498,17 +500,17 @@ def estimate(
 
     The logarithm of speed is a straight line over that of nodes, as *prior* expects
     it, plus a random walk along it: a Gaussian process. So a size that was measured
-    for long has the speed measured, also where it falls; between two, the line
-    between them; beyond, the slope that was seen, shrunk to the prior's; and all
-    sizes the scale of the one that was.
+    for long has the measured speed, also where speed falls with nodes; sizes between
+    two measured ones follow the line between them; sizes beyond follow the measured
+    slope, shrunk to the prior's; and all sizes take the scale of the measured ones.
 
     Args:
-        learned: What the trainer showed.
+        learned: The trainer's measurements.
         most: Its largest size, above 0.
-        now_s: On the clock of its fragments; the older they are, the less they say.
-        prior: What is expected of trainers here; None for the common assumption.
-        user: Samples a second by node count, above 0, as its user says; it takes the
-            place of the prior's line, and measurements overrule it.
+        now_s: On the clock of its fragments; the older they are, the less they count.
+        prior: Of trainers at this site; None for the common assumption.
+        user: The user's own samples a second by node count, above 0; it replaces the
+            prior's line, and measurements overrule it.
     """
     expected = _of_user(prior or Prior()) if user else (prior or Prior())
     logs = np.log(np.arange(1, most + 1, dtype=np.float64))
@@ -532,7 +534,7 @@ def estimate(
 
 
 def _of_user(prior: Prior) -> Prior:
-    """Return *prior* as sure as a user is."""
+    """Return *prior* with the uncertainty of a user's figures."""
     return Prior(
         one_node_per_s=prior.one_node_per_s,
         one_node_log_sd=_USER_LOG_SD,
@@ -570,29 +572,29 @@ def _bounded(
 # Caution: lower speeds for trainers that wait.
 
 DEVIATIONS = 1.0
-"""Half of one left two of seven orders of ``imagenet``, 40 at a time, under 97 % of
-what true curves give, and this none; ``hps``, 40 at a time, loses 0.8 % by it:
-nodes go to those that run rather than to those that wait."""
+"""With half a deviation two of seven orders of ``imagenet``, 40 at a time, stayed under
+97 % of the result with true curves; with one, none did. ``hps``, 40 at a time, loses
+0.8 % by it: nodes go to running rather than to waiting trainers."""
 
 BY_SAMPLES = frozenset({"throughput"})
-"""Priorities that hold samples a second of one trainer against those of another.
+"""Priorities that compare samples a second of one trainer with those of another.
 
-A speed-up is divided by the speed on the smallest size. Who was measured on many nodes
-only is least sure there, so that lowered speeds make it seem to gain more, not less."""
+A speed-up is divided by the speed on the smallest size. A trainer measured on many
+nodes only is least certain there, so that lowered speeds would raise its speed-up."""
 
 
 def deviations_for(priority: str) -> float:
-    """Return by how many deviations those that wait are lowered under *priority*."""
+    """Return by how many deviations *priority* lowers waiting trainers' speeds."""
     return DEVIATIONS if priority in BY_SAMPLES else 0.0
 
 
 def cautious(known: Estimate, *, held: int, deviations: float = DEVIATIONS) -> Estimate:
-    """Return *known* as a planner is to see it of a trainer that holds *held* nodes.
+    """Return the speeds that a planner uses for a trainer that holds *held* nodes.
 
-    Who waits, and was measured, has every speed lower by so many deviations. Who
-    was never measured keeps what is expected of it: lowered too, nobody new would be
-    tried where others wait. Who runs is known where it is: lowered elsewhere, it
-    would cling to sizes that it has seen.
+    A waiting trainer that was measured has every speed lowered by so many deviations.
+    One that was never measured keeps its prior: if lowered, no new trainer would be
+    tried while others wait. A running trainer keeps its speeds: if lowered at other
+    sizes, it would never leave the measured ones.
     """
     if held or not known.measured:
         return known
@@ -613,14 +615,14 @@ class Profiling:
     """How eager trainers are to try sizes.
 
     Attributes:
-        most: No size is hoped to be quicker than estimated by more than this share.
+        most: Bonus of a size at most, as a share of its estimated speed.
         known_log_sd: Sizes known this well are not tried.
-        unknown_log_sd: A trainer that waits for nodes, and whose speed on its
-            smallest size is less certain than this, is to be tried there.
-        trial_s: How long trying takes, seconds; about the planner's look-ahead.
-        horizon_s: Seconds over which what was learned counts as being of use, where
-            the trainer does not finish sooner. Much less than trainers live: of what
-            could be learned by trying, the pool's own ups and downs teach most.
+        unknown_log_sd: A waiting trainer whose speed on its smallest size is less
+            certain than this is to be tried there.
+        trial_s: How long a trial takes, seconds; about the planner's look-ahead.
+        horizon_s: Seconds over which a measurement counts as useful, where the
+            trainer does not finish sooner. Much less than trainers live: changes of
+            the pool lead to most measurements without trials.
     """
 
     most: float = 0.15
@@ -632,15 +634,15 @@ class Profiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stake:
-    """What a trainer has to win and to lose by trying a size.
+    """What a trainer can gain and lose by trying a size.
 
     Attributes:
-        remaining_samples: Work until it is finished; inf where nobody knows.
+        remaining_samples: Work until it is finished; inf where unknown.
         rescale_s: Seconds without training to get there and back, its own and those
-            of others who make room.
+            of trainers that make room.
         held: Nodes it holds now.
         smallest: The fewest nodes it can run on.
-        node_per_s: Samples a second that a node brings elsewhere.
+        node_per_s: Samples a second that a node brings to other trainers.
     """
 
     remaining_samples: float = math.inf
@@ -653,28 +655,28 @@ class Stake:
 def curve_values(
     known: Estimate, *, profiling: Profiling | None, stake: Stake
 ) -> NDArray[np.float64]:
-    """Return samples/s at 0 .. most nodes for a planner, hopes included.
+    """Return samples/s at 0 .. most nodes for a planner, with bonuses for trials.
 
-    Let a node be worth what the trainer makes of each now, p. Knowing the speed f of
-    n nodes, estimated as e with standard deviation s, is worth ::
+    Let p be the trainer's samples/s a node now: what a node is worth. Knowing the
+    speed f of n nodes, estimated as e with standard deviation s, is worth ::
 
         I(n) = E[max(0, f - n p)] - max(0, e - n p)
 
-    samples a second for as long as it is of use. Trying costs the rescales, and
+    samples a second for as long as it is of use. A trial costs the rescales, and
     max(0, n p - e) while it lasts. Where it is worth more than it costs, the planner
-    is told of e and ``I(n) use / trial``, up to the cap. As sizes get known, that
-    becomes e.
+    gets e plus the bonus ``I(n) use / trial``, up to the cap. As a size gets known,
+    that becomes e.
 
-    Only those that run try sizes: of those that wait, whoever is known least would
-    hope most, and each would have its turn. But a trainer that waits because it seems
-    slow is not asked again, for ever on one bad size. Where its smallest size is as
-    good as unknown, it hopes, at all sizes alike, for what that many nodes bring
-    elsewhere.
+    Only running trainers get bonuses: of waiting ones the least known would get the
+    largest, and each would have its turn. But a trainer that waits because it seemed
+    slow on one bad size would never be measured again. So where its smallest size is
+    as good as unknown, it gets the same bonus at all sizes: what that many nodes bring
+    to other trainers.
 
     Args:
-        known: Speeds, and how sure they are.
-        profiling: How eager to be; None to hope for nothing.
-        stake: What it may bring and cost.
+        known: Speeds and their uncertainty.
+        profiling: How eager to be; None for no bonuses.
+        stake: Gain and cost of a trial.
 
     Returns:
         Shape (most + 1,), float64, read-only, at least the estimate; entry 0 is 0.
@@ -685,18 +687,20 @@ def curve_values(
     is_unsure = known.log_sd[stake.smallest] > profiling.unknown_log_sd
     if not known.measured or (is_unsure and not stake.held):
         elsewhere = stake.smallest * stake.node_per_s
-        hoped = np.full(len(speeds), max(elsewhere, speeds[stake.smallest]))
+        bonus = np.full(len(speeds), max(elsewhere, speeds[stake.smallest]))
     elif not stake.held:
         return speeds
     else:
-        hoped = _hoped(known, profiling, stake)
-    values: NDArray[np.float64] = speeds + hoped
+        bonus = _trial_bonus(known, profiling, stake)
+    values: NDArray[np.float64] = speeds + bonus
     values[0] = 0.0
     values.flags.writeable = False
     return values
 
 
-def _hoped(known: Estimate, profiling: Profiling, stake: Stake) -> NDArray[np.float64]:
+def _trial_bonus(
+    known: Estimate, profiling: Profiling, stake: Stake
+) -> NDArray[np.float64]:
     speeds = known.samples_per_s
     held = min(stake.held or stake.smallest, len(speeds) - 1)
     now_per_s = float(speeds[held])
@@ -704,11 +708,11 @@ def _hoped(known: Estimate, profiling: Profiling, stake: Stake) -> NDArray[np.fl
     use_s = min(profiling.horizon_s, stake.remaining_samples / now_per_s)
     gain = _information(short, speeds * known.log_sd) * use_s
     cost = np.maximum(short, 0.0) * profiling.trial_s + stake.rescale_s * now_per_s
-    hoped: NDArray[np.float64] = np.minimum(
+    bonus: NDArray[np.float64] = np.minimum(
         gain / profiling.trial_s, profiling.most * speeds
     )
-    hoped[(gain <= cost) | (known.log_sd <= profiling.known_log_sd)] = 0.0
-    return hoped
+    bonus[(gain <= cost) | (known.log_sd <= profiling.known_log_sd)] = 0.0
+    return bonus
 
 
 def _information(
@@ -716,14 +720,14 @@ def _information(
 ) -> NDArray[np.float64]:
     """Return sd (phi(z) - z Phi(-z)) with z = |short| / sd: normal, both ways alike."""
     z = np.minimum(np.abs(short) / np.maximum(sd, np.finfo(np.float64).tiny), _FAR)
-    below = np.array([math.erfc(one / math.sqrt(2.0)) / 2 for one in z])
+    below = np.array([math.erfc(value / math.sqrt(2.0)) / 2 for value in z])
     density = np.exp(-(z**2) / 2) / math.sqrt(2.0 * math.pi)
     information: NDArray[np.float64] = sd * np.maximum(density - z * below, 0.0)
     return information
 
 
 # ----------------------------------------------------------------------
-# As JSON, so that one tick can leave it to the next.
+# As JSON, from one tick to the next.
 
 _VERSION = 1
 
@@ -737,17 +741,17 @@ def to_state(learned: LearnedScaling) -> dict[str, object]:
             for nodes, speeds in sorted(learned.seen.items())
         },
         "paid": {
-            kind.value: [[one.began_s, one.seconds] for one in costs]
+            kind.value: [[cost.began_s, cost.seconds] for cost in costs]
             for kind, costs in sorted(learned.paid.items())
         },
     }
 
 
 def from_state(state: Mapping[str, object]) -> LearnedScaling:
-    """Return what :func:`to_state` was given.
+    """Return the scaling of which :func:`to_state` made *state*.
 
     Raises:
-        BadDataError: It is no such state; nothing of it is believed.
+        BadDataError: It is no such state; nothing of it is used.
     """
     if state.get("version") != _VERSION:
         raise _refusal(f"version {state.get('version')!r} instead of {_VERSION}")
@@ -763,7 +767,7 @@ def from_state(state: Mapping[str, object]) -> LearnedScaling:
         s.samples_per_s <= 0 or s.trained_s <= 0 for row in seen.values() for s in row
     ):
         raise _refusal("a speed that is not above 0")
-    if any(one.seconds < 0 for row in paid.values() for one in row):
+    if any(cost.seconds < 0 for row in paid.values() for cost in row):
         raise _refusal("a cost below 0")
     return LearnedScaling(MappingProxyType(seen), MappingProxyType(paid))
 
@@ -801,13 +805,13 @@ def _numbers(row: object, count: int) -> list[float]:
 
 def _refusal(found: str) -> BadDataError:
     return BadDataError(
-        f"what was kept of a trainer's scaling has {found}. It was left out; its "
-        f"speeds will be learned afresh."
+        f"the saved scaling of a trainer has {found}. It was not used; its speeds are "
+        f"learned again."
     )
 
 
 # ----------------------------------------------------------------------
-# Weighted medians: one absurd value never moves them far.
+# Weighted medians: a single absurd value never moves them far.
 
 NORMAL_MAD = 1.4826
 """Standard deviations of a normal distribution in its median absolute deviation."""

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 class LossHistory:
     """The usable values of one trainer, ascending in samples; grows with new reports.
 
-    A value for fewer samples than the value before it is one of two things. Where the
-    very next goes on from the highest so far, or where they keep going down, it was
-    only late: several processes write, and it takes its place. Where the next goes
-    up from the low value, a restart has gone back to its checkpoint, and everything
-    reported after that checkpoint is void.
+    A value for fewer samples than the value before it is either late or the first
+    after a restart. It is late (several processes write) where the next value
+    continues from the highest samples so far, or where samples keep falling; then it
+    is inserted. Where the next continues from the low value, the trainer restarted
+    from a checkpoint, and all values after that checkpoint are void.
 
     Attributes:
         broken: Values in a row at the end that are not finite, or overflows.
@@ -189,6 +189,7 @@ def weighted_quantile(
     return float(np.interp(share, middles, values[order]))
 
 
+# ----------------------------------------------------------------------
 # Noise and spikes
 
 _FEWEST_FOR_NOISE = 3
@@ -227,7 +228,7 @@ def noise_of(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float
 
 
 _FEWEST_FOR_SPIKES = 5
-"""Among fewer, there is no telling which value is the spike."""
+"""Among fewer values the spike cannot be identified."""
 
 SPIKE_OF_SPAN = 0.5
 
@@ -265,7 +266,8 @@ def running_median(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate((inner[:1], inner, inner[-1:]))
 
 
-# Units of their own for the points of a training, or of a phase of it
+# ----------------------------------------------------------------------
+# Units of a curve: those of a training, or of a phase of it
 
 SMALLEST_SPAN = 1e-12
 """Of the largest value: below it, differences are rounding."""
@@ -391,6 +393,7 @@ def _in_frame(points: Downsampled, frame: Frame) -> NormalizedCurve:
     )
 
 
+# ----------------------------------------------------------------------
 # From a metric to quality: signed, 0 at the start, 1 at the best value shown
 
 
@@ -442,6 +445,9 @@ def quality_scale(points: Downsampled, better: Better) -> QualityScale:
     unit = gain if gain > max(noise, tiny) else max(noise, abs(best - worst), tiny)
     return QualityScale(sign, start, best, worst, unit, noise)
 
+
+# ----------------------------------------------------------------------
+# Families of curves
 
 Basis: TypeAlias = (
     "Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]"
@@ -503,7 +509,7 @@ def _basis_flat(
 
 
 FLAT = Family("no further gain", 1, _SHAPES, _basis_flat)
-"""``c``, which follows the last values; what every other family has to beat."""
+"""``c``, which follows the last values; every other family has to beat it."""
 
 
 def _basis_inverse_linear(
@@ -572,6 +578,7 @@ CURVES: tuple[Family, ...] = (
 KNOWN: tuple[Family, ...] = (FLAT, *CURVES)
 
 
+# ----------------------------------------------------------------------
 # One family fitted to one curve
 
 HALF_LIFE = 0.5
@@ -582,7 +589,7 @@ FURTHEST_FLOOR = 1.0
 """No trainer is expected to gain more than this many times its gain so far."""
 
 LEAST_SCATTER = 0.01
-"""In heights: families are no closer to the truth than that, however calm it is."""
+"""In heights: families fit the truth no better than that, however calm it is."""
 
 SCATTER_OF_NOISE = 2.0
 
@@ -590,7 +597,7 @@ CHI_OF_COST = SCATTER_OF_NOISE**2
 """Costs are in squares of the scatter; times this, in squares of the noise."""
 
 RECENT_SHARE = 0.1
-"""Of the points: those that tell the present level."""
+"""Of the points: those that show the present level."""
 
 FEWEST_RECENT = 3
 
@@ -720,6 +727,7 @@ def scatter_of(curve: NormalizedCurve) -> float:
     return max(SCATTER_OF_NOISE * curve.noise, LEAST_SCATTER)
 
 
+# ----------------------------------------------------------------------
 # All shapes of a grid at once
 
 ROUNDS = 4
@@ -785,6 +793,7 @@ def _solve(
     return np.where(low, at_bound, gains), np.where(low, lowest, floors)
 
 
+# ----------------------------------------------------------------------
 # The last digits, between the shapes of the grid
 
 MOST_EVALUATIONS = 30

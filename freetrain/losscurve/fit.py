@@ -1,10 +1,10 @@
 """From reported losses to a forecast.
 
-``fit_forecast`` is the way from beginning to end: clean the values, leave out warm-up
-and earlier phases, choose the family of curves that would have forecast the past best,
-fit it, and learn from the same back-tests how wide intervals have to be. The sections
-of this module follow that order. ``to_state`` keeps a forecast as JSON from one tick to
-the next; ``LossForecasts`` keeps the forecasts of all trainers within a replay.
+``fit_forecast`` has all steps: clean the values, leave out warm-up and earlier phases,
+choose the family of curves that would have forecast the past best, fit it, and learn
+from the same back-tests how wide intervals have to be. The sections of this module
+follow that order. ``to_state`` keeps a forecast as JSON from one tick to the next;
+``LossForecasts`` keeps the forecasts of all trainers within a replay.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class FittedForecast:
 
 
 FEWEST_BROKEN = 3
-"""Values in a row that are not finite; a single one may be a slip of the program."""
+"""Values in a row that are not finite; a single one may be an accident."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +210,7 @@ def broken_forecast(history: LossHistory, better: Better) -> BrokenForecast | No
     return BrokenForecast(better, history.points)
 
 
+# ----------------------------------------------------------------------
 # Whether a training has gone wrong
 
 _FEWEST_TO_DIVERGE = 4
@@ -268,6 +269,7 @@ def has_diverged(points: Iterable[Point], better: Better) -> bool:
     return is_diverging(values, scale, broken=history.broken)
 
 
+# ----------------------------------------------------------------------
 # Where the present phase of a training began
 
 _FEWEST_FOR_PHASES = 12
@@ -430,7 +432,8 @@ class _Segment:
         return np.asarray(work - self._origin)
 
 
-# Which family the trainer's own past speaks for
+# ----------------------------------------------------------------------
+# Which family would have forecast the trainer's past best
 
 HANDICAPS = {FLAT.name: 0.95, POWER.name: 1.0}
 """Factors of a family's error. No further gain wins ties. So does the power
@@ -543,6 +546,7 @@ def _mean_miss(back_test: BackTest, within: float = np.inf) -> float:
     )
 
 
+# ----------------------------------------------------------------------
 # How far from the forecast values may be, learned from the back-tests
 
 SHARE = 0.8
@@ -657,6 +661,7 @@ def _reach(ahead: NDArray[np.float64]) -> NDArray[np.float64]:
     return ahead / (1 + ahead)
 
 
+# ----------------------------------------------------------------------
 # A forecast as JSON, so that a tick without new values fits nothing
 
 _VERSION = 2
@@ -724,11 +729,12 @@ def _fit(state: Mapping[str, Any]) -> Fit:
 
 def _refusal(found: str) -> BadDataError:
     return BadDataError(
-        f"what was kept of a forecast has {found}. It was left out; the curve will be "
-        f"fitted afresh."
+        f"a saved loss forecast has {found}. It was not used; the curve is fitted "
+        f"again."
     )
 
 
+# ----------------------------------------------------------------------
 # The forecasts of all trainers, fitted again only when enough has changed
 
 REFIT_SHARE = 0.1

@@ -153,6 +153,7 @@ def _curve_files(folder: Traversable) -> list[Traversable]:
     return [file for _, file in sorted(files.items())]
 
 
+# ----------------------------------------------------------------------
 # A curve's file
 
 EPOCH_DIGITS = 1e-5
@@ -165,12 +166,13 @@ def parse_curve(text: str, *, file: str) -> RecordedCurve:
     Raises:
         BadDataError: It is not a recorded training; names file, line and reason.
     """
-    sheet = read_sheet(text, file=file)
-    header = sheet.header
+    header, columns, rows = _read_sheet(text, file=file)
     loss, lower = _metric(header, "loss")
     metric, better = _metric(header, "validation")
-    sheet.expect(("samples", "step", "epoch", "loss", metric))
-    _check_progress(sheet)
+    _check_columns(header, columns, ("samples", "step", "epoch", "loss", metric))
+    _check_progress(header, rows)
+    rows[-1].text(metric)  # a training ends with its validation
+    validated = [row for row in rows if row.cells[metric]]
     return RecordedCurve(
         name=file.removesuffix(".csv"),
         model=header.text("model"),
@@ -182,8 +184,8 @@ def parse_curve(text: str, *, file: str) -> RecordedCurve:
         made_with=header.text("made_with"),
         licence=header.text("licence"),
         epoch_samples=header.whole("epoch_samples"),
-        loss=Series(loss, lower, *_columns(sheet.rows, "loss")),
-        validation=Series(metric, better, *_columns(_validated(sheet, metric), metric)),
+        loss=Series(loss, lower, *_columns(rows, "loss")),
+        validation=Series(metric, better, *_columns(validated, metric)),
     )
 
 
@@ -196,10 +198,10 @@ def _metric(header: TableRow, key: str) -> tuple[str, Better]:
     return name, meant[rest]
 
 
-def _check_progress(sheet: Sheet) -> None:
+def _check_progress(header: TableRow, rows: Sequence[TableRow]) -> None:
     """Refuse counts that do not grow or do not fit each other."""
-    batch, epoch = (sheet.header.whole(key) for key in ("batch_size", "epoch_samples"))
-    for line in sheet.rows:
+    batch, epoch = header.whole("batch_size"), header.whole("epoch_samples")
+    for line in rows:
         samples = line.whole("samples")
         if line.whole("step") * batch != samples:
             line.refuse("step", f"{samples / batch:g}, which makes {samples} samples")
@@ -207,15 +209,9 @@ def _check_progress(sheet: Sheet) -> None:
             line.positive("epoch"), samples / epoch, rel_tol=EPOCH_DIGITS
         ):
             line.refuse("epoch", f"{samples / epoch:g}, which is {samples} samples")
-    for before, after in pairwise(sheet.rows):
+    for before, after in pairwise(rows):
         if after.whole("samples") <= before.whole("samples"):
             after.refuse("samples", f"more than {before.text('samples')}")
-
-
-def _validated(sheet: Sheet, metric: str) -> tuple[TableRow, ...]:
-    """Return the rows with a validation metric; the last one has to have it."""
-    sheet.rows[-1].text(metric)
-    return tuple(line for line in sheet.rows if line.cells[metric])
 
 
 def _columns(
@@ -229,6 +225,7 @@ def _columns(
     return samples, values
 
 
+# ----------------------------------------------------------------------
 # The table of step times
 
 COLUMNS = (
@@ -257,10 +254,10 @@ def parse_step_times(
         BadDataError: It is not such a table, or has another training, or
             twice of one share; names file, line and reason.
     """
-    sheet = read_sheet(text, file=file)
-    sheet.expect(COLUMNS)
+    header, columns, rows = _read_sheet(text, file=file)
+    _check_columns(header, columns, COLUMNS)
     found: dict[str, dict[float, StepTime]] = {}
-    for line in sheet.rows:
+    for line in rows:
         name, time = line.text("name"), _step_time(line)
         if name not in names:
             line.refuse("name", "the name of a recorded training")
@@ -291,37 +288,16 @@ def _step_time(line: TableRow) -> StepTime:
     )
 
 
+# ----------------------------------------------------------------------
 # Tables with ``# key: value`` lines above them
 
 Number = TypeVar("Number", int, float)
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """A whole file.
-
-    Attributes:
-        header: The values above the table, by key.
-        columns: Names, in order.
-        rows: At least one.
-    """
-
-    header: TableRow
-    columns: tuple[str, ...]
-    rows: tuple[TableRow, ...]
-
-    def expect(self, columns: Sequence[str]) -> None:
-        """Raise BadDataError unless these are the columns, in this order."""
-        if self.columns != tuple(columns):
-            refuse(
-                self.header.file,
-                self.header.number + 1,
-                f"columns {','.join(self.columns)}, expected {','.join(columns)}",
-            )
-
-
-def read_sheet(text: str, *, file: str) -> Sheet:
-    """Return the parts of *text*; *file* is for messages.
+def _read_sheet(
+    text: str, *, file: str
+) -> tuple[TableRow, tuple[str, ...], tuple[TableRow, ...]]:
+    """Return header values by key, names of columns and rows, one or more.
 
     Raises:
         BadDataError: A row has not as many cells as there are columns, or there is
@@ -333,14 +309,22 @@ def read_sheet(text: str, *, file: str) -> Sheet:
     header = {key.strip(): value.strip() for key, _, value in pairs}
     table = [line.split(",") for line in lines[len(above) :]]
     if len(table) <= 1:
-        refuse(file, len(lines), "the file ends, expected columns and rows")
+        _refuse(file, len(lines), "the file ends, expected columns and rows")
     columns = tuple(table[0])
     rows = []
     for number, cells in enumerate(table[1:], start=len(above) + 2):
         if len(cells) != len(columns):
-            refuse(file, number, f"{len(cells)} cells, expected {len(columns)}")
+            _refuse(file, number, f"{len(cells)} cells, expected {len(columns)}")
         rows.append(TableRow(file, number, dict(zip(columns, cells, strict=True))))
-    return Sheet(TableRow(file, len(above), header), columns, tuple(rows))
+    return TableRow(file, len(above), header), columns, tuple(rows)
+
+
+def _check_columns(
+    header: TableRow, columns: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    if columns != expected:
+        found = f"columns {','.join(columns)}, expected {','.join(expected)}"
+        _refuse(header.file, header.number + 1, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +369,7 @@ class TableRow:
         """Raise BadDataError about a cell."""
         found = self.cells.get(column)
         cell = "missing" if found is None else f"{found!r}"
-        refuse(self.file, self.number, f"{column} is {cell}, expected {expected}")
+        _refuse(self.file, self.number, f"{column} is {cell}, expected {expected}")
 
     def _number(self, column: str, kind: Callable[[str], Number]) -> Number:
         try:
@@ -394,8 +378,7 @@ class TableRow:
             self.refuse(column, "a number")
 
 
-def refuse(file: str, line: int, why: str) -> NoReturn:
-    """Raise BadDataError about a line of a file."""
+def _refuse(file: str, line: int, why: str) -> NoReturn:
     raise BadDataError(
         f"{file}: line {line}: {why}. No recorded curve was loaded. Reinstall "
         f"FreeTrain, or record the curves again: make curves."

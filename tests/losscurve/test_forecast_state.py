@@ -57,7 +57,7 @@ def test_what_another_release_kept_is_refused(change: dict[str, object]) -> None
     fitted = fit_forecast(reported(CURVES["learning"]), Better.LOWER)
     assert fitted is not None
 
-    with pytest.raises(BadDataError, match="fitted afresh"):
+    with pytest.raises(BadDataError, match="fitted again"):
         from_state(to_state(fitted) | change, LossHistory(), Better.LOWER)
 
 

@@ -76,7 +76,7 @@ def test_merging_what_is_known_already_changes_nothing(learned: LearnedScaling) 
     ],
 )
 def test_a_damaged_state_is_refused(state: dict[str, object]) -> None:
-    with pytest.raises(BadDataError, match="learned afresh"):
+    with pytest.raises(BadDataError, match="learned again"):
         from_state(state)
 
 
