@@ -12,14 +12,16 @@ from freetrain.cli.replay_request import DRAWN, ReplayRequest, is_drawn
 from freetrain.errors import BadDataError, MissingInputError, UsageError
 from freetrain.losscurve.forecast import Better
 from freetrain.losscurve.recorded import load as recorded_curves
-from freetrain.replay.timeline import DAY_S, PoolTimeline
-from freetrain.replay.trainer_sets import (
+from freetrain.replay.pool import DAY_S, PoolTimeline
+from freetrain.replay.trainers import (
     BUILTIN_NAMES,
     Demand,
+    QualityTruth,
+    TrainerSpec,
     builtin_trainers,
     quality_trainers,
+    truth_of,
 )
-from freetrain.replay.trainers import QualityTruth, TrainerSpec, truth_of
 from freetrain.replay.trainers_file import read_curve, read_trainers
 from freetrain.text import closest, counted, one_line
 from logs.read import read_trace

@@ -22,8 +22,7 @@ from freetrain.cli.replay_request import ReplayRequest, loop_words
 from freetrain.cli.replay_run import figures_table, print_gaps
 from freetrain.errors import UsageError
 from freetrain.replay.loop import Stage, run_in_the_loop
-from freetrain.replay.run import Caller
-from freetrain.replay.timeline import DAY_S
+from freetrain.replay.pool import DAY_S
 from freetrain.report.summary import (
     FORECAST_PAGE,
     Origin,
@@ -41,9 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from freetrain.replay.loop_result import LoopResult
-    from freetrain.replay.loop_settings import LoopSettings
-    from freetrain.replay.settings import ReplaySettings
+    from freetrain.replay.loop import LoopResult
+    from freetrain.replay.settings import LoopSettings, ReplaySettings
     from freetrain.replay.trainers import TrainerSpec
 
 
@@ -128,8 +126,14 @@ def _replay(
 ) -> LoopResult:
     began_s = context.clock()
     with progress(context, f"replaying under {settings.policy}") as report:
-        caller = Caller(context.clock, report)
-        result = run_in_the_loop(stage, trainers, settings, loop, caller)
+        result = run_in_the_loop(
+            stage,
+            trainers,
+            settings,
+            loop,
+            clock=context.clock,
+            on_progress=report,
+        )
     measured = replace(
         result.replay,
         wall_s=context.clock() - began_s,

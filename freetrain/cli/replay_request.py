@@ -14,13 +14,14 @@ from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.losscurve.forecast import Better
 from freetrain.planning.settings import POLICIES, RATED_POLICIES
 from freetrain.priority import registry
-from freetrain.replay.loop_settings import (
+from freetrain.replay.settings import (
+    DEFAULT_PRIORITY,
     IN_THE_LOOP,
     LoopSettings,
+    ReplaySettings,
     check_policy,
     usual_settings,
 )
-from freetrain.replay.settings import DEFAULT_PRIORITY, ReplaySettings
 from freetrain.text import one_line
 
 if TYPE_CHECKING:

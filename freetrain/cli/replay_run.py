@@ -66,9 +66,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from freetrain.replay.result import ReplayResult
+    from freetrain.replay.pool import PoolTimeline
+    from freetrain.replay.run import ReplayResult
     from freetrain.replay.settings import ReplaySettings
-    from freetrain.replay.timeline import PoolTimeline
     from freetrain.replay.trainers import TrainerSpec
 
 

@@ -6,16 +6,15 @@ Pure: same timeline, trainers, policy and accountant, same outcome.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.errors import FreeTrainError
 from freetrain.losscurve.forecast import Point
 from freetrain.replay.accounting import Run, usable_rates
 from freetrain.replay.policies.base import View
-from freetrain.replay.result import Step
-from freetrain.replay.timeline import PoolEvent
+from freetrain.replay.pool import NodePool, PoolEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,13 +22,29 @@ if TYPE_CHECKING:
 
     from freetrain.replay.accounting import Accountant
     from freetrain.replay.policies.base import Change, ReplayPolicy
+    from freetrain.replay.pool import PoolSource
     from freetrain.replay.settings import ReplaySettings
-    from freetrain.replay.timeline import PoolSource
     from freetrain.replay.trainers import QualityTruth, Scaling, TrainerSpec
 
-# One insertion into a sorted list costs about 0.5 µs, sorting two runs into one
-# or filtering about 10 ns a node of the whole list.
-_FEW = 8
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The pool and its use from one event on.
+
+    Attributes:
+        time_s: Seconds from the start of the replay.
+        idle_nodes: Nodes in the pool.
+        used_nodes: Nodes of the pool that trainers hold.
+        resized: Trainers whose node count changed at this event, with their new
+            count: (trainer name, nodes).
+        finished: Trainers that finished at this event, by name.
+    """
+
+    time_s: float
+    idle_nodes: int
+    used_nodes: int
+    resized: tuple[tuple[str, int], ...]
+    finished: tuple[str, ...]
 
 
 class Engine:
@@ -38,6 +53,7 @@ class Engine:
     Attributes:
         queue: Trainers that are not admitted, and every run there was.
         pool: Which run holds which node.
+        tally: The sums so far.
         steps: The steps, if they are recorded.
     """
 
@@ -51,6 +67,7 @@ class Engine:
         settings: ReplaySettings,
     ) -> None:
         self.queue = TrainerQueue(trainers)
+        self.tally = accountant.tally
         self.steps: list[Step] = []
         self._timeline = timeline
         self._policy = policy
@@ -101,7 +118,7 @@ class Engine:
 
     def _play(self, event: PoolEvent) -> bool:
         """Play one event; return whether more is to come."""
-        self._accountant.tally.events += event.time_s > 0
+        self.tally.events += event.time_s > 0
         hit, finished = self._settle(event.left, event.time_s)
         self.pool.join(event.joined, event.time_s)
         goes_on = event.time_s <= self._timeline.horizon_s
@@ -120,7 +137,7 @@ class Engine:
         self, left: Sequence[int], now_s: float
     ) -> tuple[AbstractSet[Run], list[Run]]:
         """Count the time until *now_s*; return the runs that lost nodes or finished."""
-        tally, pool, then_s = self._accountant.tally, self.pool, self._now_s
+        tally, pool, then_s = self.tally, self.pool, self._now_s
         tally.pool_node_s += pool.idle_nodes * (now_s - then_s)
         tally.used_node_s += pool.used_nodes * (now_s - then_s)
         hit = pool.leave(left)
@@ -135,7 +152,7 @@ class Engine:
         return hit, finished
 
     def _finish(self, run: Run) -> None:
-        self._accountant.tally.finished += 1
+        self.tally.finished += 1
         run.finished_s = self._now_s
         self.pool.drop(run, sorted(run.held))
         self._running.remove(run)
@@ -246,112 +263,6 @@ class TrainerQueue:
         run = Run(len(self.runs), spec, rates, arrival_s)
         self.runs.append(run)
         self.waiting.append(run)
-
-
-class NodePool:
-    """The idle nodes of a replay.
-
-    Attributes:
-        free: Idle nodes that no trainer holds, by index, ascending.
-        since_s: By node: when it last became idle, seconds from the start of
-            the replay; meaningless for nodes that are not idle.
-        idle_nodes: How many nodes are idle, held or free.
-    """
-
-    def __init__(self, nodes: int) -> None:
-        self.free: list[int] = []
-        self.since_s = [0.0] * nodes
-        self.idle_nodes = 0
-        self._holder: list[Run | None] = [None] * nodes
-
-    @property
-    def used_nodes(self) -> int:
-        """How many nodes trainers hold."""
-        return self.idle_nodes - len(self.free)
-
-    def holder(self, node: int) -> Run | None:
-        """Return the run that holds *node*; None if it is free or not idle."""
-        return self._holder[node]
-
-    def join(self, nodes: Sequence[int], now_s: float) -> None:
-        """Let *nodes* be idle from now on."""
-        self.idle_nodes += len(nodes)
-        for node in nodes:
-            self.since_s[node] = now_s
-        self._put(nodes)
-
-    def leave(self, nodes: Sequence[int]) -> set[Run]:
-        """Take *nodes* away and return the runs that held any of them."""
-        self.idle_nodes -= len(nodes)
-        hit, unheld = set(), []
-        for node in nodes:
-            holder = self._holder[node]
-            if holder is None:
-                unheld.append(node)
-            else:
-                self._holder[node] = None
-                holder.held.remove(node)
-                hit.add(holder)
-        self._pull(unheld)
-        return hit
-
-    def drop(self, run: Run, nodes: Sequence[int]) -> None:
-        """Let *run* give *nodes* up.
-
-        Raises:
-            ValueError: It does not hold one of them.
-        """
-        for node in nodes:
-            if self._holder[node] is not run:
-                raise ValueError(f"{run.spec.name} drops node {node}, not its own")
-            self._holder[node] = None
-        run.held.difference_update(nodes)
-        self._put(nodes)
-
-    def take(self, run: Run, nodes: Sequence[int]) -> None:
-        """Let *run* have *nodes*.
-
-        Raises:
-            ValueError: One of them is not free.
-        """
-        self._pull(nodes)
-        for node in nodes:
-            self._holder[node] = run
-        run.held.update(nodes)
-
-    def _put(self, nodes: Sequence[int]) -> None:
-        if len(nodes) > _FEW:
-            self.free.extend(nodes)
-            self.free.sort()
-            return
-        for node in nodes:
-            insort(self.free, node)
-
-    def _pull(self, nodes: Sequence[int]) -> None:
-        """Remove *nodes* from the free ones.
-
-        Raises:
-            ValueError: One of them is not free.
-        """
-        if len(nodes) > _FEW:
-            self._pull_many(nodes)
-            return
-        for node in nodes:
-            place = bisect_left(self.free, node)
-            if place == len(self.free) or self.free[place] != node:
-                raise ValueError(f"node {node} is taken, which is not free")
-            del self.free[place]
-
-    def _pull_many(self, nodes: Sequence[int]) -> None:
-        if self.free[-len(nodes) :] == list(nodes):
-            del self.free[-len(nodes) :]
-            return
-        pulled = set(nodes)
-        kept = [node for node in self.free if node not in pulled]
-        if len(kept) + len(nodes) != len(self.free):
-            missing = sorted(pulled - set(self.free))
-            raise ValueError(f"nodes {missing} are taken, which are not free")
-        self.free[:] = kept
 
 
 def record_evaluations(run: Run, *, from_s: float, to_s: float) -> None:

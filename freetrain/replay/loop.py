@@ -1,13 +1,14 @@
 """A simulated scheduler in the loop: the broker ticks while jobs come and go.
 
 A stage plays the jobs of a log up to where the broker begins. From there jobs, ends of
-leases and ticks take turns; the same jobs without the broker say what harm it did.
+leases and ticks take turns; the same jobs without the broker show the harm it did.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+import statistics
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import merge
 from itertools import count
@@ -19,33 +20,29 @@ from freetrain.broker.limits import Mode
 from freetrain.planning.settings import HORIZON_S, POLICIES
 from freetrain.replay.engine import Engine
 from freetrain.replay.loop_leases import (
+    LeaseJobs,
     Leases,
     NodeUnits,
     PromisedForecaster,
-    TickedPolicy,
-)
-from freetrain.replay.loop_result import HoleUse, LoopResult, harm_of
-from freetrain.replay.loop_scheduler import (
-    LeaseJobs,
     QueueClaims,
+    TickedPolicy,
     TrainerGuests,
     UnseenLeases,
 )
-from freetrain.replay.loop_settings import check_policy
-from freetrain.replay.policies.planned import SolverUse
 from freetrain.replay.policies.registry import (
+    SolverUse,
     forecaster_for,
     lookahead_by,
     policy_for,
 )
+from freetrain.replay.pool import DAY_S, PoolEvent
 from freetrain.replay.run import (
-    PlayedReplay,
     accountant_for,
     forecasts_of,
     result_of,
     with_costs,
 )
-from freetrain.replay.timeline import DAY_S, PoolEvent
+from freetrain.replay.settings import check_policy
 from logs.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -53,10 +50,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.replay.loop_settings import LoopSettings
     from freetrain.replay.policies.base import ReplayPolicy
-    from freetrain.replay.run import Caller, Clock
-    from freetrain.replay.settings import ReplaySettings
+    from freetrain.replay.run import Clock, Progress, ReplayResult
+    from freetrain.replay.settings import LoopSettings, ReplaySettings
     from freetrain.replay.trainers import TrainerSpec
     from logs.simulation import Guests, Method, ScheduleMoment
     from logs.timeline import UnitSet
@@ -143,12 +139,14 @@ class Stage:
                     on_progress(max(0.0, self.moment.time_s / self.start_s))
 
 
-def run_in_the_loop(
+def run_in_the_loop(  # noqa: PLR0913 - settings of two things, and two callbacks
     stage: Stage,
     trainers: Sequence[TrainerSpec],
     settings: ReplaySettings,
     loop: LoopSettings,
-    caller: Caller,
+    *,
+    clock: Clock,
+    on_progress: Progress | None = None,
 ) -> LoopResult:
     """Go on from *stage* with the broker, and compare it with going on without.
 
@@ -157,17 +155,18 @@ def run_in_the_loop(
         trainers: The trainers to run.
         settings: Policy, accounting and the rest.
         loop: When the broker polls, and how it holds and leaves nodes.
-        caller: What is needed from outside.
+        clock: Seconds from any time on; it only measures the solver.
+        on_progress: Called now and then with the fraction that is done.
 
     Raises:
         UsageError: The policy cannot be asked at ticks only.
         BrokenPolicyError: The policy has a defect.
     """
     check_policy(settings.policy)
-    use, accountant = SolverUse(), accountant_for(settings.accounting)
+    use = SolverUse()
     leases = Leases(stage.nodes.count, loop)
     holes = HoleUse(stage.nodes.count)
-    policy = _policy(settings, caller.clock, use, leases if loop.knows_plans else None)
+    policy = _policy(settings, clock, use, leases if loop.knows_plans else None)
     ticked = TickedPolicy(policy, leases, holes)
     guests = TrainerGuests(stage.nodes, loop, start_s=stage.start_s)
     simulation, lease_view = _on_stage(stage, guests, leases, loop)
@@ -176,24 +175,23 @@ def run_in_the_loop(
         source,
         [_paying(trainer, settings, loop) for trainer in trainers],
         policy=ticked,
-        accountant=accountant,
+        accountant=accountant_for(settings.accounting),
         settings=replace(settings, look_every_s=None),
     )
     guests.pool = engine.pool
-    engine.run(caller.on_progress)
+    engine.run(on_progress)
     guests.pool = None
-    source.finish(accountant.tally.end_s)
+    source.finish(engine.tally.end_s)
     with_us_s = stage.play_out(simulation, source.starts_s)
-    played = PlayedReplay(
-        tally=accountant.tally,
-        use=use,
-        runs=engine.queue.runs,
-        steps=engine.steps,
-        forecasts=forecasts_of(policy, stage.names),
-    )
     return LoopResult(
-        replay=result_of(settings, played, efficiency=None),
-        holes=holes.figures(accountant.tally.end_s),
+        replay=result_of(
+            engine,
+            settings,
+            use,
+            efficiency=None,
+            forecasts=forecasts_of(policy, stage.names),
+        ),
+        holes=holes.figures(engine.tally.end_s),
         harm=harm_of(
             with_us_s,
             stage.alone_s,
@@ -414,3 +412,189 @@ def _idle_at(stage: Stage) -> NDArray[np.bool_]:
 
 def _indices(nodes: NDArray[np.bool_]) -> tuple[int, ...]:
     return tuple(np.flatnonzero(nodes).tolist())
+
+
+# Results: harm to other users' jobs, and the use of holes
+
+
+LONG_S = 600.0
+"""Holes of ten minutes and more are counted apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopResult:
+    """What came of one policy in the loop.
+
+    Attributes:
+        replay: Its figures as a replay of the holes that it met.
+    """
+
+    replay: ReplayResult
+    holes: HoleFigures
+    harm: Harm
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """Start times with us, less start times without us, over the jobs compared.
+
+    Attributes:
+        jobs: Jobs compared.
+        later: Jobs that started later.
+        sooner: Jobs that started sooner: what delays one lets another in.
+        mean_s: Mean difference; that of a job that started sooner is negative.
+        most_s: Largest difference.
+        met: Jobs that were placed on nodes we held.
+        waited_mean_s: How long these waited for our leases to go, mean.
+        waited_longer: How many waited longer than the notice, or one tick.
+        met_later_mean_s: Mean difference of the jobs that met leases.
+    """
+
+    jobs: int
+    later: int
+    sooner: int
+    mean_s: float
+    median_s: float
+    most_s: float
+    met: int
+    waited_mean_s: float
+    waited_median_s: float
+    waited_most_s: float
+    waited_longer: int
+    met_later_mean_s: float
+    met_later_most_s: float
+
+
+def harm_of(
+    with_us_s: Mapping[int, float],
+    without_us_s: Mapping[int, float],
+    waited_s: Mapping[int, float],
+    *,
+    bound_s: float,
+) -> Harm:
+    """Compare two runs of the same jobs, with and without FreeTrain.
+
+    Args:
+        with_us_s: When each job started, by job.
+        without_us_s: The same without FreeTrain; the same jobs.
+        waited_s: How long each job that met a lease waited for it to go.
+        bound_s: How long a job should wait at most.
+    """
+    later_s = {job: with_us_s[job] - s for job, s in without_us_s.items()}
+    differences = sorted(later_s.values())
+    waits_s = list(waited_s.values())
+    met_s = [later_s[job] for job in waited_s if job in later_s]
+    return Harm(
+        jobs=len(differences),
+        later=sum(s > 0 for s in differences),
+        sooner=sum(s < 0 for s in differences),
+        mean_s=_mean(differences),
+        median_s=_median(differences),
+        most_s=max(differences, default=0.0),
+        met=len(waited_s),
+        waited_mean_s=_mean(waits_s),
+        waited_median_s=_median(waits_s),
+        waited_most_s=max(waits_s, default=0.0),
+        waited_longer=sum(s > bound_s for s in waits_s),
+        met_later_mean_s=_mean(met_s),
+        met_later_most_s=max(met_s, default=0.0),
+    )
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values) if values else 0.0
+
+
+def _median(values: list[float]) -> float:
+    return statistics.median(values) if values else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HoleFigures:
+    """Holes and their use; docs/notes/replay.md defines each.
+
+    Attributes:
+        holes: How many there were.
+        node_s: Their node-seconds.
+        long_holes: Holes of 600 s and more.
+        long_used_node_s: Node-seconds of long holes that a trainer held.
+    """
+
+    holes: int
+    node_s: float
+    long_holes: int
+    long_node_s: float
+    long_used_node_s: float
+
+    @property
+    def long_use(self) -> float | None:
+        """The share of long holes that was used; None where there were none."""
+        return self.long_used_node_s / self.long_node_s if self.long_node_s else None
+
+
+class HoleUse:
+    """Counts, node by node, how long it is idle and how long a trainer holds it."""
+
+    def __init__(self, nodes: int) -> None:
+        self._since_s = np.zeros(nodes)
+        self._used_s = np.zeros(nodes)
+        self._idle = np.zeros(nodes, np.bool_)
+        self._used = np.zeros(nodes, np.bool_)
+        self._at_s = 0.0
+        self._holes = 0
+        self._long_holes = 0
+        self._node_s = 0.0
+        self._long_node_s = 0.0
+        self._long_used_node_s = 0.0
+
+    def until(self, now_s: float) -> None:
+        """Count the time until *now_s*."""
+        if now_s > self._at_s:
+            self._used_s[self._used] += now_s - self._at_s
+            self._at_s = now_s
+
+    def moved(self, joined: Sequence[int], left: Sequence[int]) -> None:
+        """Close the holes of *left* and open those of *joined*, now."""
+        if left:
+            self._close(np.asarray(left))
+        if joined:
+            opened = np.asarray(joined)
+            self._since_s[opened] = self._at_s
+            self._used_s[opened] = 0.0
+            self._idle[opened] = True
+
+    def free(self, nodes: Sequence[int]) -> None:
+        """Let all idle nodes but *nodes* be used from now on."""
+        self._used = self._idle.copy()
+        self._used[np.asarray(nodes, np.intp)] = False
+
+    def held(self, nodes: Sequence[int]) -> None:
+        """Let *nodes* be used from now on."""
+        self._used[np.asarray(nodes, np.intp)] = True
+
+    def given_up(self, nodes: Sequence[int]) -> None:
+        """Let *nodes* be idle and unused from now on."""
+        self._used[np.asarray(nodes, np.intp)] = False
+
+    def figures(self, end_s: float) -> HoleFigures:
+        """Close every hole at *end_s* and return the sums."""
+        self.until(end_s)
+        self._close(np.flatnonzero(self._idle))
+        return HoleFigures(
+            self._holes,
+            self._node_s,
+            self._long_holes,
+            self._long_node_s,
+            self._long_used_node_s,
+        )
+
+    def _close(self, nodes: NDArray[np.intp]) -> None:
+        length_s = self._at_s - self._since_s[nodes]
+        is_long = length_s >= LONG_S
+        self._holes += int((length_s > 0).sum())
+        self._node_s += float(length_s.sum())
+        self._long_holes += int(is_long.sum())
+        self._long_node_s += float(length_s[is_long].sum())
+        self._long_used_node_s += float(self._used_s[nodes][is_long].sum())
+        self._idle[nodes] = False
+        self._used[nodes] = False

@@ -1,4 +1,8 @@
-"""Replays one log under one policy, and one yardstick of dedicated nodes."""
+"""Replay one log under one policy, and sum up its figures.
+
+``run_replay`` plays the log, and then, as a yardstick, the same trainers on as many
+nodes that never leave. docs/notes/replay.md defines every figure of a result.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +13,25 @@ from freetrain.errors import UsageError
 from freetrain.planning.settings import POLICIES, RATED_POLICIES
 from freetrain.priority.base import Basis
 from freetrain.priority.registry import priority_named
-from freetrain.replay.accounting import (
-    PublishedAccountant,
-    RealAccountant,
-    Tally,
-)
+from freetrain.replay.accounting import PublishedAccountant, RealAccountant, Tally
 from freetrain.replay.engine import Engine
 from freetrain.replay.policies.base import Foretelling
-from freetrain.replay.policies.planned import SolverUse
-from freetrain.replay.policies.registry import policy_for
-from freetrain.replay.result import Completion, ReplayResult, learning_of
+from freetrain.replay.policies.registry import SolverUse, policy_for
+from freetrain.replay.pool import DAY_S, PoolTimeline
 from freetrain.replay.settings import DEFAULT_PRIORITY, LOOK_EVERY_S, Accounting
-from freetrain.replay.timeline import DAY_S, PoolTimeline
 from freetrain.replay.trainers import Costs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from freetrain.lookahead.reliability import ForecastRecord
+    from freetrain.losscurve.forecast import Point
     from freetrain.replay.accounting import Accountant, Run
+    from freetrain.replay.engine import Step
     from freetrain.replay.policies.base import ReplayPolicy
-    from freetrain.replay.result import Step
+    from freetrain.replay.policies.registry import Gap
     from freetrain.replay.settings import ReplaySettings
-    from freetrain.replay.trainers import TrainerSpec
+    from freetrain.replay.trainers import QualityTruth, TrainerSpec
 
     Clock = Callable[[], float]
     Progress = Callable[[float], None]
@@ -40,30 +40,6 @@ if TYPE_CHECKING:
 _SETTLING_S = 14 * DAY_S
 """After this the speed on dedicated nodes is within 0.3 % of that over 90 days
 (20 imagenet trainers on 322 and on 1,050 nodes)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """What a replay needs from outside.
-
-    Attributes:
-        clock: Seconds from any time on; it only measures the solver.
-        on_progress: Called now and then with the fraction that is done.
-    """
-
-    clock: Clock
-    on_progress: Progress | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PlayedReplay:
-    """A replay that was played to its end."""
-
-    tally: Tally
-    use: SolverUse
-    runs: Sequence[Run]
-    steps: Sequence[Step]
-    forecasts: ForecastRecord | None = None
 
 
 def run_replay(
@@ -84,27 +60,37 @@ def run_replay(
         on_progress: Called now and then with the fraction that is done.
 
     Returns:
-        The figures of docs/notes/replay.md; ``wall_s`` and ``peak_rss_bytes`` are 0,
-        for the caller to fill in.
+        The figures; ``wall_s`` and ``peak_rss_bytes`` are 0, for the caller to fill in.
 
     Raises:
         UsageError: There is no such policy or priority, or the trainers do not fit.
         BrokenPolicyError: The policy has a defect.
     """
     _check(timeline, trainers, settings)
-    caller = Caller(clock, on_progress)
     settings = _with_polls(settings)
+    use = SolverUse()
+    policy = policy_for(settings, clock, use)
     if settings.policy == "static":
-        dedicated = PoolTimeline.dedicated(
-            round(timeline.mean_nodes), timeline.horizon_s
+        nodes, span_s = round(timeline.mean_nodes), timeline.horizon_s
+        engine = _dedicated(nodes, span_s, trainers, settings, policy)
+    else:
+        engine = Engine(
+            timeline,
+            [with_costs(trainer, settings) for trainer in trainers],
+            policy=policy,
+            accountant=accountant_for(settings.accounting),
+            settings=settings,
         )
-        played = _play_free_of_cost(dedicated, trainers, settings, caller)
-        return result_of(settings, played, efficiency=1.0)
-    paying = [with_costs(trainer, settings) for trainer in trainers]
-    accountant = accountant_for(settings.accounting)
-    played = _play(timeline, paying, settings, accountant, caller)
-    efficiency = _efficiency(played.tally, trainers, settings, Caller(clock))
-    return result_of(settings, played, efficiency=efficiency)
+    engine.run(on_progress)
+    return result_of(
+        engine,
+        settings,
+        use,
+        efficiency=1.0
+        if settings.policy == "static"
+        else _efficiency(engine.tally, trainers, settings, clock),
+        forecasts=forecasts_of(policy, timeline.node_names),
+    )
 
 
 def _check(
@@ -158,69 +144,45 @@ def accountant_for(accounting: Accounting) -> Accountant:
     return PublishedAccountant(Tally(), notices_at_once=at_once)
 
 
-def _play(
-    timeline: PoolTimeline,
+def _dedicated(
+    nodes: int,
+    span_s: float,
     trainers: Sequence[TrainerSpec],
     settings: ReplaySettings,
-    accountant: Accountant,
-    caller: Caller,
-) -> PlayedReplay:
-    use = SolverUse()
-    policy = policy_for(settings, caller.clock, use)
-    engine = Engine(
-        timeline,
-        trainers,
+    policy: ReplayPolicy,
+) -> Engine:
+    """Return a replay of nodes that never leave; no change costs anything on them."""
+    nothing = Costs(grow_s=0.0, shrink_s=0.0)
+    return Engine(
+        PoolTimeline.dedicated(nodes, span_s),
+        [replace(trainer, costs=nothing) for trainer in trainers],
         policy=policy,
-        accountant=accountant,
+        accountant=RealAccountant(Tally()),
         settings=settings,
     )
-    engine.run(caller.on_progress)
-    return PlayedReplay(
-        tally=accountant.tally,
-        use=use,
-        runs=engine.queue.runs,
-        steps=engine.steps,
-        forecasts=forecasts_of(policy, timeline.node_names),
-    )
-
-
-def forecasts_of(
-    policy: ReplayPolicy, node_names: Sequence[str]
-) -> ForecastRecord | None:
-    """Return the forecasts of *policy* and what came, if they are recorded."""
-    watched = policy.forecasts if isinstance(policy, Foretelling) else None
-    return None if watched is None else watched.record(node_names)
-
-
-def _play_free_of_cost(
-    dedicated: PoolTimeline,
-    trainers: Sequence[TrainerSpec],
-    settings: ReplaySettings,
-    caller: Caller,
-) -> PlayedReplay:
-    """Play the trainers as if no change cost anything, whatever the accounting."""
-    nothing = Costs(grow_s=0.0, shrink_s=0.0)
-    free = [replace(trainer, costs=nothing) for trainer in trainers]
-    return _play(dedicated, free, settings, RealAccountant(Tally()), caller)
 
 
 def _efficiency(
     tally: Tally,
     trainers: Sequence[TrainerSpec],
     settings: ReplaySettings,
-    caller: Caller,
+    clock: Clock,
 ) -> float | None:
     """Return samples/s over those of dedicated equivalent nodes, if there are any."""
     if tally.end_s <= 0:
         return None
-    nodes = round(tally.pool_node_s / tally.end_s)
-    dedicated = PoolTimeline.dedicated(
-        nodes, _yardstick_span_s(tally.end_s, trainers, settings)
-    )
     yardstick = _with_polls(
         replace(settings, policy="static", look_every_s=None, record_steps=False)
     )
-    static = _play_free_of_cost(dedicated, trainers, yardstick, caller).tally
+    engine = _dedicated(
+        round(tally.pool_node_s / tally.end_s),
+        _yardstick_span_s(tally.end_s, trainers, settings),
+        trainers,
+        yardstick,
+        policy_for(yardstick, clock, SolverUse()),
+    )
+    engine.run()
+    static = engine.tally
     if static.samples <= 0:
         return None
     return (tally.samples / tally.end_s) / (static.samples / static.end_s)
@@ -241,11 +203,109 @@ def _yardstick_span_s(
     return min(end_s, settled_s)
 
 
+def forecasts_of(
+    policy: ReplayPolicy, node_names: Sequence[str]
+) -> ForecastRecord | None:
+    """Return the forecasts of *policy* and what came, if they are recorded."""
+    watched = policy.forecasts if isinstance(policy, Foretelling) else None
+    return None if watched is None else watched.record(node_names)
+
+
+# Results
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """One policy's replay of one log.
+
+    Node-seconds and samples are sums over the replay; ``*_samples`` losses are
+    samples that were not trained because of the cause named. ``gap`` is None if no
+    plan had an objective, ``forecaster`` if the policy has none, and ``forecasts`` also
+    if they were not to be recorded.
+    """
+
+    policy: str
+    priority: str
+    accounting: str
+    samples: float
+    finished: int
+    end_s: float
+    images_per_s: float
+    eq_nodes: float
+    pool_node_s: float
+    used_node_s: float
+    rescale_samples: float
+    preempt_samples: float
+    start_samples: float
+    preemptions: int
+    rescales: int
+    events: int
+    efficiency: float | None
+    coverage: float
+    solver_calls: int
+    solver_s: float
+    solver_fallbacks: int
+    wall_s: float
+    peak_rss_bytes: int
+    steps: tuple[Step, ...]
+    completions: tuple[Completion, ...]
+    learning: tuple[Learning, ...] = ()
+    priority_settings: tuple[tuple[str, float], ...] = ()
+    gap: Gap | None = None
+    forecaster: str | None = None
+    forecasts: ForecastRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """When one trainer came, started and finished, and what it trained.
+
+    Attributes:
+        admitted_s: When it was admitted; None for never, as below.
+        samples: Samples it trained, net of losses.
+        slowdown: Time from arrival to finish over the time it would need alone
+            on its best size; None where it did not finish.
+    """
+
+    trainer: str
+    arrival_s: float
+    admitted_s: float | None
+    finished_s: float | None
+    samples: float
+    slowdown: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """How good the model of one trainer with a quality curve became, and when.
+
+    Attributes:
+        times_s: When it passed each evaluation for good, ascending.
+        quality: The best by then, as a share of the best it has by the end of its
+            work, by evaluation: 0 where it began, never falling.
+        deliver_s: When it reached the first tier of its target; None for never.
+        final_s: When it reached the second, likewise.
+    """
+
+    trainer: str
+    arrival_s: float
+    finished_s: float | None
+    times_s: tuple[float, ...]
+    quality: tuple[float, ...]
+    deliver_s: float | None
+    final_s: float | None
+
+
 def result_of(
-    settings: ReplaySettings, played: PlayedReplay, *, efficiency: float | None
+    engine: Engine,
+    settings: ReplaySettings,
+    use: SolverUse,
+    *,
+    efficiency: float | None,
+    forecasts: ForecastRecord | None,
 ) -> ReplayResult:
-    """Return the figures of what was *played*."""
-    tally, use = played.tally, played.use
+    """Return the figures of a replay that was played to its end."""
+    tally, runs = engine.tally, engine.queue.runs
     useful_node_s = tally.used_node_s - tally.wasted_node_s
     return ReplayResult(
         policy=settings.policy,
@@ -271,13 +331,13 @@ def result_of(
         solver_fallbacks=use.fallbacks,
         wall_s=0.0,
         peak_rss_bytes=0,
-        steps=tuple(played.steps),
-        completions=tuple(_completion(run) for run in played.runs),
-        learning=learning_of(played.runs),
+        steps=tuple(engine.steps),
+        completions=tuple(_completion(run) for run in runs),
+        learning=learning_of(runs),
         priority_settings=settings.priority_settings,
         gap=use.gaps.summary(),
         forecaster=settings.forecaster if settings.policy == "lookahead" else None,
-        forecasts=played.forecasts,
+        forecasts=forecasts,
     )
 
 
@@ -291,3 +351,39 @@ def _completion(run: Run) -> Completion:
         samples=run.done,
         slowdown=None if took_s is None else took_s / run.spec.shortest_s,
     )
+
+
+def learning_of(runs: Iterable[Run]) -> tuple[Learning, ...]:
+    """Return how good each of *runs* that has a quality curve became, and when."""
+    shares: dict[tuple[QualityTruth, float], tuple[float, ...]] = {}
+    made = []
+    for run in runs:
+        truth = run.spec.quality
+        if truth is not None:
+            key = truth, run.work
+            if key not in shares:
+                shares[key] = tuple(truth.quality(until=run.work).tolist())
+            made.append(_learning(run, truth, shares[key]))
+    return tuple(made)
+
+
+def _learning(run: Run, truth: QualityTruth, shares: Sequence[float]) -> Learning:
+    target = run.spec.target
+    return Learning(
+        trainer=run.spec.name,
+        arrival_s=run.arrival_s,
+        finished_s=run.finished_s,
+        times_s=tuple(point.t_s for point in run.points),
+        quality=tuple(shares[: len(run.points)]),
+        deliver_s=_reached_s(run.points, truth, target.deliver if target else None),
+        final_s=_reached_s(run.points, truth, target.final if target else None),
+    )
+
+
+def _reached_s(
+    points: Sequence[Point], truth: QualityTruth, value: float | None
+) -> float | None:
+    if value is None:
+        return None
+    good = (p.t_s for p in points if truth.better.is_reached(value, p.value))
+    return next(good, None)

@@ -31,8 +31,12 @@ from freetrain.config.document import (
 from freetrain.errors import BadDataError
 from freetrain.losscurve.forecast import Better
 from freetrain.priority.base import Target
-from freetrain.replay import trainer_sets as builtin
 from freetrain.replay.trainers import (
+    BUILTIN_NAMES,
+    CHECKPOINT_EVERY_S,
+    FIXED_NODES,
+    GROW_S,
+    SHRINK_S,
     Costs,
     QualityTruth,
     Scaling,
@@ -142,10 +146,10 @@ class TrainerTable(Struct, frozen=True, kw_only=True, rename=key_name):
     deadline_s: Annotated[float, seconds()] = math.inf
     quality: QualityTable | None = None
     target: TargetTable | None = None
-    grow_s: Annotated[float, seconds()] = builtin.GROW_S
-    shrink_s: Annotated[float, seconds()] = builtin.SHRINK_S
+    grow_s: Annotated[float, seconds()] = GROW_S
+    shrink_s: Annotated[float, seconds()] = SHRINK_S
     start_s: Annotated[float, seconds()] | None = None
-    checkpoint_every_s: Annotated[float, seconds()] = builtin.CHECKPOINT_EVERY_S
+    checkpoint_every_s: Annotated[float, seconds()] = CHECKPOINT_EVERY_S
 
 
 KEYS = tuple(key.name for key in keys_of(TrainerTable))
@@ -155,7 +159,7 @@ TRAINERS_FILE = FileKind(
     most_bytes=16 * 2**20,
     consequence="No trainer of this file was used.",
     advice=f"Name a readable TOML file, or one of the built-in sets "
-    f"{', '.join(builtin.BUILTIN_NAMES)}.",
+    f"{', '.join(BUILTIN_NAMES)}.",
     when_large="Use `count` for trainers that are alike.",
 )
 
@@ -333,7 +337,7 @@ def _nodes(entry: Table, key: str, *, most: int, default: int) -> int:
 
 
 def _fixed_nodes(entry: Table, scaling: Scaling) -> int:
-    fitting = [size for size in scaling.sizes if size <= builtin.FIXED_NODES]
+    fitting = [size for size in scaling.sizes if size <= FIXED_NODES]
     default = max(fitting, default=scaling.sizes[0])
     most = scaling.sizes[-1]
     fixed = _nodes(entry, "fixed_nodes", most=most, default=default)

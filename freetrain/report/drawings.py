@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.replay.result import ReplayResult, Step
+    from freetrain.replay.engine import Step
+    from freetrain.replay.run import ReplayResult
     from freetrain.report.summary import Comparison
 
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         AgePart,
         ForecastRecord,
     )
-    from freetrain.replay.result import ReplayResult
+    from freetrain.replay.run import ReplayResult
     from freetrain.report.summary import Comparison
 
 

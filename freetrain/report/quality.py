@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.replay.result import Learning, ReplayResult
+    from freetrain.replay.run import Learning, ReplayResult
     from freetrain.report.summary import Comparison
 
     Milestone = Callable[[Learning], float | None]

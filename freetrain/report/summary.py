@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         ForecastRecord,
         ScorePart,
     )
-    from freetrain.replay.gaps import Gap
-    from freetrain.replay.result import ReplayResult
-    from freetrain.replay.timeline import PoolTimeline
+    from freetrain.replay.policies.registry import Gap
+    from freetrain.replay.pool import PoolTimeline
+    from freetrain.replay.run import ReplayResult
     from logs.trace import IdleTrace
 
 

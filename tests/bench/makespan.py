@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 from freetrain.losscurve.recorded import load
 from freetrain.replay.accounting import usable_rates
+from freetrain.replay.pool import DAY_S, PoolTimeline
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import ReplaySettings
-from freetrain.replay.timeline import DAY_S, PoolTimeline
-from freetrain.replay.trainer_sets import Demand, quality_trainers
-from freetrain.replay.trainers import truth_of
+from freetrain.replay.trainers import Demand, quality_trainers, truth_of
 from freetrain.report.quality import makespan_s
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from freetrain.cli.replay_run import (
     never_started,
     ran_out,
 )
+from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.settings import ReplaySettings
-from freetrain.replay.timeline import PoolTimeline
-from freetrain.replay.trainer_sets import builtin_trainers
+from freetrain.replay.trainers import builtin_trainers
 from logs.fragments import Fragments
 from tests.cli.commands import run
 from tests.logs.log_content import content

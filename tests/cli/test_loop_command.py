@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.replay.loop_settings import IN_THE_LOOP
+from freetrain.replay.settings import IN_THE_LOOP
 from tests.cli.commands import JOBS, run, written
 
 LOOP = (

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from freetrain.lookahead.base import FORECASTERS
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
-from freetrain.replay.trainer_sets import builtin_trainers
+from freetrain.replay.trainers import builtin_trainers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

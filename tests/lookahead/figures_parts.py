@@ -19,12 +19,11 @@ from freetrain.priority.registry import priority_named
 from freetrain.replay.accounting import PublishedAccountant, Tally
 from freetrain.replay.engine import Engine
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
-from freetrain.replay.policies.planned import PlannedPolicy
-from freetrain.replay.policies.ratings import RatedOnce
-from freetrain.replay.policies.speeds import GivenSpeeds
+from freetrain.replay.policies.ratings import GivenSpeeds, RatedOnce
+from freetrain.replay.policies.registry import PlannedPolicy
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
-from freetrain.replay.trainer_sets import builtin_trainers
+from freetrain.replay.trainers import builtin_trainers
 from freetrain.report.summary import gap_words
 from milp.planner import Planner
 

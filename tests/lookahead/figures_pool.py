@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.lookahead.reliability_table import shared_folder, timeline
 
 if TYPE_CHECKING:
-    from freetrain.replay.timeline import PoolTimeline
+    from freetrain.replay.pool import PoolTimeline
 
 OURS = {"hps": "throughput", "imagenet": "price"}
 """The priority that we plan by, by set of trainers."""

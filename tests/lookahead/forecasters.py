@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from freetrain.lookahead.base import Forecaster, Pairs
-    from freetrain.replay.timeline import PoolEvent
+    from freetrain.replay.pool import PoolEvent
 
 EVERY = pytest.mark.parametrize("name", FORECASTERS)
 OFTEN = settings(max_examples=30, deadline=None)

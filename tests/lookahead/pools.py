@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from freetrain.replay.timeline import PoolEvent
+from freetrain.replay.pool import PoolEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

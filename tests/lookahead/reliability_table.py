@@ -19,7 +19,7 @@ import numpy as np
 from freetrain.lookahead.affinity import Affinity
 from freetrain.lookahead.base import DEFAULT_FORECASTER, forecaster_named
 from freetrain.lookahead.reliability import ForecastScores, ScoredForecaster
-from freetrain.replay.timeline import DAY_S, PoolTimeline
+from freetrain.replay.pool import DAY_S, PoolTimeline
 from logs.read import read_trace
 from logs.schedule import holes, schedule
 from logs.simulation import Method

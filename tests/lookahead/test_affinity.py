@@ -17,7 +17,7 @@ from freetrain.lookahead.affinity import (
     split,
 )
 from freetrain.lookahead.reliability import MOST_CELLS, MOST_NODES, affinity_map
-from freetrain.replay.timeline import PoolEvent
+from freetrain.replay.pool import PoolEvent
 from tests.lookahead.pools import histories
 
 AFFINITIES = st.integers(1, 7).flatmap(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from freetrain.errors import UsageError
 from freetrain.lookahead.affinity import RecentAffinity
 from freetrain.lookahead.base import Prospect, forecaster_named
-from freetrain.replay.timeline import PoolEvent
+from freetrain.replay.pool import PoolEvent
 from tests.lookahead.forecasters import (
     EVERY,
     HORIZON_S,

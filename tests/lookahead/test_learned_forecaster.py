@@ -19,7 +19,7 @@ from tests.lookahead.pools import histories, idle_after
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from freetrain.replay.timeline import PoolEvent
+    from freetrain.replay.pool import PoolEvent
 
 
 HORIZON_S = 400.0

@@ -22,7 +22,7 @@ from tests.lookahead.pools import histories, idle_after
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from freetrain.replay.timeline import PoolEvent
+    from freetrain.replay.pool import PoolEvent
 
 RACK = 4
 

@@ -13,7 +13,7 @@ from freetrain.lookahead.base import Prospect, Prospects
 from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.lookahead.promises import DelayInterval
 from freetrain.lookahead.reliability import ScoredForecaster
-from freetrain.replay.timeline import PoolEvent
+from freetrain.replay.pool import PoolEvent
 from tests.lookahead.pools import histories, idle_after, watch
 
 

@@ -21,10 +21,8 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.limits import Mode
 from freetrain.replay.loop import Stage, run_in_the_loop
-from freetrain.replay.loop_settings import LoopSettings, usual_settings
-from freetrain.replay.run import Caller
-from freetrain.replay.settings import ReplaySettings
-from freetrain.replay.trainer_sets import builtin_trainers
+from freetrain.replay.settings import LoopSettings, ReplaySettings, usual_settings
+from freetrain.replay.trainers import builtin_trainers
 from logs.read import read_trace
 from logs.simulation import Method
 from logs.trace import JobTrace
@@ -33,7 +31,7 @@ from tests.lookahead.reliability_table import shared_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.replay.loop_result import LoopResult
+    from freetrain.replay.loop import LoopResult
 
 LOGS = {"theta": "theta_2022.csv.gz", "kth": "KTH-SP2-1996.swf.gz"}
 WEEKS = {"theta": (245, 112), "kth": (133, 245)}
@@ -80,7 +78,7 @@ def _play(stage: Stage, policy: str, loop: LoopSettings, parallel: int) -> LoopR
         policy=policy, parallel=parallel, requeue=True, record_steps=False
     )
     trainers = builtin_trainers("hps")
-    return run_in_the_loop(stage, trainers, settings, loop, Caller(time.perf_counter))
+    return run_in_the_loop(stage, trainers, settings, loop, clock=time.perf_counter)
 
 
 def _row(made: LoopResult, first: LoopResult) -> str:

@@ -11,15 +11,13 @@ from freetrain.planning.lookahead import Lookahead, QuickSearch
 from freetrain.planning.policy import Tools
 from freetrain.priority.speed import Throughput
 from freetrain.replay.accounting import PublishedAccountant, Tally
-from freetrain.replay.engine import Engine
+from freetrain.replay.engine import Engine, Step
 from freetrain.replay.policies.base import Change, View
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
-from freetrain.replay.policies.ratings import RatedOnce
-from freetrain.replay.policies.speeds import GivenSpeeds
-from freetrain.replay.result import Step
+from freetrain.replay.policies.ratings import GivenSpeeds, RatedOnce
+from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
-from freetrain.replay.timeline import PoolTimeline
 from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
 from milp.planner import Planner
 from milp.window import Window

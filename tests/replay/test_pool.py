@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.replay.accounting import Run, usable_rates
-from freetrain.replay.engine import NodePool
-from freetrain.replay.policies.base import Change, View, changes_to
+from freetrain.replay.policies.base import Change, View
+from freetrain.replay.policies.registry import changes_to
+from freetrain.replay.pool import NodePool
 from tests.replay.worlds import linear, trainer
 
 NODES = 40

@@ -2,7 +2,7 @@
 
 import pytest
 
-from freetrain.replay.result import ReplayResult
+from freetrain.replay.run import ReplayResult
 from freetrain.replay.trainers import Costs
 from tests.replay.worlds import linear, replay, trainer
 

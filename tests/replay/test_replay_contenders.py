@@ -16,8 +16,12 @@ from freetrain.priority.base import (
 )
 from freetrain.replay.accounting import Run, usable_rates
 from freetrain.replay.policies.base import View
-from freetrain.replay.policies.ratings import RatedAtEveryEvent, RatedOnce, contender_of
-from freetrain.replay.policies.speeds import GivenSpeeds
+from freetrain.replay.policies.ratings import (
+    GivenSpeeds,
+    RatedAtEveryEvent,
+    RatedOnce,
+    contender_of,
+)
 from freetrain.replay.trainers import QualityTruth, Scaling
 from milp.problem import Curve, throughput
 from tests.replay.worlds import linear, trainer

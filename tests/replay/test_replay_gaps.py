@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from freetrain.replay.gaps import Gap, GapSampler
+from freetrain.replay.policies.registry import Gap, GapSampler
 from freetrain.replay.settings import Accounting
 from milp.window import Window, window_gap
 from tests.replay.test_lookahead_policy import decisions
@@ -16,7 +16,7 @@ from tests.replay.test_replay_golden import COSTS, generated_pool
 from tests.replay.worlds import linear, replay, trainer
 
 if TYPE_CHECKING:
-    from freetrain.replay.result import ReplayResult
+    from freetrain.replay.run import ReplayResult
 
 EMPTY = Window({}, {}, (), 0.5, 1.0)
 

@@ -10,11 +10,10 @@ from freetrain.priority.registry import priority_named
 from freetrain.replay.accounting import RealAccountant, Run, Tally
 from freetrain.replay.engine import BrokenPolicyError, Engine
 from freetrain.replay.policies.base import Change, View
-from freetrain.replay.policies.planned import MeasuredSolver, PlannedPolicy, SolverUse
-from freetrain.replay.policies.ratings import RatedOnce
-from freetrain.replay.policies.speeds import GivenSpeeds
+from freetrain.replay.policies.ratings import GivenSpeeds, RatedOnce
+from freetrain.replay.policies.registry import MeasuredSolver, PlannedPolicy, SolverUse
+from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.settings import Accounting, ReplaySettings
-from freetrain.replay.timeline import PoolTimeline
 from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
 from milp.answer import Answer, PlanStatus
 from milp.problem import Problem, keep

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from freetrain.replay.accounting import PublishedAccountant, RealAccountant, Tally
 from freetrain.replay.engine import Engine
 from freetrain.replay.policies.base import Change, ReplayPolicy, View
-from freetrain.replay.policies.planned import SolverUse
-from freetrain.replay.policies.registry import policy_for
+from freetrain.replay.policies.registry import SolverUse, policy_for
+from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
-from freetrain.replay.timeline import PoolTimeline
 from freetrain.replay.trainers import TrainerSpec
 from tests.replay.worlds import (
     FOR_NOTHING,

@@ -11,7 +11,7 @@ from freetrain.errors import UsageError
 from freetrain.losscurve.forecast import Better
 from freetrain.priority.base import Target
 from freetrain.priority.registry import PRIORITIES
-from freetrain.replay.result import ReplayResult
+from freetrain.replay.run import ReplayResult
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.trainers import Costs, QualityTruth, TrainerSpec
 from tests.replay.worlds import replay, trainer

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
-from freetrain.replay.timeline import PoolTimeline
-from freetrain.replay.trainer_sets import builtin_trainers
+from freetrain.replay.trainers import builtin_trainers
 from logs.read import read_trace
 from logs.trace import IdleTrace
 from tests.replay.reference_keys import REFERENCE_KEYS

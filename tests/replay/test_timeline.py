@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.errors import UsageError
-from freetrain.replay.timeline import PoolEvent, PoolTimeline
+from freetrain.replay.pool import PoolEvent, PoolTimeline
 from tests.replay.worlds import pools, trace_of
 
 

@@ -7,9 +7,9 @@ import pytest
 from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.lookahead.reliability import Reliability, ScoredForecaster
 from freetrain.planning.settings import HORIZON_S
-from freetrain.replay.result import ReplayResult
+from freetrain.replay.pool import PoolTimeline
+from freetrain.replay.run import ReplayResult
 from freetrain.replay.settings import Accounting
-from freetrain.replay.timeline import PoolTimeline
 from tests.lookahead.pools import watch
 from tests.replay.test_replay_golden import COSTS, generated_pool
 from tests.replay.worlds import linear, replay, trace_of, trainer

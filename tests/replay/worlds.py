@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hypothesis import strategies as st
 
+from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
-from freetrain.replay.timeline import PoolTimeline
 from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
 from logs.trace import IdleTrace
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn
 
-    from freetrain.replay.result import ReplayResult
+    from freetrain.replay.run import ReplayResult
 
 FOR_NOTHING = Costs(grow_s=0.0, shrink_s=0.0)
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from freetrain.replay.result import Completion, ReplayResult, Step
+from freetrain.replay.engine import Step
+from freetrain.replay.run import Completion, ReplayResult
 from freetrain.report.summary import Comparison
 
 DAY_S = 86_400.0

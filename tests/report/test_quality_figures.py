@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from freetrain.replay.result import Learning, ReplayResult
+from freetrain.replay.run import Learning, ReplayResult
 from freetrain.report.drawings import quality_figure
 from freetrain.report.page import render_page, report_files
 from freetrain.report.quality import (

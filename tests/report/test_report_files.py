@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from freetrain.replay.gaps import Gap
+from freetrain.replay.policies.registry import Gap
 from freetrain.report.drawings import completions_figure, pool_figure, slowdowns_figure
 from freetrain.report.page import render_page, report_files
 from freetrain.report.summary import (

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.replay.result import Step
-from freetrain.replay.timeline import PoolTimeline
+from freetrain.replay.engine import Step
+from freetrain.replay.pool import PoolTimeline
 from freetrain.report.drawings import bin_edges_s, binned_mean, thinned, trainer_bands
 from freetrain.report.summary import hole_lengths_s
 from logs.trace import IdleTrace

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.replay.policies.speeds import GivenSpeeds, LearnedSpeeds, is_same
-from freetrain.replay.timeline import PoolTimeline
-from freetrain.replay.trainer_sets import builtin_trainers
-from freetrain.replay.trainers import Scaling
+from freetrain.replay.policies.ratings import GivenSpeeds, LearnedSpeeds, is_same
+from freetrain.replay.pool import PoolTimeline
+from freetrain.replay.trainers import Scaling, builtin_trainers
 from freetrain.scaling import Profiling, estimate
 from logs.read import read_trace
 from logs.trace import IdleTrace
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from freetrain.replay.policies.base import TrainerView, View
-    from freetrain.replay.policies.speeds import Course, Speeds
+    from freetrain.replay.policies.ratings import Course, Speeds
     from freetrain.replay.trainers import TrainerSpec
     from freetrain.scaling import Prior
 

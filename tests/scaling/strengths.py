@@ -14,9 +14,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
-from freetrain.replay.policies.speeds import GivenSpeeds, LearnedSpeeds
-from freetrain.replay.timeline import PoolTimeline
-from freetrain.replay.trainer_sets import builtin_trainers
+from freetrain.replay.policies.ratings import GivenSpeeds, LearnedSpeeds
+from freetrain.replay.pool import PoolTimeline
+from freetrain.replay.trainers import builtin_trainers
 from freetrain.scaling import Profiling
 from logs.read import read_trace
 from logs.trace import IdleTrace

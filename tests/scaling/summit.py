@@ -17,15 +17,11 @@ from typing import TYPE_CHECKING
 
 from freetrain.replay.accounting import PublishedAccountant, RealAccountant, Tally
 from freetrain.replay.engine import Engine
-from freetrain.replay.policies.base import changes_to
-from freetrain.replay.policies.speeds import (
-    GivenSpeeds,
-    LearnedSpeeds,
-    WatchedPolicy,
-)
+from freetrain.replay.policies.ratings import GivenSpeeds, LearnedSpeeds, WatchedPolicy
+from freetrain.replay.policies.registry import changes_to
+from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.settings import ReplaySettings
-from freetrain.replay.timeline import PoolTimeline
-from freetrain.replay.trainer_sets import BUILTIN_NAMES, builtin_trainers
+from freetrain.replay.trainers import BUILTIN_NAMES, builtin_trainers
 from freetrain.scaling import Profiling, deviations_for
 from logs.read import read_trace
 from logs.trace import IdleTrace
@@ -37,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from freetrain.replay.policies.base import Change, TrainerView, View
-    from freetrain.replay.policies.speeds import Speeds
+    from freetrain.replay.policies.ratings import Speeds
     from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
     from milp.problem import Curve
 

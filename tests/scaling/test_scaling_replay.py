@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from freetrain.replay.policies.base import View, changes_to
-from freetrain.replay.policies.speeds import GivenSpeeds, LearnedSpeeds, WatchedPolicy
+from freetrain.replay.policies.base import View
+from freetrain.replay.policies.ratings import GivenSpeeds, LearnedSpeeds, WatchedPolicy
+from freetrain.replay.policies.registry import changes_to
+from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import ReplaySettings
-from freetrain.replay.timeline import PoolTimeline
-from freetrain.replay.trainer_sets import builtin_trainers
-from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
+from freetrain.replay.trainers import Costs, Scaling, TrainerSpec, builtin_trainers
 from freetrain.scaling import Profiling
 from logs.read import read_trace
 from logs.trace import IdleTrace

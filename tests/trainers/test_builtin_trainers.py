@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 
 from freetrain.errors import UsageError
-from freetrain.replay.trainer_sets import BUILTIN_NAMES, builtin_trainers
-from freetrain.replay.trainers import interpolate, measured_points
+from freetrain.replay.trainers import (
+    BUILTIN_NAMES,
+    builtin_trainers,
+    interpolate,
+    measured_points,
+)
 
 
 def test_hps_is_a_thousand_identical_shufflenets() -> None:

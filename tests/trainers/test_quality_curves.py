@@ -15,8 +15,13 @@ from freetrain.errors import (
 )
 from freetrain.losscurve.forecast import Better
 from freetrain.priority.base import Target
-from freetrain.replay.trainer_sets import Demand, quality_trainers
-from freetrain.replay.trainers import QualityTruth, TrainerSpec, truth_of
+from freetrain.replay.trainers import (
+    Demand,
+    QualityTruth,
+    TrainerSpec,
+    quality_trainers,
+    truth_of,
+)
 from freetrain.replay.trainers_file import read_curve, read_trainers
 
 LOSS = truth_of([1, 2, 3, 4], [3.0, 2.0, 2.5, 1.0], Better.LOWER, name="loss")

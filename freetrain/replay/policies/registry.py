@@ -1,51 +1,50 @@
-"""How each policy is made for a replay."""
+"""Makes the policy that a replay's settings name, and asks it at every event.
+
+``policy_for`` gives a policy of :mod:`freetrain.planning` the tools of a replay.
+``PlannedPolicy`` asks it at each event for counts of nodes, and chooses the nodes.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from freetrain.lookahead.affinity import BoundedAffinity, LeafAffinity, line_order
 from freetrain.lookahead.base import LEAST_WATCHED_S, forecaster_named
 from freetrain.lookahead.reliability import ScoredForecaster
 from freetrain.planning.lookahead import QuickSearch
-from freetrain.planning.policy import Tools, class_of, make_policy
+from freetrain.planning.policy import PlanTrainer, Request, Tools, class_of, make_policy
 from freetrain.planning.settings import HORIZON_S, POLICIES, RATED_POLICIES
 from freetrain.priority.base import Basis
 from freetrain.priority.registry import priority_named
+from freetrain.replay.policies.base import Change
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
-from freetrain.replay.policies.planned import MeasuredSolver, PlannedPolicy
-from freetrain.replay.policies.ratings import RatedAtEveryEvent, RatedOnce, Unrated
-from freetrain.replay.policies.speeds import GivenSpeeds, LearnedSpeeds, WatchedPolicy
+from freetrain.replay.policies.ratings import (
+    GivenSpeeds,
+    LearnedSpeeds,
+    RatedAtEveryEvent,
+    RatedOnce,
+    Unrated,
+    WatchedPolicy,
+)
 from freetrain.scaling import Profiling, deviations_for
+from milp.answer import PlanStatus
 from milp.planner import Planner, SolverName
+from milp.window import window_gap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from freetrain.lookahead.base import Forecaster, Prospects
     from freetrain.losscurve.fit import LossForecasts
-    from freetrain.replay.policies.base import ReplayPolicy
-    from freetrain.replay.policies.planned import SolverUse
-    from freetrain.replay.policies.ratings import CurveSource
-    from freetrain.replay.policies.speeds import Speeds
+    from freetrain.planning.policy import Policy, ProblemSolver
+    from freetrain.replay.policies.base import ReplayPolicy, TrainerView, View
+    from freetrain.replay.policies.ratings import CurveSource, Speeds
     from freetrain.replay.settings import ReplaySettings
-
-
-def forecaster_for(settings: ReplaySettings) -> Forecaster:
-    """Return the forecaster that *settings* name, which has seen nothing.
-
-    Raises:
-        UsageError: There is no such forecaster.
-    """
-    leaves, counted = settings.leaves, BoundedAffinity()
-    return forecaster_named(settings.forecaster)(
-        HORIZON_S,
-        pairs=LeafAffinity(counted, leaves.__getitem__) if leaves else counted,
-        checks=settings.record_forecasts,
-        state=None,
-        learns_s=LEAST_WATCHED_S,
-        order=line_order(leaves, int),
-    )
+    from milp.answer import Answer
+    from milp.problem import Curve, Problem
+    from milp.window import Window
 
 
 def policy_for(
@@ -97,6 +96,23 @@ def lookahead_by(
     )
 
 
+def forecaster_for(settings: ReplaySettings) -> Forecaster:
+    """Return the forecaster that *settings* name, which has seen nothing.
+
+    Raises:
+        UsageError: There is no such forecaster.
+    """
+    leaves, counted = settings.leaves, BoundedAffinity()
+    return forecaster_named(settings.forecaster)(
+        HORIZON_S,
+        pairs=LeafAffinity(counted, leaves.__getitem__) if leaves else counted,
+        checks=settings.record_forecasts,
+        state=None,
+        learns_s=LEAST_WATCHED_S,
+        order=line_order(leaves, int),
+    )
+
+
 def tools_for(
     settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
 ) -> Tools:
@@ -144,3 +160,243 @@ def _forecasts() -> LossForecasts:
     from freetrain.losscurve.fit import LossForecasts  # noqa: PLC0415
 
     return LossForecasts()
+
+
+# Policies that plan in counts
+
+
+class PlannedPolicy:
+    """Asks a policy that plans in counts; all idle nodes are of one class.
+
+    Args:
+        name: What results call it.
+        policy: What plans.
+        curves: What trainers' work is worth.
+        t_fwd_s: Look-ahead over which a plan's gain is counted, seconds.
+    """
+
+    def __init__(
+        self, name: str, policy: Policy, curves: CurveSource, *, t_fwd_s: float
+    ) -> None:
+        self.name = name
+        self._policy = policy
+        self._curves = curves
+        self._t_fwd_s = t_fwd_s
+        self._asked: tuple[Sequence[TrainerView], Sequence[Curve]] = ((), ())
+        self._trainers: list[_BySize] = []
+
+    def decide(self, view: View) -> Sequence[Change]:
+        """Plan for the pool as it is and turn the plan into changes."""
+        if not view.trainers or not view.idle_nodes:
+            return ()
+        planned = self._policy.plan(
+            Request(
+                trainers=self._known(view),
+                free={0: len(view.free)},
+                t_fwd_s=self._t_fwd_s,
+            )
+        )
+        return changes_to([own.get(0, 0) for own in planned.holdings], view)
+
+    def _known(self, view: View) -> list[PlanTrainer]:
+        """Return the trainers; at most events they are those of the last one."""
+        asked = list(view.trainers), list(self._curves.curves(view))
+        if asked != self._asked:
+            known = {by_size.made_of: by_size for by_size in self._trainers}
+            self._trainers = [
+                known.get(made_of) or _BySize(*made_of)
+                for made_of in zip(*asked, strict=True)
+            ]
+            self._asked = asked
+        return [
+            by_size[len(trainer.held)]
+            for trainer, by_size in zip(view.trainers, self._trainers, strict=True)
+        ]
+
+
+class _BySize(dict[int, PlanTrainer]):
+    """A trainer by the number of nodes that it holds.
+
+    Trainers come back to the same few numbers, and making one anew costs the policy
+    what it has derived from it, too.
+    """
+
+    def __init__(self, trainer: TrainerView, curve: Curve) -> None:
+        super().__init__()
+        self.made_of = trainer, curve
+
+    def __missing__(self, held: int) -> PlanTrainer:
+        trainer, curve = self.made_of
+        costs = trainer.spec.costs
+        made = self[held] = PlanTrainer(
+            name=trainer.spec.name,
+            curve=curve,
+            held={0: held} if held else {},
+            up_s=costs.grow_s,
+            down_s=costs.shrink_s,
+            start_s=costs.start_s,
+        )
+        return made
+
+
+def changes_to(counts: Sequence[int], view: View) -> tuple[Change, ...]:
+    """Return the changes that give each trainer its count, without migration.
+
+    As in the published evaluation: who shrinks drops its lowest-numbered nodes,
+    and who grows takes the highest-numbered free node first, what others drop
+    included.
+
+    Args:
+        counts: Nodes by trainer, in the view's order; at most ``idle_nodes``
+            together.
+        view: The pool as it is.
+    """
+    surplus = [len(t.held) - n for t, n in zip(view.trainers, counts, strict=True)]
+    dropped = {
+        place: tuple(sorted(view.trainers[place].held)[:nodes])
+        for place, nodes in enumerate(surplus)
+        if nodes > 0
+    }
+    free = view.free
+    if dropped:
+        free = sorted([*free, *(node for nodes in dropped.values() for node in nodes)])
+    changes, untaken = [], len(free)
+    for place, nodes in enumerate(surplus):
+        if nodes > 0:
+            changes.append(Change(place, drop=dropped[place]))
+        elif nodes < 0:
+            taken = tuple(free[untaken + nodes : untaken])
+            untaken += nodes
+            changes.append(Change(place, take=taken))
+    return tuple(changes)
+
+
+# Calls of the solver, and the gaps of its plans
+
+
+_MOST_BOUNDS = 40
+"""Bounds at the end of a replay: of 40 trainers one takes 43 ms, of 10 it takes 19."""
+
+_HIGH = 0.9
+
+
+class GapSampler:
+    """Keeps some of a replay's plans, and measures their gaps when it is over.
+
+    A bound takes a hundred times as long as a plan of a window, so that some dozens
+    of windows are kept, at equal distances: when there are too many, every second is
+    dropped, and of those that follow half as many are kept. Planners are not asked.
+
+    Args:
+        most: Windows that are kept at most, 1 or more.
+    """
+
+    def __init__(self, most: int = _MOST_BOUNDS) -> None:
+        self._most = most
+        self._every = 1
+        self._plans = 0
+        self._known: list[float] = []
+        self._kept: list[tuple[Window, float]] = []
+
+    def know(self, gap: float) -> None:
+        """Record a plan with the *gap* that its planner reports."""
+        self._plans += 1
+        self._known.append(gap)
+
+    def keep(self, window: Window, gain: float) -> None:
+        """Record a plan of *window* that gains *gain*; neither may change."""
+        if self._plans % self._every == 0:
+            self._kept.append((window, gain))
+            if len(self._kept) > self._most:
+                self._kept, self._every = self._kept[::2], 2 * self._every
+        self._plans += 1
+
+    def summary(self) -> Gap | None:
+        """Return the gaps measured; None if there were no plans."""
+        found = sorted(self._found())
+        if not found:
+            return None
+        return Gap(
+            mean=math.fsum(found) / len(found),
+            high=found[math.ceil(_HIGH * len(found)) - 1],
+            most=found[-1],
+            sampled=len(found),
+            plans=self._plans,
+        )
+
+    def _found(self) -> Iterator[float]:
+        yield from self._known
+        for window, gain in self._kept:
+            yield window_gap(window, gain)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Gaps between plans and their upper bounds; ``milp.answer`` defines a gap.
+
+    Attributes:
+        mean: Mean gap of the plans measured.
+        high: Nine of ten of them have at most this.
+        most: The largest.
+        sampled: Number of plans measured: all, or some at equal distances.
+        plans: Number of plans made.
+    """
+
+    mean: float
+    high: float
+    most: float
+    sampled: int
+    plans: int
+
+
+@dataclass(slots=True)
+class SolverUse:
+    """Calls of the solver in a replay.
+
+    Attributes:
+        calls: Number of calls.
+        spent_s: Seconds that they took in all.
+        fallbacks: Calls without a better plan, after which the present one was kept.
+        gaps: Optimality gaps of the plans that were carried out.
+    """
+
+    calls: int = 0
+    spent_s: float = 0.0
+    fallbacks: int = 0
+    gaps: GapSampler = field(default_factory=GapSampler)
+
+
+class MeasuredSolver:
+    """Counts and times the calls of a solver.
+
+    Args:
+        solver: The solver.
+        use: The counts.
+        clock: Seconds from any moment on.
+        is_start: Whether another search starts from its plans, so that their gaps are
+            not those of the plans that are carried out.
+    """
+
+    def __init__(
+        self,
+        solver: ProblemSolver,
+        use: SolverUse,
+        clock: Callable[[], float],
+        *,
+        is_start: bool = False,
+    ) -> None:
+        self._solver = solver
+        self._use = use
+        self._clock = clock
+        self._is_start = is_start
+
+    def plan(self, problem: Problem) -> Answer:
+        """Return a plan, and how good it is."""
+        began_s = self._clock()
+        answer = self._solver.plan(problem)
+        self._use.calls += 1
+        self._use.spent_s += self._clock() - began_s
+        self._use.fallbacks += answer.outcome is PlanStatus.KEPT
+        if not self._is_start:
+            self._use.gaps.know(answer.gap)
+        return answer

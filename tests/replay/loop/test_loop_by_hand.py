@@ -10,8 +10,8 @@ import pytest
 
 from freetrain.errors import UsageError
 from freetrain.replay.loop import Stage
-from freetrain.replay.loop_settings import LoopSettings
-from freetrain.replay.timeline import DAY_S
+from freetrain.replay.pool import DAY_S
+from freetrain.replay.settings import LoopSettings
 from logs.simulation import Method
 from tests.replay.loop.worlds_loop import (
     PAIR,

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from freetrain.replay.loop_settings import LoopSettings
-from freetrain.replay.result import ReplayResult
+from freetrain.replay.run import ReplayResult
+from freetrain.replay.settings import LoopSettings
 from tests.replay.loop.worlds_loop import UNBOUND, J, play, stage_of
 from tests.replay.worlds import trainer
 

@@ -7,9 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from freetrain.lookahead.learned import LearnedForecaster
+from freetrain.replay.loop import harm_of
 from freetrain.replay.loop_leases import Leases, PromisedForecaster
-from freetrain.replay.loop_result import harm_of
-from freetrain.replay.loop_settings import LoopSettings
+from freetrain.replay.settings import LoopSettings
 from freetrain.replay.trainers import Costs
 from logs.simulation import Machine, MachineUnits
 from tests.replay.loop.worlds_loop import PAIR, UNBOUND, play, stage_of

@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.limits import Mode
-from freetrain.replay.loop_settings import LoopSettings
-from freetrain.replay.settings import Accounting
+from freetrain.replay.settings import Accounting, LoopSettings
 from logs.simulation import Method
 from tests.replay.loop.worlds_loop import crowds, play, stage_of
 from tests.replay.worlds import teams
 
 if TYPE_CHECKING:
-    from freetrain.replay.loop_result import LoopResult
+    from freetrain.replay.loop import LoopResult
     from freetrain.replay.trainers import TrainerSpec
     from tests.replay.loop.worlds_loop import J
 

@@ -11,8 +11,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.backfill import LeaseSpan
-from freetrain.replay.loop_leases import NodeUnits
-from freetrain.replay.loop_scheduler import QueueClaims
+from freetrain.replay.loop_leases import NodeUnits, QueueClaims
 from logs.simulation import Method, Simulation, SlurmParameters, SlurmPlacer
 from logs.timeline import members
 from tests.replay.loop.worlds_loop import J, crowds, trace_of

@@ -10,7 +10,7 @@ import pytest
 
 from freetrain.broker.limits import Mode
 from freetrain.config.site import LeaseSettings
-from freetrain.replay.loop_settings import LoopSettings, usual_settings
+from freetrain.replay.settings import LoopSettings, usual_settings
 from logs.simulation import Method, SlurmParameters
 from tests.replay.loop.worlds_loop import PAIR, PLANNED, J, play, stage_of
 from tests.replay.worlds import trainer

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from freetrain.replay.loop import Stage, run_in_the_loop
-from freetrain.replay.loop_settings import LoopSettings
-from freetrain.replay.run import Caller
-from freetrain.replay.settings import ReplaySettings
-from freetrain.replay.timeline import DAY_S
+from freetrain.replay.pool import DAY_S
+from freetrain.replay.settings import LoopSettings, ReplaySettings
 from logs.simulation import Method
 from logs.trace import Job, JobTrace
 from tests.replay.worlds import no_clock, trainer
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn
 
-    from freetrain.replay.loop_result import LoopResult
+    from freetrain.replay.loop import LoopResult
     from freetrain.replay.trainers import TrainerSpec
 
 UNBOUND: dict[str, Any] = {"margin_s": None, "shortest_s": 0.0}
@@ -77,7 +75,7 @@ def play(
     **choices: Any,  # noqa: ANN401  any setting
 ) -> LoopResult:
     settings = ReplaySettings(**choices)
-    return run_in_the_loop(stage, trainers, settings, loop, Caller(no_clock))
+    return run_in_the_loop(stage, trainers, settings, loop, clock=no_clock)
 
 
 def looped(
