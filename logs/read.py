@@ -1,46 +1,60 @@
-"""Reading a scheduler log of any format, told from its content.
+"""Reading a scheduler log of any format, recognised by its content.
 
-Adding a format is one module with one ``LogFormat``, and one line in ``FORMATS``.
+Adding a format is one module with one ``LogFormat``, and one line here.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from logs.fragments import Fragments
-from logs.jobs_csv import JobsCsv
-from logs.lines import MAX_NODES, read_content, snippet
-from logs.sacct import Sacct
-from logs.swf import Swf
+from logs.format import MAX_NODES, LogFormat, read_content, snippet
 from logs.trace import JobTrace, UnreadableLogError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from logs.lines import Content, LogFormat
+    from logs.format import Content
     from logs.trace import Trace
 
-FORMATS: tuple[LogFormat[Any], ...] = (
-    Swf(),
-    Sacct(),
-    Fragments(),
-    JobsCsv(),
-)
-"""Every format, in the order in which a log's first line is held against them."""
+WRITABLE = {
+    "swf": "logs.swf:Swf",
+    "jobs-csv": "logs.csv_tables:JobsCsv",
+    "fragments": "logs.csv_tables:Fragments",
+}
+"""Module and class of the formats that are read and written, by name.
+
+They are imported when they are asked for: the command line shows the names, and does
+without NumPy until it reads a log.
+"""
+
+READ_ONLY = {
+    "sacct": "logs.sacct:Sacct",
+}
+"""Module and class of the formats that are only read."""
 
 MAX_UNITS = 1 << 24
 """Most allocation units that are believed; the largest machine has 10.6 million."""
 
 
+def formats() -> Iterator[LogFormat[Any]]:
+    """Yield every format, in the order in which a log's first line is tried."""
+    for name in (*WRITABLE, *READ_ONLY):
+        yield format_named(name)
+
+
 def format_named(name: str) -> LogFormat[Any]:
     """Return the format that is called *name*."""
-    return next(each for each in FORMATS if each.name == name)
+    module, _, kind = {**WRITABLE, **READ_ONLY}[name].partition(":")
+    found: LogFormat[Any] = getattr(import_module(module), kind)()
+    return found
 
 
 def read_trace(path: Path, *, skip_bad: int = 0) -> Trace:
     """Read the scheduler log at *path*, plain or gzipped.
 
-    Compression and format are told from the content, never from the name. The
+    Compression and format are recognised by the content, never by the name. The
     formats' ``read`` methods say what each field becomes.
 
     Args:
@@ -62,27 +76,30 @@ def read_trace(path: Path, *, skip_bad: int = 0) -> Trace:
 
 
 def recognise(content: Content) -> LogFormat[Any]:
-    """Return the format of *content*, told from its first line.
+    """Return the format of *content* by its first line.
 
-    Blank lines, and comments as the CSV formats have them (``#``), are passed over;
-    those of the Standard Workload Format (``;``) are telling.
+    Blank lines and comments with ``#``, as the CSV formats have them, are passed
+    over; a comment with ``;`` shows the Standard Workload Format.
 
     Raises:
         UnreadableLogError: It is none of those known.
     """
-    known = [each.expected for each in FORMATS]
-    expected = f"expected {', '.join(known[:-1])} or {known[-1]}"
     for number, line in content.lines():
         if not line.strip() or line.startswith("#"):
             continue
-        for each in FORMATS:
-            if each.begins_with(line):
-                return each
+        for log_format in formats():
+            if log_format.begins_with(line):
+                return log_format
         what = "binary data" if "\0" in line else snippet(line)
-        why = f"not a scheduler log: found {what}; {expected}"
+        why = f"not a scheduler log: found {what}; {_expected()}"
         raise UnreadableLogError(content.source, number, None, why)
-    why = f"there is nothing but comments in it; {expected}"
+    why = f"there is nothing but comments in it; {_expected()}"
     raise UnreadableLogError(content.source, None, None, why)
+
+
+def _expected() -> str:
+    known = [log_format.expected for log_format in formats()]
+    return f"expected {', '.join(known[:-1])} or {known[-1]}"
 
 
 def _check_size(trace: JobTrace) -> None:

@@ -15,23 +15,24 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from logs.lines import (
+from logs.format import (
     MAX_NODES,
     BadLineError,
     LogFormat,
     Tolerance,
     actual_run,
     by_submission,
+    machine_units,
     parse_lines,
     snippet,
     write_number,
 )
-from logs.trace import Job, JobTrace, UnreadableLogError, machine_units
+from logs.trace import Job, JobTrace, UnreadableLogError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from logs.lines import Content
+    from logs.format import Content
 
 
 _NEEDED = (
@@ -53,7 +54,6 @@ class Sacct(LogFormat[JobTrace]):
         "JobIDRaw|Submit|Start|End|NNodes)"
     )
     holds = JobTrace
-    can_write = False
 
     def begins_with(self, line: str) -> bool:
         """Tell whether *line* names a column of job ids between bars."""

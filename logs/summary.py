@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from logs.trace import IdleTrace, JobTrace, levels
+from logs.format import levels
+from logs.trace import IdleTrace, JobTrace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,25 +11,26 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from logs.lines import (
+from logs.format import (
     BadLineError,
     JobIds,
     LogFormat,
     Tolerance,
     actual_run,
     by_submission,
+    machine_units,
     parse_lines,
     read_known,
     whole,
     write_number,
 )
-from logs.trace import NO_VALUE, Job, JobTrace, machine_units
+from logs.trace import NO_VALUE, Job, JobTrace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import TextIO
 
-    from logs.lines import Content
+    from logs.format import Content
 
 
 FIELDS = (

@@ -4,7 +4,7 @@ What reads logs is imported when a verb is called, so that ``-h`` does without N
 """
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -21,6 +21,7 @@ from freetrain.cli.context import (
     progress,
     write_out,
 )
+from logs.read import WRITABLE
 
 EXAMPLES = {
     "info": """
@@ -46,10 +47,27 @@ freetrain trace holes KTH-SP2.swf.gz --schedule slurm --json
 }
 
 
-FormatName = Literal["swf", "jobs-csv", "fragments"]
-"""The names of ``logs.read.FORMATS`` that can be written; a test holds them equal."""
+def _known_format(name: str) -> str:
+    if name not in WRITABLE:
+        known = ", ".join(map(repr, WRITABLE))
+        raise typer.BadParameter(f"{name!r} is not one of {known}.")
+    return name
 
-To = Annotated[FormatName, typer.Option("--to", help="What to write.")]
+
+def _complete_format(incomplete: str) -> list[str]:
+    return [name for name in WRITABLE if name.startswith(incomplete)]
+
+
+To = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        metavar=f"[{'|'.join(WRITABLE)}]",
+        callback=_known_format,
+        autocompletion=_complete_format,
+        help="What to write.",
+    ),
+]
 MOST_NODES = 1_000_000
 MOST_DAYS = 3_660
 MOST_LOAD = 4.0

@@ -12,7 +12,7 @@ from freetrain.cli.replay_run import (
 from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.trainers import builtin_trainers
-from logs.fragments import Fragments
+from logs.csv_tables import Fragments
 from tests.cli.commands import run
 from tests.logs.log_content import content
 from tests.report.comparisons import result

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from logs.lines import Content
+from logs.format import Content
 
 RECORDED = Path(__file__).parents[1] / "data" / "logs"
 

@@ -8,14 +8,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logs.fragments import COLUMNS, Fragments, read_line_by_line, read_plain
-from logs.lines import Content, Tolerance
+from logs.csv_tables import (
+    IDLE_COLUMNS,
+    Fragments,
+    read_head,
+    read_line_by_line,
+    read_plain,
+)
+from logs.format import Content, Tolerance
 from logs.read import read_trace
-from logs.table import read_head
 from logs.trace import IdleTrace, UnreadableLogError
 from tests.logs.log_content import RECORDED, content
 
-HEADER = ",".join(COLUMNS)
+HEADER = ",".join(IDLE_COLUMNS)
 
 # Made of what trips a reader of numbers: signs, zeros in front, blanks, numbers
 # too large for 64 bits, other line ends, empty fields.
@@ -195,7 +200,7 @@ def test_the_fast_way_gives_what_the_exact_one_gives_or_leaves_it_to_that(
 ) -> None:
     text = f"{HEADER}\n{body}"
     log = Content("log", text.encode())
-    head = read_head(log, needed=COLUMNS)
+    head = read_head(log, needed=IDLE_COLUMNS)
 
     fast = read_plain(log, head)
 
@@ -214,7 +219,7 @@ def test_the_fast_way_takes_every_plain_log_that_the_exact_one_takes(
     body: list[str],
 ) -> None:
     log = content(HEADER, *body)
-    head = read_head(log, needed=COLUMNS)
+    head = read_head(log, needed=IDLE_COLUMNS)
     tolerance = Tolerance("log", len(body))
     try:
         read_line_by_line(log, head, tolerance)

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs.jobs_csv import COLUMNS, JobsCsv
-from logs.lines import Content
+from logs.csv_tables import JOB_COLUMNS, JobsCsv
+from logs.format import Content
 from logs.read import read_trace
 from logs.trace import Job, JobTrace, UnreadableLogError
 from tests.logs.log_content import RECORDED, content
 
-HEADER = ",".join(COLUMNS)
+HEADER = ",".join(JOB_COLUMNS)
 GOOD = "1,10,20,100,4,60,ada"
 
 

@@ -13,12 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs.fragments import COLUMNS, Fragments, read_line_by_line, read_plain
-from logs.lines import Content, Tolerance, read_content
-from logs.read import read_trace, recognise
+from logs.csv_tables import (
+    IDLE_COLUMNS,
+    Fragments,
+    read_head,
+    read_line_by_line,
+    read_plain,
+)
+from logs.format import Content, Tolerance, read_content
+from logs.read import formats, read_trace, recognise
 from logs.summary import Distribution, IdleSummary, JobSummary, summarise
 from logs.swf import Swf
-from logs.table import read_head
 from logs.trace import Job, JobTrace, UnreadableLogError
 from tests.logs.log_content import RECORDED, content
 
@@ -26,12 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SWF_LINE = b"1 0 10 100 4 -1 -1 4 3600 -1 1 3 1 -1 -1 -1 -1 -1\n"
-KNOWN = (
-    "expected the Standard Workload Format (18 numbers a line), a dump of "
-    "`sacct --parsable2` (a first line such as JobIDRaw|Submit|Start|End|NNodes), "
-    "idle intervals (first line node,idle_start_s,idle_end_s) or jobs "
-    "(first line job,submit_s,start_s,run_s,nodes,req_s,user)"
-)
+*_FIRST, _LAST = [each.expected for each in formats()]
+KNOWN = f"expected {', '.join(_FIRST)} or {_LAST}"
 
 
 @pytest.mark.parametrize(
@@ -395,7 +396,7 @@ def test_summit_has_the_holes_that_are_published(shared: Path) -> None:
 
 def test_summit_reads_the_same_on_both_ways(shared: Path) -> None:
     content = read_content(shared / SUMMIT)
-    head = read_head(content, needed=COLUMNS)
+    head = read_head(content, needed=IDLE_COLUMNS)
 
     fast = read_plain(content, head)
     exact = read_line_by_line(content, head, Tolerance("log", 0))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs.lines import BadLineError
+from logs.format import BadLineError
 from logs.read import read_trace
 from logs.sacct import Sacct, expand_hostlist, read_count, read_duration, read_time
 from logs.trace import Job, JobTrace, UnreadableLogError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs.lines import Content
+from logs.format import Content
 from logs.read import read_trace
 from logs.swf import CARRIED, Swf, swf_header
 from logs.trace import Job, JobTrace, UnreadableLogError

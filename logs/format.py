@@ -1,9 +1,10 @@
-"""Reading log files line by line, within limits, and the numbers on their lines.
+"""What every log format is, and what all of them are read with.
 
-``read_content`` unpacks a file and refuses one that is too large; ``parse_lines``
-skips as many bad lines as the user allowed; ``read_number`` and its like refuse
-everything but plain numbers. ``LogFormat`` is what every format of scheduler logs is;
-``logs.read`` has the list of them.
+A format is one subclass of :class:`LogFormat`; ``logs.read`` has the list. Its ``read``
+gets the :class:`Content` of a file, parses it line by line (:func:`parse_lines` skips
+as many bad lines as the user allowed), refuses everything but plain numbers
+(:func:`read_number` and its like), and keeps the same rules for jobs as all others
+(:func:`actual_run`, :class:`JobIds`, :func:`machine_units`).
 """
 
 from __future__ import annotations
@@ -42,13 +43,11 @@ class LogFormat(ABC, Generic[T]):
         name: As reports and ``--to`` have it.
         expected: How messages describe it, with its first line.
         holds: The kind of trace that it holds.
-        can_write: Whether traces can be written in it.
     """
 
     name: ClassVar[str]
     expected: ClassVar[str]
     holds: type[T]
-    can_write: ClassVar[bool] = True
 
     @abstractmethod
     def begins_with(self, line: str) -> bool:
@@ -75,8 +74,13 @@ class LogFormat(ABC, Generic[T]):
         )
 
 
+# A file and its lines.
+
 _GZIP_MAGIC = b"\x1f\x8b"
+
+
 _BLOCK_BYTES = 1 << 22
+
 
 MAX_BYTES = 1 << 30
 """Largest log that is read, unpacked: a gzip file of 10 MB can unpack to 10 GB, and
@@ -234,12 +238,20 @@ def parse_lines(
     return records
 
 
+# Numbers.
+
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
 _PLAIN = re.compile(r"[-.\d ]*", re.ASCII)
+
+
 _UNKNOWN = str(NO_VALUE)
+
 
 _TOO_LARGE = 1e15
 """Above it a double no longer tells one tenth of a second from the next."""
+
 
 _SURELY_SMALL_CHARS = 15
 
@@ -322,6 +334,8 @@ def write_number(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
+# Jobs and the machine.
+
 MAX_NODES = 1_000_000
 """Largest machine that is believed; ``n[0-999999999]`` is 16 characters long."""
 
@@ -365,3 +379,36 @@ class JobIds:
 def by_submission(jobs: Iterable[Job]) -> tuple[Job, ...]:
     """Return *jobs* by submission, then in the order given."""
     return tuple(sorted(jobs, key=lambda job: job.submit_s))
+
+
+def machine_units(stated: int | None, jobs: tuple[Job, ...]) -> int:
+    """Return the machine's size: as *stated*, else the most ever held at once.
+
+    Where no job has a start, it is the size of the largest job.
+    """
+    if stated:
+        return stated
+    return peak_units(jobs) or max((job.units for job in jobs), default=0)
+
+
+def peak_units(jobs: Iterable[Job]) -> int:
+    """Return the most units that *jobs* ever held at once, 0 for none."""
+    return max((held for _, held in levels(jobs)), default=0)
+
+
+def levels(jobs: Iterable[Job]) -> Iterator[tuple[float, int]]:
+    """Yield (second, units held from then on), in the order of time.
+
+    A job that ends when another starts makes room for it. Jobs without a start,
+    and those that ran for no time, hold nothing.
+    """
+    changes: dict[float, int] = {}
+    for job in jobs:
+        if job.start_s is not None and job.run_s > 0:
+            end_s = job.start_s + job.run_s
+            changes[job.start_s] = changes.get(job.start_s, 0) + job.units
+            changes[end_s] = changes.get(end_s, 0) - job.units
+    held = 0
+    for time_s in sorted(changes):
+        held += changes[time_s]
+        yield time_s, held
