@@ -192,7 +192,7 @@ def line_of(moment: DemoMoment) -> str:
     """Return one moment as a line."""
     counts = Counter(owners(moment).values())
     trainers = "; ".join(
-        f"{h.name} {h.reported.steps} steps"
+        f"{h.name} {h.steps} steps"
         + (", finished" if h.is_finished else f" on {counts[h.name]}")
         for h in moment.histories
     )
@@ -253,11 +253,10 @@ def _trainer_table(moment: DemoMoment) -> Table:
 
 
 def _row(history: History, steps: int) -> tuple[str, ...]:
-    reported = history.reported
-    loss = reported.losses.get(reported.steps)
+    loss = history.losses.get(history.steps)
     return (
         history.name,
-        f"{reported.steps}/{steps}",
+        f"{history.steps}/{steps}",
         "" if loss is None else f"{loss:.3f}",
         " ".join(str(len(segment.nodes)) for segment in history.segments),
         str(len(history.rescales)),

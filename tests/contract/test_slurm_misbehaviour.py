@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from freetrain.demo.fake_slurm.cluster import iso
+from freetrain.demo.fake_slurm.commands import iso
 from slurm.backend import CommandLine
 from slurm.batch import LeaseRequest
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError, UnreadableOutputError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from freetrain.demo.fake_slurm.cluster import FakeCluster, FakeJob, FakeJobState
-from freetrain.demo.live import DemoSegment, History, Reported
+from freetrain.demo.live import DemoSegment, History
 from freetrain.demo.report import Played, figures_of
 
 BEGIN_S = 1_795_250_000.0
@@ -32,12 +32,14 @@ def history(name: str = "ada", *, is_finished: bool = True) -> History:
         segment(2, 14, "n1 n2"),
         segment(4, 25, "n2", by="survivors"),
     )
-    losses = {1: 2.0, 2: 1.0, 3: 0.5}
-    reported = Reported(
-        losses=losses, repeated_steps=1, samples=240, accuracy=0.9, times={}
-    )
     return History(
-        name=name, reported=reported, segments=segments, is_finished=is_finished
+        name=name,
+        losses={1: 2.0, 2: 1.0, 3: 0.5},
+        repeated_steps=1,
+        samples=240,
+        accuracy=0.9,
+        segments=segments,
+        is_finished=is_finished,
     )
 
 
@@ -74,7 +76,7 @@ def jobs() -> list[FakeJob]:
 
 
 def played(*histories: History) -> Played:
-    alone = {one.name: one.reported.losses for one in histories}
+    alone = {history.name: history.losses for history in histories}
     figures = figures_of(histories, alone, jobs(), nodes=8, begin_s=BEGIN_S)
     cluster = FakeCluster(
         user="me", uid=1, since_s=BEGIN_S, planned_s=BEGIN_S, jobs=jobs()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.demo.live import read_reported
+from freetrain.broker.lease import LeaseKey
+from freetrain.demo.live import read_history
 from freetrain.demo.report import (
     HEADINGS,
     Bar,
@@ -20,6 +21,13 @@ from freetrain.demo.report import (
     render_page,
     shortfalls,
     trainer_row,
+)
+from freetrain.state.files import (
+    BROKER,
+    Assigned,
+    AssignedLease,
+    TrainerDir,
+    create_assigned,
 )
 from tests.demo.demo_records import BEGIN_S, HOSTILE, history, jobs, played
 
@@ -70,7 +78,7 @@ def test_losses_differ_by_the_worst_step_and_are_unknown_where_one_is_missing() 
     assert not is_same(None)
 
 
-def test_progress_is_read_as_it_was_told_the_last_half_line_left_for_later(
+def test_a_history_is_read_from_progress_lines_but_for_a_last_half_line(
     tmp_path: Path,
 ) -> None:
     lines = [
@@ -82,22 +90,46 @@ def test_progress_is_read_as_it_was_told_the_last_half_line_left_for_later(
         | {"accuracy": 0.5},
         {"event": "start", "t": 7.0, "step": 2, "samples": 160, "generation": 3},
     ]
-    path = tmp_path / "progress.jsonl"
+    folder = TrainerDir(tmp_path)
+    folder.create()
+    folder.run.path.mkdir()
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
-    path.write_text(text + '{"t": 8.0, "step": 3')
+    folder.run.progress.write_text(text + '{"t": 8.0, "step": 3')
+    for generation in (1, 2, 3):
+        create_assigned(folder, assigned(generation))
 
-    reported = read_reported(path)
+    history = read_history("ada", folder)
 
-    assert reported.losses == {1: 2.0, 2: 1.0}
-    assert (reported.steps, reported.samples, reported.repeated_steps) == (2, 160, 1)
-    assert reported.accuracy == 0.5
-    assert reported.times == {1: (1.0, 2.0, 3.0), 2: (5.0, 6.0, 6.0)}
+    assert history.losses == {1: 2.0, 2: 1.0}
+    assert (history.steps, history.samples, history.repeated_steps) == (2, 160, 1)
+    assert history.accuracy == 0.5
+    assert [(s.generation, s.nodes, s.is_brokers) for s in history.segments] == [
+        (1, ("n1",), True),
+        (2, ("n1",), False),
+    ]
+    assert [(s.start_s, s.first_s, s.last_s) for s in history.segments] == [
+        (1.0, 2.0, 3.0),
+        (5.0, 6.0, 6.0),
+    ]
+    assert not history.is_finished
 
 
-def test_a_trainer_that_never_began_has_told_nothing(tmp_path: Path) -> None:
-    reported = read_reported(tmp_path / "progress.jsonl")
+def test_a_trainer_that_never_began_has_an_empty_history(tmp_path: Path) -> None:
+    history = read_history("ada", TrainerDir(tmp_path))
 
-    assert (reported.steps, reported.losses, reported.times) == (0, {}, {})
+    assert (history.steps, history.losses, history.segments) == (0, {}, ())
+
+
+def assigned(generation: int) -> Assigned:
+    lease = AssignedLease(key=LeaseKey("u", 0), job_id=1, display_id="1", node="n1")
+    return Assigned(
+        trainer="ada",
+        generation=generation,
+        members=(lease,),
+        created_s=0.0,
+        author=BROKER if generation == 1 else "u-0",
+        reason="r",
+    )
 
 
 class Reader(HTMLParser):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.demo.fake_slurm.install import StandIn, at_work, install
+from freetrain.demo.fake_slurm.processes import FakeSlurmFolder, at_work, install
 from freetrain.doctor.checks import examine, observe
 from freetrain.doctor.findings import CheckVerdict
 from freetrain.doctor.one_step_run import run_one_step
@@ -32,7 +32,7 @@ USER = pwd.getpwuid(os.getuid()).pw_name
 
 
 @pytest.fixture
-def standin(tmp_path: Path) -> Iterator[StandIn]:
+def standin(tmp_path: Path) -> Iterator[FakeSlurmFolder]:
     folder = tmp_path / "stand-in"
     folder.mkdir()
     now_s = time.time()  # noqa: TID251 -- its programs go by the machine's clock
@@ -41,7 +41,11 @@ def standin(tmp_path: Path) -> Iterator[StandIn]:
 
 
 def subject_on(
-    standin: StandIn, tmp_path: Path, *, real_time: bool = True, may_run: bool = True
+    standin: FakeSlurmFolder,
+    tmp_path: Path,
+    *,
+    real_time: bool = True,
+    may_run: bool = True,
 ) -> Subject:
     path = f"{standin.path}{os.pathsep}{os.defpath}"
     environ = {"PATH": path, "LC_ALL": "C", "TZ": "UTC"}
@@ -57,7 +61,7 @@ def is_clean(subject: Subject) -> bool:
 
 
 def test_a_job_runs_reports_and_leaves_nothing(
-    standin: StandIn, tmp_path: Path
+    standin: FakeSlurmFolder, tmp_path: Path
 ) -> None:
     subject = subject_on(standin, tmp_path)
     subject.site.state_directory.mkdir(mode=0o700)
@@ -71,7 +75,9 @@ def test_a_job_runs_reports_and_leaves_nothing(
     assert is_clean(subject)
 
 
-def test_asked_for_no_run_there_is_none(standin: StandIn, tmp_path: Path) -> None:
+def test_asked_for_no_run_there_is_none(
+    standin: FakeSlurmFolder, tmp_path: Path
+) -> None:
     subject = subject_on(standin, tmp_path, may_run=False)
 
     (found,) = run_one_step(subject, observe(subject))
@@ -81,7 +87,9 @@ def test_asked_for_no_run_there_is_none(standin: StandIn, tmp_path: Path) -> Non
     assert standin.look().jobs == []
 
 
-def test_without_an_idle_node_there_is_none(standin: StandIn, tmp_path: Path) -> None:
+def test_without_an_idle_node_there_is_none(
+    standin: FakeSlurmFolder, tmp_path: Path
+) -> None:
     subject = subject_on(standin, tmp_path)
     seen = observe(subject)
     busy = replace(seen, snapshot=replace(seen.snapshot, nodes=()))
@@ -93,7 +101,7 @@ def test_without_an_idle_node_there_is_none(standin: StandIn, tmp_path: Path) ->
 
 
 def test_a_job_that_cannot_see_our_python_is_told_and_removed(
-    standin: StandIn, tmp_path: Path
+    standin: FakeSlurmFolder, tmp_path: Path
 ) -> None:
     subject = replace(
         subject_on(standin, tmp_path, real_time=False),
@@ -132,7 +140,7 @@ class Refusing:
 
 @pytest.mark.parametrize("error", [SlurmRefusedError("no"), SlurmUnavailableError("?")])
 def test_a_submission_without_an_answer_is_looked_for_and_the_folder_removed(
-    standin: StandIn, tmp_path: Path, error: Exception
+    standin: FakeSlurmFolder, tmp_path: Path, error: Exception
 ) -> None:
     subject = subject_on(standin, tmp_path)
     subject.site.state_directory.mkdir(mode=0o700)
@@ -161,7 +169,7 @@ def test_without_slurm_the_rest_is_looked_at_and_the_code_is_69(tmp_path: Path) 
 
 
 def test_a_whole_examination_on_the_stand_in_names_each_thing_once(
-    standin: StandIn, tmp_path: Path
+    standin: FakeSlurmFolder, tmp_path: Path
 ) -> None:
     found = by_name(list(examine(subject_on(standin, tmp_path, may_run=False))))
 
@@ -172,7 +180,7 @@ def test_a_whole_examination_on_the_stand_in_names_each_thing_once(
 
 
 def test_leaf_switches_are_told_with_the_nodes_below_them(
-    standin: StandIn, tmp_path: Path
+    standin: FakeSlurmFolder, tmp_path: Path
 ) -> None:
     standin.wire({"rack1": ["n1", "n2"], "rack2": ["n3"]})
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.demo.fake_slurm.cluster import FakeJob
-from freetrain.demo.fake_slurm.install import StandIn, at_work, install
+from freetrain.demo.fake_slurm.processes import FakeSlurmFolder, at_work, install
 from tests.pack.leased import (
     LeasedPack,
     goes_on_after_its_packer_was_killed,
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture
-def fake_slurm(tmp_path: Path) -> Iterator[StandIn]:
+def fake_slurm(tmp_path: Path) -> Iterator[FakeSlurmFolder]:
     folder = tmp_path / "slurm"
     folder.mkdir()
     with at_work(install(folder, now_s=now_s())) as made:
@@ -35,12 +35,12 @@ def fake_slurm(tmp_path: Path) -> Iterator[StandIn]:
 
 
 @pytest.fixture
-def pack(fake_slurm: StandIn, tmp_path: Path) -> LeasedPack:
+def pack(fake_slurm: FakeSlurmFolder, tmp_path: Path) -> LeasedPack:
     path = f"{fake_slurm.path}:{os.environ.get('PATH', '')}"
     return leased_pack(tmp_path, {**os.environ, "PATH": path}, longest_s=240.0)
 
 
-def take_away(fake_slurm: StandIn, node: str) -> None:
+def take_away(fake_slurm: FakeSlurmFolder, node: str) -> None:
     """Let another user's job have *node* at once."""
     theirs = FakeJob(
         job_id=0,
@@ -57,13 +57,13 @@ def take_away(fake_slurm: StandIn, node: str) -> None:
 
 
 def test_members_of_a_pack_lose_nothing_with_a_lease(
-    fake_slurm: StandIn, pack: LeasedPack
+    fake_slurm: FakeSlurmFolder, pack: LeasedPack
 ) -> None:
     loses_its_lease_and_goes_on(pack, partial(take_away, fake_slurm))
 
 
 def test_flowcons_shares_hold_in_a_lease_and_go_to_the_next(
-    fake_slurm: StandIn, pack: LeasedPack
+    fake_slurm: FakeSlurmFolder, pack: LeasedPack
 ) -> None:
     shares_by_growth_in_every_lease(pack, partial(take_away, fake_slurm))
 

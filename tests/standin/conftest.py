@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.demo.fake_slurm.cluster import FREETRAIN, MAIN, FakeJob
-from freetrain.demo.fake_slurm.install import StandIn, at_work, install
+from freetrain.demo.fake_slurm.processes import FakeSlurmFolder, at_work, install
 from slurm.runner import SubprocessRunner
 from tests.cluster.waiting import wait_for
 
@@ -30,7 +30,7 @@ class Desk:
         home: A folder for scripts and what they print.
     """
 
-    standin: StandIn
+    standin: FakeSlurmFolder
     home: Path
 
     def run(self, *words: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, os.getcwd())  # noqa: PTH109 - the tree under test
 
-from freetrain.demo.fake_slurm.install import at_work, install
+from freetrain.demo.fake_slurm.processes import at_work, install
 
 # A shell's background job, such as a whole run of the tests may be, ignores it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -13,12 +13,10 @@ from freetrain.demo.fake_slurm.cluster import (
     FakeJob,
     FakeJobState,
     Process,
-    clock,
     from_json,
-    iso,
-    read_iso,
     to_json,
 )
+from freetrain.demo.fake_slurm.commands import clock, iso, read_iso
 from slurm.records import NodeState
 from slurm.text import (
     duration_s,

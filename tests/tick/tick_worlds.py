@@ -22,7 +22,8 @@ from freetrain.config.document import Places
 from freetrain.config.job import parse_job, render_job
 from freetrain.config.site import Site
 from freetrain.demo.fake_slurm import commands as programs
-from freetrain.demo.fake_slurm.cluster import ComplaintError, FakeJob
+from freetrain.demo.fake_slurm.cluster import FakeJob
+from freetrain.demo.fake_slurm.commands import ComplaintError
 from freetrain.elastic.checkpoint import Checkpoint, Position, write_checkpoint
 from freetrain.state.database import TickProcess, open_store, read_store, transaction
 from freetrain.state.files import (

@@ -1,35 +1,24 @@
-"""The stand-in's cluster: its state in one JSON file, and what happens as time goes by.
+"""The cluster of the fake Slurm: its state, and what happens as time goes by.
 
-Times and command lines are read and written as Slurm's own programs do.
+The state is one JSON file. ``advance`` is pure: it changes the state and returns orders
+to start and signal processes, which ``processes`` carries out.
 """
 
 from __future__ import annotations
 
-import calendar
 import fcntl
 import json
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 
-# What a program says before it exits with a status other than 0.
-
-
-class ComplaintError(Exception):
-    """A program's words on its standard error."""
-
-
-# What the stand-in knows: a cluster, its jobs, and the processes they run as.
-
 NODES = tuple(f"n{number}" for number in range(1, 9))
-MINUTE_S = 60.0
 
 
 class FakeJobState(StrEnum):
@@ -47,7 +36,7 @@ class FakeJobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, told from a later one of the same number.
+    """A process; its start tells it from a later one of the same number.
 
     Attributes:
         pid: Its number; that of its process group too.
@@ -85,7 +74,7 @@ FREETRAIN = ClusterPart("freetrain", tier=1, grace_s=10)
 
 @dataclass(slots=True, kw_only=True)
 class FakeJob:
-    """A job, or one task of an array; somebody else's where ``run_s`` is given.
+    """A job, or one task of an array; another user's where ``run_s`` is given.
 
     Attributes:
         job_id: Raw number; of a waiting task its array's.
@@ -106,7 +95,7 @@ class FakeJob:
         submit_s: When it is seen first, Unix time.
         due_s: When it starts on ``wanted``, and not before; None for as soon as
             there is room anywhere.
-        wanted: The very nodes it gets; empty for any one.
+        wanted: The nodes that it must get; empty for any one node.
         excluded: Nodes that it must not get.
         run_s: How long it holds them; None for as long as its script runs.
         state: Base state.
@@ -115,7 +104,7 @@ class FakeJob:
         nodes: Nodes it holds, or held.
         start_s: When it started, Unix time.
         end_s: When it ended, Unix time.
-        notice_s: When it was told of its preemption or limit, Unix time.
+        notice_s: When it got notice of its preemption or limit, Unix time.
         term_s: When all of it got TERM, Unix time; KILL comes KillWait later.
         ends_as: What it ends as, where that was decided before its end.
         supervisor: The process that runs its script.
@@ -162,7 +151,7 @@ class FakeJob:
 
     @property
     def display_id(self) -> str:
-        """What scancel calls it."""
+        """Its number for scancel."""
         return f"{self.array_id}_{self.task}" if self.array_id else str(self.job_id)
 
     @property
@@ -177,13 +166,13 @@ class FakeJob:
 
     @property
     def holds_nodes(self) -> bool:
-        """Whether nobody else can have its nodes."""
+        """Whether no other job can have its nodes."""
         return self.is_running or self.is_completing
 
 
 @dataclass(slots=True, kw_only=True)
 class FakeCluster:
-    """Everything that the programs know.
+    """The whole state of the fake Slurm.
 
     Attributes:
         user: Whose jobs sbatch submits.
@@ -230,7 +219,8 @@ class FakeCluster:
         return self.next_id - 1
 
 
-# The state of the stand-in between calls: one JSON file, one program at a time.
+# ----------------------------------------------------------------------
+# The state between calls: one JSON file, one program at a time
 
 _STATE = "cluster.json"
 _LOCK = "lock"
@@ -304,11 +294,12 @@ def _process(fields: dict[str, int] | None) -> Process | None:
     return None if fields is None else Process(**fields)
 
 
-# What happens on the cluster as time goes by: pure decisions, orders for the edge.
+# ----------------------------------------------------------------------
+# What happens as time goes by: decisions, and orders for processes
 
 
 class Deed(StrEnum):
-    """What is to be done to a job's processes."""
+    """An action on a job's processes."""
 
     START = "start"
     SIGNAL_STEPS = "signal steps"
@@ -317,13 +308,7 @@ class Deed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Something to be done to processes.
-
-    Attributes:
-        deed: What.
-        job: Whose.
-        signal: Which, for signals: ``TERM``, ``KILL``, ….
-    """
+    """An action on the processes of a job; ``signal`` is ``TERM``, ``KILL``, …."""
 
     deed: Deed
     job: FakeJob
@@ -333,7 +318,7 @@ class Order:
 def advance(
     cluster: FakeCluster, now_s: float, *, exits: Mapping[int, int]
 ) -> tuple[Order, ...]:
-    """Bring *cluster* to *now_s* and return what is to be done about it.
+    """Bring *cluster* to *now_s*; return the orders for processes.
 
     Args:
         cluster: Changed in place.
@@ -355,12 +340,12 @@ def advance(
 
 
 def is_planned(job: FakeJob, now_s: float) -> bool:
-    """Tell whether backfill tells a planned start for *job*."""
+    """Tell whether backfill has a planned start for *job*."""
     return job.is_pending and job.due_s is not None and job.submit_s <= now_s
 
 
 def end(job: FakeJob, state: FakeJobState, now_s: float) -> tuple[Order, ...]:
-    """End *job* as *state*, at once; return what its processes get."""
+    """End *job* as *state*, at once; return the orders for its processes."""
     has_processes = job.supervisor is not None and not job.is_completing
     job.is_completing = has_processes or job.is_completing
     job.state, job.end_s, job.reason = state, now_s, "None"
@@ -406,7 +391,7 @@ def _grace_s(cluster: FakeCluster, job: FakeJob) -> float:
 
 
 def _finish(job: FakeJob, status: int, now_s: float) -> None:
-    """Take note that no process of *job* is left."""
+    """Note that no process of *job* is left."""
     job.is_completing = False
     job.supervisor, job.steps = None, []
     if job.is_running:
@@ -443,7 +428,7 @@ def _may_preempt(cluster: FakeCluster, job: FakeJob, holder: FakeJob) -> bool:
 
 
 def _notice(holder: FakeJob, now_s: float) -> tuple[Order, ...]:
-    """Tell steps, which hear of it first; the batch script only at the end."""
+    """Signal the steps; the batch script gets its signal only at the end."""
     if holder.supervisor is None:
         return end(holder, FakeJobState.PREEMPTED, now_s)
     return (Order(Deed.SIGNAL_STEPS, holder, "TERM"),)
@@ -478,7 +463,7 @@ def _start_or_drop(
 
 
 def _fits(cluster: FakeCluster, job: FakeJob, node: str, now_s: float) -> bool:
-    """Tell whether *job* can be on *node* until its limit and delay nobody."""
+    """Tell whether *job* can be on *node* until its limit without delaying others."""
     planned_s = (
         other.due_s or 0.0
         for other in cluster.jobs
@@ -497,81 +482,3 @@ def _start(cluster: FakeCluster, job: FakeJob, nodes: list[str], now_s: float) -
         job.job_id = cluster.take_id()
     job.state, job.start_s, job.reason = FakeJobState.RUNNING, now_s, "None"
     job.nodes = list(nodes)
-
-
-# Times and durations as Slurm writes and reads them with ``TZ=UTC``.
-
-_FORM = "%Y-%m-%dT%H:%M:%S"
-
-
-def iso(time_s: float | None) -> str:
-    """Write a time, to the second."""
-    return "N/A" if time_s is None else time.strftime(_FORM, time.gmtime(time_s))
-
-
-def read_iso(text: str) -> float:
-    """Read a time.
-
-    Raises:
-        ValueError: It is none.
-    """
-    return float(calendar.timegm(time.strptime(text, _FORM)))
-
-
-def told(time_s: float) -> str:
-    """Write a time as sdiag does."""
-    shown = time.strftime("%a %b %d %H:%M:%S %Y", time.gmtime(time_s))
-    return f"{shown} ({int(time_s)})"
-
-
-def clock(duration_s: float) -> str:
-    """Write a duration: ``[[D-]H:]MM:SS``."""
-    minutes, seconds = divmod(int(duration_s), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days}-{hours:02d}:{minutes:02d}:{seconds:02d}"
-    if hours:
-        return f"{hours}:{minutes:02d}:{seconds:02d}"
-    return f"{minutes}:{seconds:02d}"
-
-
-# Command lines as Slurm's programs read them: options, then the rest.
-
-
-def split(
-    program: str,
-    argv: Sequence[str],
-    *,
-    short: Mapping[str, str],
-    flags: frozenset[str],
-) -> tuple[dict[str, str], list[str]]:
-    """Split *argv* into options by long name, and what stands after them.
-
-    Args:
-        program: For messages.
-        argv: The words.
-        short: Long name of each one-letter option, all of which take a value.
-        flags: Long options that take none.
-
-    Raises:
-        ComplaintError: An option without its value.
-    """
-    options: dict[str, str] = {}
-    words = list(argv)
-    while words and words[0].startswith("-") and words[0] != "-":
-        word = words.pop(0)
-        if word == "--":
-            break
-        if not word.startswith("--"):
-            name, value = short.get(word[1], word[1]), word[2:]
-            has_value = bool(value)
-        else:
-            name, equals, value = word[2:].partition("=")
-            has_value = bool(equals) or name in flags
-        if not has_value:
-            if not words:
-                raise ComplaintError(f"{program}: option requires an argument: {word}")
-            value = words.pop(0)
-        options[name] = value
-    return options, words

@@ -1,4 +1,4 @@
-"""The stand-in's programs: squeue, scontrol, sdiag, sinfo, sbatch, scancel and srun.
+"""The fake Slurm's programs: squeue, scontrol, sdiag, sinfo, sbatch, scancel and srun.
 
 ``main`` is one call of one program: it brings the state to now, does what is asked for,
 and prints what Slurm 22.05 would print.
@@ -6,61 +6,50 @@ and prints what Slurm 22.05 would print.
 
 from __future__ import annotations
 
+import calendar
 import os
 import re
-import signal
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.demo.fake_slurm import processes as supervising
 from freetrain.demo.fake_slurm.cluster import (
-    MINUTE_S,
-    ComplaintError,
     Deed,
     FakeJob,
     FakeJobState,
     Order,
     Process,
-    advance,
-    clock,
     end,
     is_planned,
-    iso,
     opened,
-    read_iso,
-    split,
     terminate,
-    told,
-    write,
 )
 from freetrain.demo.fake_slurm.processes import (
-    detach,
-    is_alive,
-    mark_of,
-    of_step,
+    bring_to,
+    carry_out,
+    control,
+    machine_now_s,
     process_of,
-    reap,
-    signal_group,
-    signal_marked,
+    step_environment,
+    supervise,
     without_slurm,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from freetrain.demo.fake_slurm.cluster import ClusterPart, FakeCluster
 
 
-NAMES = ("sbatch", "scancel", "scontrol", "sdiag", "sinfo", "squeue", "srun")
-_TICK_S = 0.1
+class ComplaintError(Exception):
+    """The text that a program writes to its standard error before it exits with 1."""
 
 
 def main(folder: Path, program: str, argv: Sequence[str]) -> int:
     """Be *program* once and return its exit status."""
     if program == "supervise":
-        supervising.supervise(folder, int(argv[0]))
+        supervise(folder, int(argv[0]))
         return 0
     if program == "control":
         return control(folder)
@@ -94,7 +83,7 @@ def answer(
         OSError: The state is gone or cannot be kept.
     """
     if now_s is None:
-        now_s = _now_s()
+        now_s = machine_now_s()
     with opened(folder) as cluster:
         bring_to(folder, cluster, now_s)
         try:
@@ -105,17 +94,6 @@ def answer(
     if complaint is not None:
         raise complaint
     return said
-
-
-def command(folder: Path, program: str) -> list[str]:
-    """Return the command that is *program*, without its arguments."""
-    top = Path(__file__).resolve().parents[3]
-    code = (
-        f"import sys; sys.path.insert(0, {str(top)!r}); from pathlib import Path; "
-        f"from freetrain.demo.fake_slurm.commands import main; "
-        f"sys.exit(main(Path({str(folder)!r}), {program!r}, sys.argv[1:]))"
-    )
-    return [sys.executable, "-I", "-S", "-c", code]
 
 
 def _do(
@@ -165,539 +143,89 @@ def _cancel(
     carry_out(folder, cluster, orders)
 
 
-def control(folder: Path) -> int:
-    """Bring the state to now again and again, until the keeper or the folder is gone.
-
-    Every other program does so too; this one only lets things happen in time.
-    """
-    while True:
-        try:
-            with opened(folder) as cluster:
-                bring_to(folder, cluster, _now_s())
-        except FileNotFoundError:
-            return 0
-        if cluster.keeper is not None and not is_alive(cluster.keeper):
-            return 0
-        reap()
-        time.sleep(_TICK_S)
+# ----------------------------------------------------------------------
+# Command lines: options, then the rest
 
 
-def bring_to(folder: Path, cluster: FakeCluster, now_s: float) -> None:
-    """Bring *cluster* to *now_s*, and processes to what it says."""
-    lost = _lost(cluster)  # first: a supervisor reports, then goes
-    exits = supervising.exits(folder)
-    for job in cluster.jobs:
-        if job.job_id in lost.keys() - exits.keys():
-            signal_marked(mark_of(folder, job), signal.SIGKILL)
-    carry_out(folder, cluster, advance(cluster, now_s, exits=lost | exits))
-
-
-def carry_out(folder: Path, cluster: FakeCluster, orders: Sequence[Order]) -> None:
-    """Start and signal processes.
-
-    The state is written before anything is signalled: scancel may be part of the
-    very job that it kills.
-    """
-    signals = [order for order in orders if order.deed is not Deed.START]
-    for order in orders:
-        if order.deed is Deed.START:
-            _start(folder, order)
-    if signals:
-        write(folder, cluster)
-    for order in signals:
-        _signal(folder, order)
-
-
-def _start(folder: Path, order: Order) -> None:
-    # A bare environment: a supervisor that some lease's own call happened to start
-    # must not be taken for a process of that lease.
-    words = [*command(folder, "supervise"), str(order.job.job_id)]
-    order.job.supervisor = detach(words, {"HOME": os.environ.get("HOME", "/")})
-
-
-def _signal(folder: Path, order: Order) -> None:
-    number = signal.Signals[f"SIG{order.signal}"]
-    for process in order.job.steps:
-        signal_group(process, number)
-    if order.deed is Deed.SIGNAL_ALL and order.job.batch is not None:
-        signal_group(order.job.batch, number)
-    if number == signal.SIGKILL:
-        signal_marked(mark_of(folder, order.job), number)
-
-
-def _lost(cluster: FakeCluster) -> dict[int, int]:
-    """Return the jobs whose supervisor was killed: nobody will report their end."""
-    return {
-        job.job_id: 1
-        for job in cluster.jobs
-        if job.supervisor is not None and not is_alive(job.supervisor)
-    }
-
-
-def _now_s() -> float:
-    return time.time()  # noqa: TID251 - whole programs: this is the edge
-
-
-# scancel, as strange as that of 22.05.
-
-_SCANCEL_FLAGS = frozenset({"full", "batch", "quiet", "verbose"})
-
-_SCANCEL_SHORT = {
-    "u": "user",
-    "n": "name",
-    "t": "state",
-    "s": "signal",
-    "p": "partition",
-}
-
-_GONE = "Invalid job id specified"
-_WAITS = "Job is pending execution"
-
-
-class PartlyDoneError(ComplaintError):
-    """scancel did what it could, and complains of the rest.
-
-    Attributes:
-        orders: What the processes of the others get.
-    """
-
-    def __init__(self, said: str, orders: tuple[Order, ...]) -> None:
-        super().__init__(said)
-        self.orders = orders
-
-
-def scancel(
-    cluster: FakeCluster, argv: Sequence[str], now_s: float
-) -> tuple[Order, ...]:
-    """End or signal jobs; return what their processes get.
-
-    Raises:
-        ComplaintError: Some were none; what was meant for the others is done.
-    """
-    short = [word for word in argv if word not in {"-f", "-b", "-Q"}]
-    options, words = split("scancel", short, short=_SCANCEL_SHORT, flags=_SCANCEL_FLAGS)
-    if not words:
-        meant = [job for job in cluster.jobs if _matches(job, options)]
-        return _apply(meant, options, now_s)
-    orders: list[Order] = []
-    complaints = []
-    for word in words:
-        found = _meant(cluster, word, options)
-        if found is None or _only_ended_by(options, found):
-            why = _GONE if found is None else _WAITS
-            complaints.append(f"scancel: error: Kill job error on job id {word}: {why}")
-        else:
-            orders += _apply(found, options, now_s)
-    if complaints:
-        raise PartlyDoneError("\n".join(complaints), tuple(orders))
-    return tuple(orders)
-
-
-def _matches(job: FakeJob, options: Mapping[str, str]) -> bool:
-    told = {
-        "name": job.name,
-        "user": job.user,
-        "state": str(job.state),
-        "partition": job.partition,
-    }
-    named = [
-        options[option] == value for option, value in told.items() if option in options
-    ]
-    return _is_alive(job) and bool(named) and all(named)
-
-
-def _is_alive(job: FakeJob) -> bool:
-    return job.is_pending or job.is_running
-
-
-def _meant(
-    cluster: FakeCluster, word: str, options: Mapping[str, str]
-) -> list[FakeJob] | None:
-    """Return the jobs that scancel takes *word* for; None where it is none."""
-    alive = [job for job in cluster.jobs if _is_alive(job)]
-    meant = [job for job in alive if job.display_id == word]
-    if not meant and word.isdecimal():
-        if any(job.array_id and job.job_id == int(word) for job in alive):
-            # the whole array; any other raw number of a task: silence
-            meant = [job for job in alive if job.array_id == int(word)]
-        elif any(job.job_id == int(word) for job in alive):
-            return []
-    if options.keys() & {"name", "user"}:  # 22.05 widens a waiting task to all
-        waiting = {job.array_id for job in meant if job.is_pending} - {0}
-        meant += [j for j in alive if j.array_id in waiting and j.is_pending]
-    return meant or None
-
-
-def _only_ended_by(options: Mapping[str, str], meant: Sequence[FakeJob]) -> bool:
-    signals = options.get("signal", "KILL") not in {"KILL", "9"}
-    return signals and any(job.is_pending for job in meant)
-
-
-def _apply(
-    meant: Sequence[FakeJob], options: Mapping[str, str], now_s: float
-) -> tuple[Order, ...]:
-    orders: list[Order] = []
-    name = options.get("signal", "").removeprefix("SIG")
-    for job in meant:
-        if not name:
-            orders += _cancel_job(job, now_s)
-        elif name in {"KILL", "9"}:
-            orders += end(job, FakeJobState.CANCELLED, now_s)
-        else:
-            job.signals.append(name)
-            deed = Deed.SIGNAL_ALL if "full" in options else Deed.SIGNAL_STEPS
-            orders.append(Order(deed, job, name))
-    return tuple(orders)
-
-
-def _cancel_job(job: FakeJob, now_s: float) -> tuple[Order, ...]:
-    if job.is_pending:
-        return end(job, FakeJobState.CANCELLED, now_s)
-    return terminate(job, FakeJobState.CANCELLED, now_s)
-
-
-# srun: a step of a running job, from within it or from anywhere.
-
-_SRUN_FLAGS = frozenset(
-    {"overlap", "exact", "quiet", "unbuffered", "label", "immediate", "exclusive"}
-)
-
-_SRUN_SHORT = {"N": "nodes", "n": "ntasks", "w": "nodelist", "c": "cpus-per-task"}
-_SRUN_SHORT |= {"J": "job-name", "t": "time", "D": "chdir", "K": "kill-on-bad-exit"}
-_SRUN_FAILED = "srun: error: Unable to create step for job "
-
-
-def step(
-    cluster: FakeCluster,
-    folder: Path,
+def split(
+    program: str,
     argv: Sequence[str],
     *,
-    process: Process,
-    environ: Mapping[str, str],
-) -> tuple[list[str], dict[str, str], str]:
-    """Make *process* a step; return what it is to run, in what, and where.
-
-    Raises:
-        ComplaintError: There is no such job that runs, or not on that node.
-    """
-    words = [word for word in argv if word not in {"-Q", "-u", "-l"}]
-    options, command = split("srun", words, short=_SRUN_SHORT, flags=_SRUN_FLAGS)
-    wanted = options.get("jobid", environ.get("SLURM_JOB_ID", ""))
-    job = _running(cluster, wanted)
-    node = options.get("nodelist", job.nodes[0])
-    if node not in job.nodes:
-        raise ComplaintError(
-            f"{_SRUN_FAILED}{wanted}: Requested node configuration is not available"
-        )
-    if not command or options.get("ntasks", "1") != "1":
-        raise ComplaintError("srun: error: this stand-in has steps of one task only")
-    job.steps.append(process)
-    kept = {} if options.get("export") == "NONE" else without_slurm(environ)
-    told = of_step(folder, job, len(job.steps) - 1)
-    return command, kept | told, options.get("chdir", "")
-
-
-def _running(cluster: FakeCluster, wanted: str) -> FakeJob:
-    for job in cluster.jobs:
-        if job.is_running and str(job.job_id) == wanted and job.supervisor is not None:
-            return job
-    raise ComplaintError(
-        f"{_SRUN_FAILED}{wanted[:40]}: Job/step already completing or completed"
-    )
-
-
-# The table that squeue prints: cells of given widths, cut and padded in bytes.
-
-_HEADINGS = {"JobArrayID": "JOBID", "UserID": "UID", "UserName": "USER"}
-_PRIORITY = 4_294_901_760
-_NULL = ("Feature", "Dependency", "QOS", "Reservation")
-_NONE = ("tres-per-node", "tres-per-job")
-
-
-def queue_text(
-    jobs: Sequence[FakeJob],
-    form: str,
-    cluster: FakeCluster,
-    now_s: float,
-    *,
-    together: bool,
-) -> str:
-    """Return the table of *jobs*.
+    short: Mapping[str, str],
+    flags: frozenset[str],
+) -> tuple[dict[str, str], list[str]]:
+    """Split *argv* into options by long name, and what stands after them.
 
     Args:
-        jobs: In order.
-        form: Of ``--Format``: ``Name:100|,JobID:|,…``; no width never cuts.
-        cluster: Where they are.
-        now_s: Unix time.
-        together: Whether waiting tasks of an array share a line.
+        program: For messages.
+        argv: The words.
+        short: Long name of each one-letter option, all of which take a value.
+        flags: Long options that take none.
 
     Raises:
-        ComplaintError: A column that squeue does not know.
+        ComplaintError: An option without its value.
     """
-    columns = [_column(word) for word in form.split(",")]
-    rows = [_row(group, cluster, now_s) for group in _groups(jobs, together=together)]
-    headings = {name: _HEADINGS.get(name, name.upper()) for name, _, _ in columns}
-    lines = [b"".join(_cells(columns, row)) for row in (headings, *rows)]
-    return b"\n".join([*lines, b""]).decode("utf-8", "surrogateescape")
+    options: dict[str, str] = {}
+    words = list(argv)
+    while words and words[0].startswith("-") and words[0] != "-":
+        word = words.pop(0)
+        if word == "--":
+            break
+        if not word.startswith("--"):
+            name, value = short.get(word[1], word[1]), word[2:]
+            has_value = bool(value)
+        else:
+            name, equals, value = word[2:].partition("=")
+            has_value = bool(equals) or name in flags
+        if not has_value:
+            if not words:
+                raise ComplaintError(f"{program}: option requires an argument: {word}")
+            value = words.pop(0)
+        options[name] = value
+    return options, words
 
 
-def _column(word: str) -> tuple[str, int, str]:
-    """Split ``Name:100|`` into name, width and what stands behind the value."""
-    name, _, size = word.partition(":")
-    width = size.rstrip("|")
-    return name, int(width) if width.isdecimal() else 0, size[len(width) :]
+# ----------------------------------------------------------------------
+# Times and durations as Slurm writes and reads them with ``TZ=UTC``
+
+MINUTE_S = 60.0
+_FORM = "%Y-%m-%dT%H:%M:%S"
 
 
-def _cells(
-    columns: Iterable[tuple[str, int, str]], row: dict[str, str]
-) -> Iterable[bytes]:
-    for name, width, behind in columns:
-        if name not in row:
-            raise ComplaintError(f"squeue: error: Invalid job format: {name}")
-        value = row[name].encode("utf-8", "surrogateescape")
-        yield (value[:width].ljust(width) if width else value) + behind.encode()
+def iso(time_s: float | None) -> str:
+    """Write a time, to the second."""
+    return "N/A" if time_s is None else time.strftime(_FORM, time.gmtime(time_s))
 
 
-def _groups(jobs: Sequence[FakeJob], *, together: bool) -> list[list[FakeJob]]:
-    groups: dict[str, list[FakeJob]] = {}
-    for job in jobs:
-        is_together = together and job.is_pending and job.array_id
-        key = f"{job.array_id}_[]" if is_together else job.display_id
-        groups.setdefault(key, []).append(job)
-    return list(groups.values())
-
-
-def _row(group: list[FakeJob], cluster: FakeCluster, now_s: float) -> dict[str, str]:
-    job = group[0]
-    return {
-        "Name": job.name,
-        "Comment": job.comment or "(null)",
-        "Reason": job.reason,
-        **dict.fromkeys(_NULL, "(null)"),
-        **dict.fromkeys(_NONE, "N/A"),
-        **_ids(group),
-        "UserID": str(cluster.uid if job.user == cluster.user else cluster.uid + 1),
-        "UserName": job.user,
-        "Partition": job.partition,
-        "State": _state(job),
-        "PriorityLong": str(_PRIORITY - job.nice),
-        "Nice": str(job.nice),
-        **_times(job, now_s),
-        **_node_cells(job, now_s),
-    }
-
-
-def _ids(group: list[FakeJob]) -> dict[str, str]:
-    job = group[0]
-    if len(group) > 1:
-        tasks = ",".join(str(one.task) for one in group)
-        array = str(job.array_id)
-        shown = f"{array}_[{tasks}]"
-    else:
-        tasks = str(job.task) if job.array_id else "N/A"
-        array, shown = str(job.array_id or job.job_id), job.display_id
-    return {
-        "JobID": str(job.job_id),
-        "JobArrayID": shown,
-        "ArrayJobID": array,
-        "ArrayTaskID": tasks,
-    }
-
-
-def _times(job: FakeJob, now_s: float) -> dict[str, str]:
-    start_s = job.due_s if is_planned(job, now_s) else job.start_s
-    end_s = job.end_s
-    if end_s is None and job.start_s is not None:
-        end_s = job.start_s + job.limit_s
-    return {
-        "SubmitTime": iso(job.submit_s),
-        "EligibleTime": iso(job.submit_s),
-        "StartTime": iso(start_s),
-        "EndTime": iso(end_s),
-        "TimeLimit": clock(job.limit_s),
-    }
-
-
-def _node_cells(job: FakeJob, now_s: float) -> dict[str, str]:
-    count = len(job.nodes or job.wanted) or 1
-    return {
-        "NumNodes": str(count),
-        "NumCPUs": str(2 * count),
-        "ReqNodes": "",
-        "SchedNodes": ",".join(job.wanted) if is_planned(job, now_s) else "(null)",
-        "NodeList": ",".join(job.nodes),
-    }
-
-
-def _state(job: FakeJob) -> str:
-    """Return the one word that squeue has for a state: the flag, where it is set."""
-    is_completing = job.is_completing and job.state is not FakeJobState.RUNNING
-    return "COMPLETING" if is_completing else str(job.state)
-
-
-# squeue, scontrol, sdiag and sinfo: the state as 22.05 writes it.
-
-RELEASE = "22.05.8"
-CPUS = 2
-MEMORY_MIB = 2_000
-MAX_ARRAY_SIZE = 101
-MIN_JOB_AGE_S = 300.0
-
-_CONFIG = {
-    "ClusterName": "standin",
-    "CompleteWait": "0 sec",
-    "Epilog": "(null)",
-    "MaxArraySize": str(MAX_ARRAY_SIZE),
-    "MinJobAge": f"{MIN_JOB_AGE_S:.0f} sec",
-    "OverTimeLimit": "0 min",
-    "PreemptMode": "CANCEL",
-    "PreemptType": "preempt/partition_prio",
-    "PriorityType": "priority/basic",
-    "PrivateData": "none",
-    "ProctrackType": "proctrack/linuxproc",
-    "PrologEpilogTimeout": "65534",
-    "SchedulerParameters": "bf_interval=1,bf_resolution=1,bf_window=1440",
-    "SchedulerType": "sched/backfill",
-    "SelectType": "select/cons_tres",
-    "SelectTypeParameters": "CR_CPU_MEMORY",
-    "SLURM_VERSION": RELEASE,
-}
-
-
-def squeue(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
-    """Tell the jobs asked for, in the columns asked for.
+def read_iso(text: str) -> float:
+    """Read a time.
 
     Raises:
-        ComplaintError: No columns, or one that squeue does not know.
+        ValueError: It is none.
     """
-    options = dict(word.split("=", 1) for word in argv if "=" in word)
-    names = options.get("--name", "").split(",") if "--name" in options else None
-    shows_all = options.get("--states", "").lower() == "all"
-    jobs = [
-        job
-        for job in cluster.jobs
-        if job.submit_s <= now_s
-        and _is_remembered(job, now_s)
-        and (shows_all or job.is_pending or job.holds_nodes)
-        and (names is None or job.name in names)
-    ]
-    if "--Format" not in options:
-        raise ComplaintError("squeue: error: this stand-in needs --Format=")
-    together = "--array" not in argv
-    return queue_text(jobs, options["--Format"], cluster, now_s, together=together)
+    return float(calendar.timegm(time.strptime(text, _FORM)))
 
 
-def scontrol(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
-    """Tell nodes, reservations, partitions, the configuration or the topology.
-
-    Raises:
-        ComplaintError: Something else was asked for.
-    """
-    tell: dict[str, Callable[[], str]] = {
-        "nodes": lambda: "".join(_node(cluster, n, now_s) for n in cluster.nodes),
-        "partitions": lambda: "".join(_part(cluster, part) for part in cluster.parts),
-        "reservations": lambda: "No reservations in the system\n",
-        "config": lambda: _config(cluster, now_s),
-        "topology": lambda: _topology(cluster),
-    }
-    asked = [word for word in argv if not word.startswith("-")]
-    if asked[:1] != ["show"] or len(asked) < 2 or asked[1] not in tell:  # noqa: PLR2004
-        said = " ".join(asked)
-        raise ComplaintError(f"scontrol: error: this stand-in cannot `{said[:80]}`")
-    return tell[asked[1]]()
+def sdiag_time(time_s: float) -> str:
+    """Write a time as sdiag does."""
+    shown = time.strftime("%a %b %d %H:%M:%S %Y", time.gmtime(time_s))
+    return f"{shown} ({int(time_s)})"
 
 
-def sdiag(cluster: FakeCluster, now_s: float) -> str:
-    """Tell the statistics, taken now."""
-    waiting = sum(job.is_pending and job.submit_s <= now_s for job in cluster.jobs)
-    rule = "*" * 55
-    return (
-        f"{rule}\nsdiag output at {told(now_s)}\nData since      "
-        f"{told(cluster.since_s)}\n{rule}\nServer thread count:  3\n\n"
-        f"Jobs pending:   {waiting}\n"
-        f"Jobs running:   {sum(job.is_running for job in cluster.jobs)}\n\n"
-        f"Main schedule statistics (microseconds):\n\tLast cycle:   91\n\n"
-        f"Backfilling stats\n\tTotal cycles: {cluster.cycles}\n"
-        f"\tLast cycle when: {told(cluster.planned_s)}\n\tLast cycle: 161\n"
-        f"\tLast depth cycle: {waiting}\n\tLast queue length: {waiting}\n\n"
-        f"Pending RPC statistics\n\tNo pending RPCs\n"
-    )
+def clock(duration_s: float) -> str:
+    """Write a duration: ``[[D-]H:]MM:SS``."""
+    minutes, seconds = divmod(int(duration_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}-{hours:02d}:{minutes:02d}:{seconds:02d}"
+    if hours:
+        return f"{hours}:{minutes:02d}:{seconds:02d}"
+    return f"{minutes}:{seconds:02d}"
 
 
-def sinfo(argv: Sequence[str]) -> str:
-    """Tell the release.
-
-    Raises:
-        ComplaintError: Something else was asked for.
-    """
-    if list(argv) != ["--version"]:
-        raise ComplaintError("sinfo: error: this stand-in knows --version only")
-    return f"slurm-standin {RELEASE}\n"
-
-
-def _is_remembered(job: FakeJob, now_s: float) -> bool:
-    return job.end_s is None or now_s - job.end_s <= MIN_JOB_AGE_S
-
-
-def _node(cluster: FakeCluster, name: str, now_s: float) -> str:
-    holder = cluster.holder(name)
-    cpus = 0 if holder is None else CPUS
-    parts = ",".join(part.name for part in cluster.parts)
-    return (
-        f"NodeName={name} Arch=x86_64 CPUAlloc={cpus} CPUEfctv={CPUS} CPUTot={CPUS} "
-        f"CPULoad=0.00 AvailableFeatures=(null) ActiveFeatures=(null) Gres=(null) "
-        f"NodeAddr=127.0.0.1 NodeHostName=localhost Version={RELEASE} "
-        f"RealMemory={MEMORY_MIB} AllocMem={cpus and MEMORY_MIB} "
-        f"State={_node_state(cluster, name, holder, now_s)} Weight=1 "
-        f"Partitions={parts}\n"
-    )
-
-
-def _node_state(
-    cluster: FakeCluster, name: str, holder: FakeJob | None, now_s: float
-) -> str:
-    if holder is not None:
-        return "ALLOCATED+COMPLETING" if holder.is_completing else "ALLOCATED"
-    planned = (job for job in cluster.jobs if is_planned(job, now_s))
-    return "IDLE+PLANNED" if any(name in job.wanted for job in planned) else "IDLE"
-
-
-def _part(cluster: FakeCluster, part: ClusterPart) -> str:
-    count = len(cluster.nodes)
-    return (
-        f"PartitionName={part.name} AllowGroups=ALL "
-        f"Default={'YES' if part.is_default else 'NO'} GraceTime={part.grace_s} "
-        f"Hidden=NO MaxTime={clock(part.max_time_s)} Nodes={','.join(cluster.nodes)} "
-        f"PriorityTier={part.tier} OverSubscribe=NO OverTimeLimit=NONE "
-        f"PreemptMode={'CANCEL' if part.is_preemptable else 'OFF'} State=UP "
-        f"TotalCPUs={count * CPUS} TotalNodes={count}\n"
-    )
-
-
-def _topology(cluster: FakeCluster) -> str:
-    """Tell leaf switches below one more; nothing at all where there are none."""
-    if not cluster.leaves:
-        return ""
-    lines = [
-        f"SwitchName={name} Level=0 LinkSpeed=1 Nodes={','.join(nodes)}\n"
-        for name, nodes in cluster.leaves.items()
-    ]
-    return (
-        f"{''.join(lines)}SwitchName=spine Level=1 LinkSpeed=1 "
-        f"Nodes={','.join(cluster.nodes)} Switches={','.join(cluster.leaves)}\n"
-    )
-
-
-def _config(cluster: FakeCluster, now_s: float) -> str:
-    settings = _CONFIG | {
-        "KillWait": f"{cluster.kill_wait_s:.0f} sec",
-        "TopologyPlugin": f"topology/{'tree' if cluster.leaves else 'none'}",
-    }
-    lines = (f"{key:<24}= {value}\n" for key, value in sorted(settings.items()))
-    return f"Configuration data as of {iso(now_s)}\n{''.join(lines)}\n"
-
-
-# sbatch: one-node jobs and arrays of them.
+# ----------------------------------------------------------------------
+# sbatch: one-node jobs and arrays of them
 
 _SBATCH_FLAGS = frozenset({"parsable", "no-requeue", "requeue", "exclusive", "hold"})
 
@@ -838,3 +366,469 @@ def _exported(export: str, environ: Mapping[str, str]) -> dict[str, str]:
         elif name in environ:
             passed[name] = environ[name]
     return passed
+
+
+# ----------------------------------------------------------------------
+# scancel, as strange as that of 22.05
+
+_SCANCEL_FLAGS = frozenset({"full", "batch", "quiet", "verbose"})
+
+_SCANCEL_SHORT = {
+    "u": "user",
+    "n": "name",
+    "t": "state",
+    "s": "signal",
+    "p": "partition",
+}
+
+_GONE = "Invalid job id specified"
+_WAITS = "Job is pending execution"
+
+
+class PartlyDoneError(ComplaintError):
+    """scancel did what it could, and complains of the rest.
+
+    Attributes:
+        orders: For the processes of the jobs that it ended or signalled.
+    """
+
+    def __init__(self, said: str, orders: tuple[Order, ...]) -> None:
+        super().__init__(said)
+        self.orders = orders
+
+
+def scancel(
+    cluster: FakeCluster, argv: Sequence[str], now_s: float
+) -> tuple[Order, ...]:
+    """End or signal jobs; return the orders for their processes.
+
+    Raises:
+        ComplaintError: Some words name no job; the other jobs were ended or signalled.
+    """
+    short = [word for word in argv if word not in {"-f", "-b", "-Q"}]
+    options, words = split("scancel", short, short=_SCANCEL_SHORT, flags=_SCANCEL_FLAGS)
+    if not words:
+        meant = [job for job in cluster.jobs if _matches(job, options)]
+        return _apply(meant, options, now_s)
+    orders: list[Order] = []
+    complaints = []
+    for word in words:
+        found = _meant(cluster, word, options)
+        if found is None or _only_ended_by(options, found):
+            why = _GONE if found is None else _WAITS
+            complaints.append(f"scancel: error: Kill job error on job id {word}: {why}")
+        else:
+            orders += _apply(found, options, now_s)
+    if complaints:
+        raise PartlyDoneError("\n".join(complaints), tuple(orders))
+    return tuple(orders)
+
+
+def _matches(job: FakeJob, options: Mapping[str, str]) -> bool:
+    fields = {
+        "name": job.name,
+        "user": job.user,
+        "state": str(job.state),
+        "partition": job.partition,
+    }
+    named = [
+        options[option] == value
+        for option, value in fields.items()
+        if option in options
+    ]
+    return _is_alive(job) and bool(named) and all(named)
+
+
+def _is_alive(job: FakeJob) -> bool:
+    return job.is_pending or job.is_running
+
+
+def _meant(
+    cluster: FakeCluster, word: str, options: Mapping[str, str]
+) -> list[FakeJob] | None:
+    """Return the jobs that scancel takes *word* for; None where it is none."""
+    alive = [job for job in cluster.jobs if _is_alive(job)]
+    meant = [job for job in alive if job.display_id == word]
+    if not meant and word.isdecimal():
+        if any(job.array_id and job.job_id == int(word) for job in alive):
+            # the whole array; any other raw number of a task: silence
+            meant = [job for job in alive if job.array_id == int(word)]
+        elif any(job.job_id == int(word) for job in alive):
+            return []
+    if options.keys() & {"name", "user"}:  # 22.05 widens a waiting task to all
+        waiting = {job.array_id for job in meant if job.is_pending} - {0}
+        meant += [j for j in alive if j.array_id in waiting and j.is_pending]
+    return meant or None
+
+
+def _only_ended_by(options: Mapping[str, str], meant: Sequence[FakeJob]) -> bool:
+    signals = options.get("signal", "KILL") not in {"KILL", "9"}
+    return signals and any(job.is_pending for job in meant)
+
+
+def _apply(
+    meant: Sequence[FakeJob], options: Mapping[str, str], now_s: float
+) -> tuple[Order, ...]:
+    orders: list[Order] = []
+    name = options.get("signal", "").removeprefix("SIG")
+    for job in meant:
+        if not name:
+            orders += _cancel_job(job, now_s)
+        elif name in {"KILL", "9"}:
+            orders += end(job, FakeJobState.CANCELLED, now_s)
+        else:
+            job.signals.append(name)
+            deed = Deed.SIGNAL_ALL if "full" in options else Deed.SIGNAL_STEPS
+            orders.append(Order(deed, job, name))
+    return tuple(orders)
+
+
+def _cancel_job(job: FakeJob, now_s: float) -> tuple[Order, ...]:
+    if job.is_pending:
+        return end(job, FakeJobState.CANCELLED, now_s)
+    return terminate(job, FakeJobState.CANCELLED, now_s)
+
+
+# ----------------------------------------------------------------------
+# srun: a step of a running job, from within it or from anywhere
+
+_SRUN_FLAGS = frozenset(
+    {"overlap", "exact", "quiet", "unbuffered", "label", "immediate", "exclusive"}
+)
+
+_SRUN_SHORT = {"N": "nodes", "n": "ntasks", "w": "nodelist", "c": "cpus-per-task"}
+_SRUN_SHORT |= {"J": "job-name", "t": "time", "D": "chdir", "K": "kill-on-bad-exit"}
+_SRUN_FAILED = "srun: error: Unable to create step for job "
+
+
+def step(
+    cluster: FakeCluster,
+    folder: Path,
+    argv: Sequence[str],
+    *,
+    process: Process,
+    environ: Mapping[str, str],
+) -> tuple[list[str], dict[str, str], str]:
+    """Make *process* a step; return its command, environment and folder.
+
+    Raises:
+        ComplaintError: There is no such job that runs, or not on that node.
+    """
+    words = [word for word in argv if word not in {"-Q", "-u", "-l"}]
+    options, command = split("srun", words, short=_SRUN_SHORT, flags=_SRUN_FLAGS)
+    wanted = options.get("jobid", environ.get("SLURM_JOB_ID", ""))
+    job = _running(cluster, wanted)
+    node = options.get("nodelist", job.nodes[0])
+    if node not in job.nodes:
+        raise ComplaintError(
+            f"{_SRUN_FAILED}{wanted}: Requested node configuration is not available"
+        )
+    if not command or options.get("ntasks", "1") != "1":
+        raise ComplaintError("srun: error: this stand-in has steps of one task only")
+    job.steps.append(process)
+    kept = {} if options.get("export") == "NONE" else without_slurm(environ)
+    described = step_environment(folder, job, len(job.steps) - 1)
+    return command, kept | described, options.get("chdir", "")
+
+
+def _running(cluster: FakeCluster, wanted: str) -> FakeJob:
+    for job in cluster.jobs:
+        if job.is_running and str(job.job_id) == wanted and job.supervisor is not None:
+            return job
+    raise ComplaintError(
+        f"{_SRUN_FAILED}{wanted[:40]}: Job/step already completing or completed"
+    )
+
+
+# ----------------------------------------------------------------------
+# squeue: cells of given widths, cut and padded in bytes
+
+
+def squeue(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
+    """Return the jobs asked for, in the columns asked for.
+
+    Raises:
+        ComplaintError: No columns, or one that squeue does not know.
+    """
+    options = dict(word.split("=", 1) for word in argv if "=" in word)
+    names = options.get("--name", "").split(",") if "--name" in options else None
+    shows_all = options.get("--states", "").lower() == "all"
+    jobs = [
+        job
+        for job in cluster.jobs
+        if job.submit_s <= now_s
+        and _is_remembered(job, now_s)
+        and (shows_all or job.is_pending or job.holds_nodes)
+        and (names is None or job.name in names)
+    ]
+    if "--Format" not in options:
+        raise ComplaintError("squeue: error: this stand-in needs --Format=")
+    together = "--array" not in argv
+    return queue_text(jobs, options["--Format"], cluster, now_s, together=together)
+
+
+def _is_remembered(job: FakeJob, now_s: float) -> bool:
+    return job.end_s is None or now_s - job.end_s <= MIN_JOB_AGE_S
+
+
+_HEADINGS = {"JobArrayID": "JOBID", "UserID": "UID", "UserName": "USER"}
+_PRIORITY = 4_294_901_760
+_NULL = ("Feature", "Dependency", "QOS", "Reservation")
+_NONE = ("tres-per-node", "tres-per-job")
+
+
+def queue_text(
+    jobs: Sequence[FakeJob],
+    form: str,
+    cluster: FakeCluster,
+    now_s: float,
+    *,
+    together: bool,
+) -> str:
+    """Return the table of *jobs*.
+
+    Args:
+        jobs: In order.
+        form: Of ``--Format``: ``Name:100|,JobID:|,…``; no width never cuts.
+        cluster: Where they are.
+        now_s: Unix time.
+        together: Whether waiting tasks of an array share a line.
+
+    Raises:
+        ComplaintError: A column that squeue does not know.
+    """
+    columns = [_column(word) for word in form.split(",")]
+    rows = [_row(group, cluster, now_s) for group in _groups(jobs, together=together)]
+    headings = {name: _HEADINGS.get(name, name.upper()) for name, _, _ in columns}
+    lines = [b"".join(_cells(columns, row)) for row in (headings, *rows)]
+    return b"\n".join([*lines, b""]).decode("utf-8", "surrogateescape")
+
+
+def _column(word: str) -> tuple[str, int, str]:
+    """Split ``Name:100|`` into name, width and what stands behind the value."""
+    name, _, size = word.partition(":")
+    width = size.rstrip("|")
+    return name, int(width) if width.isdecimal() else 0, size[len(width) :]
+
+
+def _cells(
+    columns: Iterable[tuple[str, int, str]], row: dict[str, str]
+) -> Iterable[bytes]:
+    for name, width, behind in columns:
+        if name not in row:
+            raise ComplaintError(f"squeue: error: Invalid job format: {name}")
+        value = row[name].encode("utf-8", "surrogateescape")
+        yield (value[:width].ljust(width) if width else value) + behind.encode()
+
+
+def _groups(jobs: Sequence[FakeJob], *, together: bool) -> list[list[FakeJob]]:
+    groups: dict[str, list[FakeJob]] = {}
+    for job in jobs:
+        is_together = together and job.is_pending and job.array_id
+        key = f"{job.array_id}_[]" if is_together else job.display_id
+        groups.setdefault(key, []).append(job)
+    return list(groups.values())
+
+
+def _row(group: list[FakeJob], cluster: FakeCluster, now_s: float) -> dict[str, str]:
+    job = group[0]
+    return {
+        "Name": job.name,
+        "Comment": job.comment or "(null)",
+        "Reason": job.reason,
+        **dict.fromkeys(_NULL, "(null)"),
+        **dict.fromkeys(_NONE, "N/A"),
+        **_ids(group),
+        "UserID": str(cluster.uid if job.user == cluster.user else cluster.uid + 1),
+        "UserName": job.user,
+        "Partition": job.partition,
+        "State": _state(job),
+        "PriorityLong": str(_PRIORITY - job.nice),
+        "Nice": str(job.nice),
+        **_times(job, now_s),
+        **_node_cells(job, now_s),
+    }
+
+
+def _ids(group: list[FakeJob]) -> dict[str, str]:
+    job = group[0]
+    if len(group) > 1:
+        tasks = ",".join(str(task.task) for task in group)
+        array = str(job.array_id)
+        shown = f"{array}_[{tasks}]"
+    else:
+        tasks = str(job.task) if job.array_id else "N/A"
+        array, shown = str(job.array_id or job.job_id), job.display_id
+    return {
+        "JobID": str(job.job_id),
+        "JobArrayID": shown,
+        "ArrayJobID": array,
+        "ArrayTaskID": tasks,
+    }
+
+
+def _times(job: FakeJob, now_s: float) -> dict[str, str]:
+    start_s = job.due_s if is_planned(job, now_s) else job.start_s
+    end_s = job.end_s
+    if end_s is None and job.start_s is not None:
+        end_s = job.start_s + job.limit_s
+    return {
+        "SubmitTime": iso(job.submit_s),
+        "EligibleTime": iso(job.submit_s),
+        "StartTime": iso(start_s),
+        "EndTime": iso(end_s),
+        "TimeLimit": clock(job.limit_s),
+    }
+
+
+def _node_cells(job: FakeJob, now_s: float) -> dict[str, str]:
+    count = len(job.nodes or job.wanted) or 1
+    return {
+        "NumNodes": str(count),
+        "NumCPUs": str(2 * count),
+        "ReqNodes": "",
+        "SchedNodes": ",".join(job.wanted) if is_planned(job, now_s) else "(null)",
+        "NodeList": ",".join(job.nodes),
+    }
+
+
+def _state(job: FakeJob) -> str:
+    """Return the one word that squeue has for a state: the flag, where it is set."""
+    is_completing = job.is_completing and job.state is not FakeJobState.RUNNING
+    return "COMPLETING" if is_completing else str(job.state)
+
+
+# ----------------------------------------------------------------------
+# scontrol, sdiag and sinfo: the state as 22.05 writes it
+
+RELEASE = "22.05.8"
+CPUS = 2
+MEMORY_MIB = 2_000
+MAX_ARRAY_SIZE = 101
+MIN_JOB_AGE_S = 300.0
+
+_CONFIG = {
+    "ClusterName": "standin",
+    "CompleteWait": "0 sec",
+    "Epilog": "(null)",
+    "MaxArraySize": str(MAX_ARRAY_SIZE),
+    "MinJobAge": f"{MIN_JOB_AGE_S:.0f} sec",
+    "OverTimeLimit": "0 min",
+    "PreemptMode": "CANCEL",
+    "PreemptType": "preempt/partition_prio",
+    "PriorityType": "priority/basic",
+    "PrivateData": "none",
+    "ProctrackType": "proctrack/linuxproc",
+    "PrologEpilogTimeout": "65534",
+    "SchedulerParameters": "bf_interval=1,bf_resolution=1,bf_window=1440",
+    "SchedulerType": "sched/backfill",
+    "SelectType": "select/cons_tres",
+    "SelectTypeParameters": "CR_CPU_MEMORY",
+    "SLURM_VERSION": RELEASE,
+}
+
+
+def scontrol(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
+    """Return nodes, reservations, partitions, the configuration or the topology.
+
+    Raises:
+        ComplaintError: Something else was asked for.
+    """
+    tell: dict[str, Callable[[], str]] = {
+        "nodes": lambda: "".join(_node(cluster, n, now_s) for n in cluster.nodes),
+        "partitions": lambda: "".join(_part(cluster, part) for part in cluster.parts),
+        "reservations": lambda: "No reservations in the system\n",
+        "config": lambda: _config(cluster, now_s),
+        "topology": lambda: _topology(cluster),
+    }
+    asked = [word for word in argv if not word.startswith("-")]
+    if asked[:1] != ["show"] or len(asked) < 2 or asked[1] not in tell:  # noqa: PLR2004
+        said = " ".join(asked)
+        raise ComplaintError(f"scontrol: error: this stand-in cannot `{said[:80]}`")
+    return tell[asked[1]]()
+
+
+def _node(cluster: FakeCluster, name: str, now_s: float) -> str:
+    holder = cluster.holder(name)
+    cpus = 0 if holder is None else CPUS
+    parts = ",".join(part.name for part in cluster.parts)
+    return (
+        f"NodeName={name} Arch=x86_64 CPUAlloc={cpus} CPUEfctv={CPUS} CPUTot={CPUS} "
+        f"CPULoad=0.00 AvailableFeatures=(null) ActiveFeatures=(null) Gres=(null) "
+        f"NodeAddr=127.0.0.1 NodeHostName=localhost Version={RELEASE} "
+        f"RealMemory={MEMORY_MIB} AllocMem={cpus and MEMORY_MIB} "
+        f"State={_node_state(cluster, name, holder, now_s)} Weight=1 "
+        f"Partitions={parts}\n"
+    )
+
+
+def _node_state(
+    cluster: FakeCluster, name: str, holder: FakeJob | None, now_s: float
+) -> str:
+    if holder is not None:
+        return "ALLOCATED+COMPLETING" if holder.is_completing else "ALLOCATED"
+    planned = (job for job in cluster.jobs if is_planned(job, now_s))
+    return "IDLE+PLANNED" if any(name in job.wanted for job in planned) else "IDLE"
+
+
+def _part(cluster: FakeCluster, part: ClusterPart) -> str:
+    count = len(cluster.nodes)
+    return (
+        f"PartitionName={part.name} AllowGroups=ALL "
+        f"Default={'YES' if part.is_default else 'NO'} GraceTime={part.grace_s} "
+        f"Hidden=NO MaxTime={clock(part.max_time_s)} Nodes={','.join(cluster.nodes)} "
+        f"PriorityTier={part.tier} OverSubscribe=NO OverTimeLimit=NONE "
+        f"PreemptMode={'CANCEL' if part.is_preemptable else 'OFF'} State=UP "
+        f"TotalCPUs={count * CPUS} TotalNodes={count}\n"
+    )
+
+
+def _topology(cluster: FakeCluster) -> str:
+    """Return leaf switches below one more; nothing at all where there are none."""
+    if not cluster.leaves:
+        return ""
+    lines = [
+        f"SwitchName={name} Level=0 LinkSpeed=1 Nodes={','.join(nodes)}\n"
+        for name, nodes in cluster.leaves.items()
+    ]
+    return (
+        f"{''.join(lines)}SwitchName=spine Level=1 LinkSpeed=1 "
+        f"Nodes={','.join(cluster.nodes)} Switches={','.join(cluster.leaves)}\n"
+    )
+
+
+def _config(cluster: FakeCluster, now_s: float) -> str:
+    settings = _CONFIG | {
+        "KillWait": f"{cluster.kill_wait_s:.0f} sec",
+        "TopologyPlugin": f"topology/{'tree' if cluster.leaves else 'none'}",
+    }
+    lines = (f"{key:<24}= {value}\n" for key, value in sorted(settings.items()))
+    return f"Configuration data as of {iso(now_s)}\n{''.join(lines)}\n"
+
+
+def sdiag(cluster: FakeCluster, now_s: float) -> str:
+    """Return the statistics of now."""
+    waiting = sum(job.is_pending and job.submit_s <= now_s for job in cluster.jobs)
+    rule = "*" * 55
+    return (
+        f"{rule}\nsdiag output at {sdiag_time(now_s)}\nData since      "
+        f"{sdiag_time(cluster.since_s)}\n{rule}\nServer thread count:  3\n\n"
+        f"Jobs pending:   {waiting}\n"
+        f"Jobs running:   {sum(job.is_running for job in cluster.jobs)}\n\n"
+        f"Main schedule statistics (microseconds):\n\tLast cycle:   91\n\n"
+        f"Backfilling stats\n\tTotal cycles: {cluster.cycles}\n"
+        f"\tLast cycle when: {sdiag_time(cluster.planned_s)}\n\tLast cycle: 161\n"
+        f"\tLast depth cycle: {waiting}\n\tLast queue length: {waiting}\n\n"
+        f"Pending RPC statistics\n\tNo pending RPCs\n"
+    )
+
+
+def sinfo(argv: Sequence[str]) -> str:
+    """Return the release.
+
+    Raises:
+        ComplaintError: Something else was asked for.
+    """
+    if list(argv) != ["--version"]:
+        raise ComplaintError("sinfo: error: this stand-in knows --version only")
+    return f"slurm-standin {RELEASE}\n"

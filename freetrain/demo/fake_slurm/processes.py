@@ -1,29 +1,284 @@
-"""The stand-in's processes: started, signalled, found, and supervised to their end.
+"""The processes of the fake Slurm: installed, started, signalled, and supervised.
 
-What process groups miss, children that made a session of their own, is found by a
-mark in the environment, and by descent: the supervisor of a job inherits its orphans.
-Together they stand in for the control groups that Slurm itself would use.
+``install`` writes the programs into a folder, and ``at_work`` lets time go by there.
+``bring_to`` brings state and processes to now: every program does so first. A job's
+script runs below a supervisor, which leaves nothing behind. What process groups miss,
+children that made a session of their own, is found by a mark in the environment, and by
+descent: the supervisor inherits its orphans. Together they stand in for the control
+groups that Slurm itself would use.
 """
 
 from __future__ import annotations
 
 import os
+import pwd
+import shlex
 import signal
+import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.demo.fake_slurm.cluster import Process, opened
+from freetrain.demo.fake_slurm.cluster import (
+    FREETRAIN,
+    MAIN,
+    Deed,
+    FakeCluster,
+    FakeJobState,
+    Order,
+    Process,
+    advance,
+    end,
+    opened,
+    read,
+    write,
+)
 from freetrain.processes import environments, process_ids, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
-    from freetrain.demo.fake_slurm.cluster import FakeCluster, FakeJob
+    from freetrain.demo.fake_slurm.cluster import ClusterPart, FakeJob
 
 
-# Processes: started, looked at, signalled, and found.
+# ----------------------------------------------------------------------
+# A fake Slurm in a folder
+
+NAMES = ("sbatch", "scancel", "scontrol", "sdiag", "sinfo", "squeue", "srun")
+
+
+def command(folder: Path, program: str) -> list[str]:
+    """Return the command that is *program*, without its arguments."""
+    top = Path(__file__).resolve().parents[3]
+    code = (
+        f"import sys; sys.path.insert(0, {str(top)!r}); from pathlib import Path; "
+        f"from freetrain.demo.fake_slurm.commands import main; "
+        f"sys.exit(main(Path({str(folder)!r}), {program!r}, sys.argv[1:]))"
+    )
+    return [sys.executable, "-I", "-S", "-c", code]
+
+
+_PATIENCE_S = 10.0
+_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class FakeSlurmFolder:
+    """A fake Slurm in a folder of its own.
+
+    Attributes:
+        folder: Has ``bin`` with the programs, and their state.
+    """
+
+    folder: Path
+
+    @property
+    def path(self) -> str:
+        """The folder to put first on the PATH."""
+        return str(self.folder / "bin")
+
+    def look(self) -> FakeCluster:
+        """Return the state as the last program left it.
+
+        Raises:
+            OSError: It is gone.
+        """
+        return read(self.folder)
+
+    def add(self, jobs: Sequence[FakeJob]) -> None:
+        """Let other users' *jobs* arrive at their times; each gets a number.
+
+        Raises:
+            OSError: The state is gone or cannot be kept.
+        """
+        with opened(self.folder) as cluster:
+            for job in jobs:
+                job.job_id = cluster.take_id()
+                cluster.jobs.append(job)
+
+    def wire(self, leaves: Mapping[str, Sequence[str]]) -> None:
+        """Put nodes below leaf switches, by the switches' names; none for no topology.
+
+        Raises:
+            OSError: The state is gone or cannot be kept.
+        """
+        with opened(self.folder) as cluster:
+            cluster.leaves = {name: list(nodes) for name, nodes in leaves.items()}
+
+    def stop(self) -> None:
+        """End every job, and return when no process of any is left.
+
+        Raises:
+            TimeoutError: Some still were after ten seconds, killed though they are.
+        """
+        until_s = time.monotonic() + _PATIENCE_S
+        while alive := self._end_all():
+            if time.monotonic() > until_s:
+                raise TimeoutError(f"still there: {alive}; look in {self.folder}")
+            time.sleep(_PAUSE_S)
+
+    def _end_all(self) -> list[int]:
+        """End every job; return the supervisors that are not done yet."""
+        now_s = time.time()  # noqa: TID251 - the state's own clock
+        with opened(self.folder) as cluster:
+            for job in cluster.jobs:
+                if job.is_pending or job.is_running:
+                    orders = end(job, FakeJobState.CANCELLED, now_s)
+                    carry_out(self.folder, cluster, orders)
+                if job.is_completing:
+                    signal_marked(mark_of(self.folder, job), signal.SIGKILL)
+            bring_to(self.folder, cluster, now_s)
+            there = [job.supervisor for job in cluster.jobs]
+        return [process.pid for process in there if process and is_alive(process)]
+
+
+def install(
+    folder: Path,
+    *,
+    now_s: float,
+    runs_jobs: bool = True,
+    user: str = "",
+    parts: Sequence[ClusterPart] = (MAIN, FREETRAIN),
+) -> FakeSlurmFolder:
+    """Write the programs into *folder*, which must exist; nothing runs yet.
+
+    Args:
+        folder: Empty.
+        now_s: Unix time.
+        runs_jobs: Whether scripts are run; where not, jobs last until ended.
+        user: Whose jobs they are; empty for our own user.
+        parts: The partitions.
+
+    Raises:
+        OSError: They cannot be written.
+    """
+    folder = folder.resolve()
+    cluster = FakeCluster(
+        user=user or pwd.getpwuid(os.getuid()).pw_name,
+        uid=os.getuid(),
+        parts=list(parts),
+        runs_jobs=runs_jobs,
+        keeper=process_of(os.getpid()),
+        since_s=now_s,
+        planned_s=now_s,
+    )
+    (folder / _EXITS).mkdir()
+    write(folder, cluster)
+    (folder / "bin").mkdir()
+    for name in NAMES:
+        path = folder / "bin" / name
+        words = shlex.join(command(folder, name))
+        path.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
+        path.chmod(0o700)
+    return FakeSlurmFolder(folder)
+
+
+@contextmanager
+def at_work(slurm: FakeSlurmFolder) -> Iterator[FakeSlurmFolder]:
+    """Let time go by on *slurm* while the block runs; leave none of its processes.
+
+    They also end by themselves within a second where this process is killed, or where
+    the folder is removed.
+    """
+    import subprocess  # noqa: PLC0415 - programs start without
+
+    controller = subprocess.Popen(  # noqa: S603 - our own words, no shell
+        command(slurm.folder, "control"),
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C reaches the keeper only, which then stops us
+    )
+    try:
+        yield slurm
+    finally:
+        slurm.stop()
+        controller.kill()
+        controller.wait()
+
+
+# ----------------------------------------------------------------------
+# Time goes by: state and processes are brought to now
+
+_TICK_S = 0.1
+
+
+def control(folder: Path) -> int:
+    """Bring the state to now again and again, until the keeper or the folder is gone.
+
+    Every other program brings it to now once; this one lets things happen in time.
+    """
+    while True:
+        try:
+            with opened(folder) as cluster:
+                bring_to(folder, cluster, machine_now_s())
+        except FileNotFoundError:
+            return 0
+        if cluster.keeper is not None and not is_alive(cluster.keeper):
+            return 0
+        reap()
+        time.sleep(_TICK_S)
+
+
+def bring_to(folder: Path, cluster: FakeCluster, now_s: float) -> None:
+    """Bring *cluster* to *now_s*, and start and signal processes as it says."""
+    lost = _lost(cluster)  # first: a supervisor reports, then goes
+    exits = exit_statuses(folder)
+    for job in cluster.jobs:
+        if job.job_id in lost.keys() - exits.keys():
+            signal_marked(mark_of(folder, job), signal.SIGKILL)
+    carry_out(folder, cluster, advance(cluster, now_s, exits=lost | exits))
+
+
+def _lost(cluster: FakeCluster) -> dict[int, int]:
+    """Return the jobs whose supervisor was killed and cannot report their end."""
+    return {
+        job.job_id: 1
+        for job in cluster.jobs
+        if job.supervisor is not None and not is_alive(job.supervisor)
+    }
+
+
+def carry_out(folder: Path, cluster: FakeCluster, orders: Sequence[Order]) -> None:
+    """Start and signal processes.
+
+    The state is written before anything is signalled: scancel may be part of the
+    very job that it kills.
+    """
+    signals = [order for order in orders if order.deed is not Deed.START]
+    for order in orders:
+        if order.deed is Deed.START:
+            _start_supervisor(folder, order)
+    if signals:
+        write(folder, cluster)
+    for order in signals:
+        _signal(folder, order)
+
+
+def _start_supervisor(folder: Path, order: Order) -> None:
+    # A bare environment: a supervisor that a lease's own call happened to start must
+    # not be taken for a process of that lease.
+    words = [*command(folder, "supervise"), str(order.job.job_id)]
+    order.job.supervisor = detach(words, {"HOME": os.environ.get("HOME", "/")})
+
+
+def _signal(folder: Path, order: Order) -> None:
+    number = signal.Signals[f"SIG{order.signal}"]
+    for process in order.job.steps:
+        signal_group(process, number)
+    if order.deed is Deed.SIGNAL_ALL and order.job.batch is not None:
+        signal_group(order.job.batch, number)
+    if number == signal.SIGKILL:
+        signal_marked(mark_of(folder, order.job), number)
+
+
+def machine_now_s() -> float:
+    """Return the Unix time by the machine's clock."""
+    return time.time()  # noqa: TID251 - whole programs: this is the edge
+
+
+# ----------------------------------------------------------------------
+# Processes: started, looked at, signalled, and found
 
 MARK = "FREETRAIN_STANDIN_JOB"
 _SET_CHILD_SUBREAPER = 36
@@ -126,24 +381,25 @@ def _marked(mark: str) -> Iterator[int]:
             yield pid
 
 
-# The environment that batch scripts and steps find.
+# ----------------------------------------------------------------------
+# The environment that batch scripts and steps find
 
 
 def mark_of(folder: Path, job: FakeJob) -> str:
-    """Return what marks the processes of *job*."""
+    """Return the text that marks the processes of *job*."""
     return f"{folder}:{job.job_id}"
 
 
-def bare(user: str, home: str) -> dict[str, str]:
-    """Return what a user finds after logging in."""
+def login_environment(user: str, home: str) -> dict[str, str]:
+    """Return the variables that a user finds after logging in."""
     path = f"/usr/local/bin{os.pathsep}/usr/bin{os.pathsep}/bin"
     return {"HOME": home, "USER": user, "LOGNAME": user, "PATH": path}
 
 
-def of_job(folder: Path, job: FakeJob) -> dict[str, str]:
-    """Return the variables that tell a batch script of its job."""
+def job_environment(folder: Path, job: FakeJob) -> dict[str, str]:
+    """Return the variables that describe its job to a batch script."""
     start_s = job.start_s or 0.0
-    told = {
+    described = {
         "SLURM_JOB_ID": job.job_id,
         "SLURM_JOBID": job.job_id,
         "SLURM_JOB_NAME": job.name,
@@ -162,13 +418,16 @@ def of_job(folder: Path, job: FakeJob) -> dict[str, str]:
         MARK: mark_of(folder, job),
     }
     if job.array_id:
-        told |= {"SLURM_ARRAY_JOB_ID": job.array_id, "SLURM_ARRAY_TASK_ID": job.task}
-    return {name: str(value) for name, value in told.items()}
+        described |= {
+            "SLURM_ARRAY_JOB_ID": job.array_id,
+            "SLURM_ARRAY_TASK_ID": job.task,
+        }
+    return {name: str(value) for name, value in described.items()}
 
 
-def of_step(folder: Path, job: FakeJob, number: int) -> dict[str, str]:
-    """Return the variables that tell a step of itself."""
-    told = {
+def step_environment(folder: Path, job: FakeJob, number: int) -> dict[str, str]:
+    """Return the variables that describe a step to itself."""
+    described = {
         "SLURM_STEP_ID": number,
         "SLURM_STEPID": number,
         "SLURM_STEP_NODELIST": ",".join(job.nodes),
@@ -176,11 +435,13 @@ def of_step(folder: Path, job: FakeJob, number: int) -> dict[str, str]:
         "SLURM_STEP_NUM_TASKS": 1,
         "SLURM_NTASKS": 1,
     }
-    return of_job(folder, job) | {name: str(value) for name, value in told.items()}
+    return job_environment(folder, job) | {
+        name: str(value) for name, value in described.items()
+    }
 
 
 def without_slurm(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return *environ* without what an outer job told."""
+    """Return *environ* without the variables of an outer job."""
     return {
         name: value
         for name, value in environ.items()
@@ -188,7 +449,8 @@ def without_slurm(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-# The process beside each job: it runs the script, and leaves nothing behind.
+# ----------------------------------------------------------------------
+# The supervisor of a job: it runs the script, and leaves nothing behind
 
 LOOK_S = 0.25
 _SWEEP_PAUSE_S = 0.02
@@ -196,7 +458,7 @@ _EXITS = "exits"
 _NOT_STARTED = 127
 
 
-def exits(folder: Path) -> dict[int, int]:
+def exit_statuses(folder: Path) -> dict[int, int]:
     """Return the status of each script that is over, by its job's raw number."""
     found = {}
     for path in (folder / _EXITS).iterdir():
@@ -206,20 +468,15 @@ def exits(folder: Path) -> dict[int, int]:
     return found
 
 
-def create(folder: Path) -> None:
-    """Make the folder that supervisors report to."""
-    (folder / _EXITS).mkdir()
-
-
 def supervise(folder: Path, job_id: int) -> None:
-    """Run the script of a job that was just started, and see to its end."""
+    """Run the script of a job that was just started, and report its exit status."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     inherit_orphans()
-    with opened(folder) as cluster:  # so that nobody ends it between look and start
+    with opened(folder) as cluster:  # locked: no program ends the job meanwhile
         job = _ours(cluster, job_id)
         if job is None:
             return
-        script = _start(cluster, job, of_job(folder, job))
+        script = _start_script(cluster, job, job_environment(folder, job))
         job.batch = process_of(script)
     status = _wait(folder, cluster, script)
     is_killed = status is None or os.WIFSIGNALED(status)
@@ -230,7 +487,7 @@ def supervise(folder: Path, job_id: int) -> None:
 
 
 def _wait(folder: Path, cluster: FakeCluster, script: int) -> int | None:
-    """Return the script's wait status; None where the stand-in went first."""
+    """Return the script's wait status; None if keeper or folder went first."""
     while True:
         ended = reap()
         if script in ended:
@@ -263,10 +520,10 @@ def _ours(cluster: FakeCluster, job_id: int) -> FakeJob | None:
     return None
 
 
-def _start(cluster: FakeCluster, job: FakeJob, told: dict[str, str]) -> int:
+def _start_script(cluster: FakeCluster, job: FakeJob, described: dict[str, str]) -> int:
     """Start the script in a session of its own, and return its number."""
     home = os.path.expanduser("~")  # noqa: PTH111 - Path.home needs another import
-    environ = bare(cluster.user, home) | job.environment | told
+    environ = login_environment(cluster.user, home) | job.environment | described
     pid = os.fork()
     if pid:
         return pid

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm import commands as programs
 from freetrain.demo.fake_slurm import commands as telling
-from freetrain.demo.fake_slurm.cluster import ComplaintError
+from freetrain.demo.fake_slurm.commands import ComplaintError
 from tests.fakes.slurm.state import Act, opened
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.demo.fake_slurm import cluster as keeping
-from freetrain.demo.fake_slurm import install as installing
-from freetrain.demo.fake_slurm.cluster import read_iso
+from freetrain.demo.fake_slurm import processes as installing
+from freetrain.demo.fake_slurm.commands import read_iso
 from slurm.records import expand
 from tests.fakes.slurm.state import opened
 
@@ -41,9 +41,9 @@ class FakeSlurm:
         return {"PATH": path, "LC_ALL": "C", "TZ": "UTC"}
 
     @property
-    def standin(self) -> installing.StandIn:
+    def standin(self) -> installing.FakeSlurmFolder:
         """The stand-in that does what is asked."""
-        return installing.StandIn(self.folder)
+        return installing.FakeSlurmFolder(self.folder)
 
     def script(self, program: str, *acts: Act) -> None:
         """Make *program* behave so at its next calls, then normally again."""
@@ -73,9 +73,8 @@ def install(folder: Path, *, runs_jobs: bool = False) -> FakeSlurm:
 
     Args:
         folder: Empty.
-        runs_jobs: Whether scripts really run: then let it go on ``at_work``
-            (``freetrain.demo.fake_slurm.install``), or stop it at the end. Where not, a
-            job that started lasts until it is ended.
+        runs_jobs: Whether scripts really run: then let it go on ``at_work``, or stop
+            it at the end. Where not, a job that started lasts until it is ended.
     """
     now_s = time.time()  # noqa: TID251 - the programs go by the machine's clock
     installing.install(folder, now_s=now_s, runs_jobs=runs_jobs, user=USER)
