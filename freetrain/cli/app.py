@@ -42,7 +42,7 @@ VERBS = {
         ),
     ),
     "doctor": (
-        "freetrain.cli.doctor",
+        "freetrain.cli.installation",
         "Look at this cluster, and at FreeTrain on it; run one short job to prove it.",
     ),
     "submit": (
@@ -62,7 +62,7 @@ VERBS = {
         "Say why trainers have the nodes they have, and what holes are used for.",
     ),
     "curves": (
-        "freetrain.cli.curves",
+        "freetrain.cli.explain",
         "Show measured values, fits and forecasts, and when targets are expected.",
     ),
     "drill": (
@@ -106,15 +106,15 @@ TRACE_VERBS = {
 }
 CRON_VERBS = {
     "show": (
-        "freetrain.cli.cron",
+        "freetrain.cli.installation",
         "Show what install would write, and what is installed; change nothing.",
     ),
     "install": (
-        "freetrain.cli.cron",
+        "freetrain.cli.installation",
         "Have `freetrain tick` run by itself; twice is no mistake.",
     ),
     "remove": (
-        "freetrain.cli.cron",
+        "freetrain.cli.installation",
         "Take the entry out again; without --kind from wherever it is.",
     ),
 }

@@ -1,7 +1,13 @@
-"""``freetrain explain``: why a trainer has what it has, and why holes are empty."""
+"""``freetrain explain`` and ``freetrain curves``: the reasons behind the plan.
 
+``explain`` shows why trainers have the nodes they have, and what holes are used for;
+``curves`` the measured values of trainers, their fits, and when targets are expected.
+"""
+
+import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +21,7 @@ from freetrain.cli.context import (
     AsJson,
     CliContext,
     Config,
+    Force,
     age_text,
     ago,
     clock_text,
@@ -23,13 +30,8 @@ from freetrain.cli.context import (
     nodes_text,
     print_out,
     short_age,
+    write_file,
     write_out,
-)
-from freetrain.cli.curves import (
-    bad_line_lines,
-    forecast_lines,
-    forecast_record,
-    speed_lines,
 )
 from freetrain.cli.status import (
     aim_lines,
@@ -38,7 +40,7 @@ from freetrain.cli.status import (
     pack_record,
     reason_of,
 )
-from freetrain.client.curves import TrainerCurves, curves_of
+from freetrain.client.curves import Aim, TrainerCurves, curves_of
 from freetrain.client.status import (
     Doing,
     Overview,
@@ -49,9 +51,18 @@ from freetrain.client.status import (
 from freetrain.client.trainers import author_text
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
+from freetrain.losscurve.fit import FittedForecast
+from freetrain.losscurve.forecast import Point
 from freetrain.state.files import Assigned, GenerationEnding, StateDir
 from freetrain.state.tables import TrainerState
-from freetrain.text import gap_percent, one_line, per_cent
+from freetrain.text import (
+    counted,
+    gap_percent,
+    one_line,
+    per_cent,
+    render_duration,
+    scaled,
+)
 from freetrain.tick.status_report import (
     HoleLine,
     LeaseOutcome,
@@ -68,11 +79,18 @@ freetrain explain
 
 freetrain explain --json
 """,
+    "curves": """
+freetrain curves
+
+freetrain curves digits --out curves.html
+
+freetrain curves digits --json
+""",
 }
 
 
 Generations = Sequence[tuple[Assigned, GenerationEnding | None]]
-"""What was assigned to a trainer, the oldest first, and how it ended."""
+"""A trainer's generations and how they ended, the oldest first."""
 
 MOST_GENERATIONS = 12
 """Generations of a trainer that are shown, the newest ones."""
@@ -103,8 +121,8 @@ def explain(
     generations = {
         name: generation_history(state.trainer(name), most=most) for name in names
     }
-    curves = curves_of(state, name=trainer, uid=uid) if is_detailed else ()
-    learned = {curve.name: curve for curve in curves}
+    known = curves_of(state, name=trainer, uid=uid) if is_detailed else ()
+    learned = {each.name: each for each in known}
     if as_json:
         record = explain_record(view, generations, learned)
         write_out(context, json_text(record, allow_nan=False))
@@ -112,7 +130,7 @@ def explain(
     for standing in view.standings:
         name = standing.row.name
         lines = _trainer_lines(standing, view, generations[name], learned.get(name))
-        print_out(context, _text([*lines]))
+        print_out(context, _joined([*lines]))
     if trainer is None:
         print_out(context, _holes_screen(view))
 
@@ -123,13 +141,9 @@ def _trainer_lines(
     generations: Generations,
     curves: TrainerCurves | None,
 ) -> Iterator[str]:
-    """Yield why *trainer* has what it has, and what became of it so far.
+    """Yield why *trainer* has its nodes, its progress, and its last generations.
 
-    Args:
-        trainer: The trainer.
-        view: All trainers and the last tick.
-        generations: Its last ones.
-        curves: What its progress lines say; None to leave that out.
+    *curves* is None to leave the progress out.
     """
     yield from _state_lines(trainer, view)
     if curves is not None:
@@ -197,7 +211,7 @@ def _rating(line: TrainerLine, view: Overview) -> Iterator[str]:
 
 def _learned_lines(curves: TrainerCurves) -> Iterator[str]:
     yield from speed_lines(curves)
-    if not curves.told:
+    if not curves.measured:
         yield f"No {curves.metric} was read by a tick so far."
     else:
         yield from forecast_lines(curves)
@@ -224,19 +238,19 @@ def _ending_text(ending: GenerationEnding) -> str:
 
 
 def _holes_screen(view: Overview) -> RenderableType:
-    """Return what the holes of the last tick are used for, and its own state."""
+    """Return the uses of the last tick's holes, and the state of the tick itself."""
     page, now_s = view.page, view.now_s
     if page is None:
         why = view.problem or "No tick has looked at Slurm so far"
-        return _text(["", f"{why.rstrip('.')}. `freetrain holes` looks now."])
+        return _joined(["", f"{why.rstrip('.')}. `freetrain holes` looks now."])
     outcomes = _forecast_outcomes(page, now_s)
     if not page.holes:
-        return _text(["", *outcomes, *_tick(page, now_s), "It saw no hole."])
-    lines = [*_forecast_lines(page, now_s), *outcomes, *_tick(page, now_s)]
-    return Group("", _table(page, now_s), "", _text(lines))
+        return _joined(["", *outcomes, *_tick_lines(page, now_s), "It saw no hole."])
+    lines = [*_forecast_lines(page, now_s), *outcomes, *_tick_lines(page, now_s)]
+    return Group("", _holes_table(page, now_s), "", _joined(lines))
 
 
-def _table(page: StatusReport, now_s: float) -> Table:
+def _holes_table(page: StatusReport, now_s: float) -> Table:
     together: dict[tuple[str, ...], list[HoleLine]] = defaultdict(list)
     for hole in page.holes:
         together[_used_for(hole), _end(hole, now_s)].append(hole)
@@ -274,13 +288,13 @@ def _when(left_s: float) -> str:
     return f"in {short_age(left_s)}" if left_s >= 0.0 else f"{short_age(-left_s)} ago"
 
 
-def _tick(page: StatusReport, now_s: float) -> list[str]:
+def _tick_lines(page: StatusReport, now_s: float) -> list[str]:
     torn = ", during backfill" if page.is_torn else ""
     where = f"partition {page.partition} of {page.cluster}, mode {page.mode}{torn}"
     when = f"{ago(page.at_s, now_s)} ({clock_text(page.at_s)})"
     lines = [f"Seen {when} in {where}."]
     if page.forecaster:
-        lines.append(f"How long nodes stay is foretold by {page.forecaster}.")
+        lines.append(f"How long nodes stay is predicted by {page.forecaster}.")
     if page.held_back:
         lines.append(f"No more leases are asked for: {page.held_back}.")
     if page.paused_until_s is not None:
@@ -342,7 +356,7 @@ def _forecast_text(forecast: NodeForecast, now_s: float) -> str:
     if forecast.promised_s is not None:
         left_s = forecast.promised_s - now_s
         when = f"in {short_age(left_s)}" if left_s >= 0.0 else "now, which is overdue"
-        parts.append(f"promised to somebody's job {when}")
+        parts.append(f"promised to another job {when}")
     return "; ".join(parts) + "."
 
 
@@ -364,7 +378,7 @@ def _neighbour_lines(forecasts: Mapping[str, NodeForecast]) -> Iterator[str]:
 
 
 def _forecast_outcomes(page: StatusReport, now_s: float) -> list[str]:
-    """Return forecasts held against what came, for leases, promises and neighbours."""
+    """Return how forecasts turned out, for leases, promises and neighbours."""
     leases = [_outcome_text(lease, now_s) for lease in page.came[:MOST_OUTCOMES]]
     return [*leases, *map(_promise_text, page.promises), *_leaf_lines(page)]
 
@@ -397,13 +411,13 @@ def _after(seconds: float) -> str:
 def _leaf_lines(page: StatusReport) -> Iterator[str]:
     if page.leaves and page.leaf_rate is not None:
         yield (
-            f"Slurm tells {page.leaves} leaf switches or blocks: two idle nodes below "
-            f"one are taken to leave together {per_cent(page.leaf_rate)} of the times "
-            f"that either leaves."
+            f"Slurm reports {page.leaves} leaf switches or blocks: two idle nodes "
+            f"below one are taken to leave together {per_cent(page.leaf_rate)} of the "
+            f"times that either leaves."
         )
 
 
-def _text(lines: Sequence[str]) -> Text:
+def _joined(lines: Sequence[str]) -> Text:
     return Text("\n".join(map(one_line, lines)), overflow="fold")
 
 
@@ -412,7 +426,7 @@ def explain_record(
     generations: Mapping[str, Generations],
     learned: Mapping[str, TrainerCurves],
 ) -> dict[str, Any]:
-    """Return what ``--json`` shows; what no tick reported is empty."""
+    """Return the record of ``--json``; values that no tick reported are empty."""
     page = view.page
     return {
         "now_s": view.now_s,
@@ -465,3 +479,225 @@ def _generation_record(
         "nodes": [member.node for member in made.members],
         "ending": ending,
     }
+
+
+# freetrain curves
+
+
+def curves(  # noqa: PLR0913 - one parameter an option, as Typer wants it
+    ctx: typer.Context,
+    trainer: Annotated[
+        str | None,
+        typer.Argument(metavar="[TRAINER]", help="Without it all that are not over."),
+    ] = None,
+    *,
+    as_json: AsJson = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw them, too: a page without network."),
+    ] = None,
+    force: Force = False,
+    config: Config = None,
+) -> None:
+    """Show measured values, fits and forecasts, and when targets are expected."""
+    context: CliContext = ctx.obj
+    state = StateDir(context.site(config).state_directory)
+    all_curves = curves_of(state, name=trainer, uid=context.uid)
+    if out is not None:
+        from freetrain.report.curves import render_page  # noqa: PLC0415 - Plotly
+
+        write_file(context.cwd / out, render_page(all_curves).encode(), force=force)
+    if as_json:
+        write_out(context, json_text(curves_record(all_curves), allow_nan=False))
+        return
+    print_out(context, _curves_screen(all_curves))
+    if out is not None:
+        write_out(context, f"\nDrawn in {out}.\n")
+
+
+MEASURED_ROWS = 8
+AHEAD = (1.1, 1.25, 1.5, 2.0)
+"""Times the work done at which a forecast is shown."""
+
+DIVERGING = (
+    "It is diverging: its last values are no numbers, or far worse than its best. "
+    "Priorities that look at losses give it what others leave."
+)
+_FEW = 1e3
+_MANY = 1e7
+
+
+def _curves_screen(all_curves: Sequence[TrainerCurves]) -> RenderableType:
+    """Return the curves of each trainer, for a console of any width."""
+    if not all_curves:
+        return Text("No trainer is there that is not over.")
+    parts: list[RenderableType] = []
+    for curves in all_curves:
+        parts += ["", *_curve_parts(curves)] if parts else list(_curve_parts(curves))
+    return Group(*parts)
+
+
+def _curve_parts(curves: TrainerCurves) -> Iterator[RenderableType]:
+    yield _line(f"{curves.name}: {curves.metric}, where {curves.better} is better")
+    if not curves.measured:
+        for text in ("No value was read by a tick so far.", *bad_line_lines(curves)):
+            yield _line(text)
+        return
+    yield _values_table(curves)
+    if curves.is_diverging:
+        yield _line(DIVERGING)
+    for text in (
+        *forecast_lines(curves),
+        *speed_lines(curves),
+        *bad_line_lines(curves),
+    ):
+        yield _line(text)
+
+
+def _line(text: str) -> Text:
+    return Text(one_line(text), overflow="fold")
+
+
+def _values_table(curves: TrainerCurves) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for heading in (curves.units, curves.metric, "90 % of outcomes"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for point in _evenly(curves.measured):
+        table.add_row(_amount(point.samples), f"{point.value:.4g}", "", "measured")
+    if curves.loss_forecast is not None:
+        for row in _ahead(curves.loss_forecast):
+            table.add_row(*row)
+    return table
+
+
+def _evenly(points: Sequence[Point]) -> list[Point]:
+    """Return ``MEASURED_ROWS`` of *points* at most, the first and last included."""
+    if len(points) <= MEASURED_ROWS:
+        return list(points)
+    step = (len(points) - 1) / (MEASURED_ROWS - 1)
+    return [points[round(k * step)] for k in range(MEASURED_ROWS)]
+
+
+def _ahead(loss_forecast: FittedForecast) -> Iterator[tuple[str, str, str, str]]:
+    done = loss_forecast.points[-1].samples
+    for times in AHEAD:
+        expected = loss_forecast.expected(times * done)
+        within = f"{expected.low:.4g} to {expected.high:.4g}"
+        yield _amount(times * done), f"{expected.value:.4g}", within, "expected"
+
+
+def forecast_lines(curves: TrainerCurves) -> Iterator[str]:
+    """Yield the fitted family and when each target is expected, a sentence a line."""
+    if curves.loss_forecast is None:
+        yield "Its values say nothing of what is to come."
+        return
+    odd = sum(not math.isfinite(point.value) for point in curves.measured)
+    left_out = f", {odd} left out that are no numbers" if odd else ""
+    yield (
+        f"Fitted by the family {curves.loss_forecast.family} to "
+        f"{len(curves.loss_forecast.points)} values{left_out}."
+    )
+    for aim in curves.aims:
+        yield _aim_line(aim, curves)
+
+
+def _aim_line(aim: Aim, curves: TrainerCurves) -> str:
+    what = f"{aim.tier} at {aim.value:g}"
+    if math.isinf(aim.work):
+        return f"{what}: not expected to be reached."
+    if aim.in_s == 0:
+        return f"{what}: reached after {_amount(aim.work)} {curves.units}."
+    when = "" if aim.in_s is None else f", {render_duration(aim.in_s)} of training away"
+    return f"{what}: expected after {_amount(aim.work)} {curves.units}{when}."
+
+
+def speed_lines(curves: TrainerCurves) -> Iterator[str]:
+    """Yield the speeds that were measured, in one line."""
+    if curves.speeds:
+        speeds = ", ".join(f"{_amount(s)} on {nodes}" for nodes, s in curves.speeds)
+        yield f"{curves.units.capitalize()} a second, measured: {speeds} nodes."
+
+
+def bad_line_lines(curves: TrainerCurves) -> Iterator[str]:
+    """Yield how many lines were left out, in one line; nothing for none."""
+    if curves.bad_lines:
+        yield (
+            f"Left out: {counted(curves.bad_lines, 'line')} of its progress that could "
+            f"not be understood."
+        )
+
+
+def _amount(value: float) -> str:
+    """Return an amount of work, or of work a second."""
+    if value >= _MANY:
+        return scaled(value)
+    return f"{value:,.0f}" if value >= _FEW else f"{value:.4g}"
+
+
+def curves_record(all_curves: Iterable[TrainerCurves]) -> list[dict[str, Any]]:
+    """Return a record for each trainer; unknown values are null."""
+    return [_curve_record(curves) for curves in all_curves]
+
+
+def forecast_record(curves: TrainerCurves) -> dict[str, Any]:
+    """Return the summary of *curves* and the forecast, without the measured values."""
+    expected = None
+    if curves.loss_forecast is not None:
+        then = curves.loss_forecast.expected(
+            AHEAD[0] * curves.loss_forecast.points[-1].samples
+        )
+        expected = {"value": then.value, "low": then.low, "high": then.high}
+    return {
+        "name": curves.name,
+        "metric": curves.metric,
+        "better": str(curves.better),
+        "unit": curves.unit,
+        "work": curves.work,
+        "total": curves.total,
+        "per_s": curves.per_s,
+        "speeds": {str(nodes): speed for nodes, speed in curves.speeds},
+        "is_diverging": curves.is_diverging,
+        "family": curves.loss_forecast.family if curves.loss_forecast else None,
+        "expected": expected,
+        "aims": [_aim_record(aim) for aim in curves.aims],
+        "bad_lines": curves.bad_lines,
+    }
+
+
+def _curve_record(curves: TrainerCurves) -> dict[str, Any]:
+    forecast = curves.forecast
+    return forecast_record(curves) | {
+        "points": [
+            {"t_s": p.t_s, "work": p.samples, "value": _measured(p.value)}
+            for p in curves.measured
+        ],
+        "forecast": None
+        if forecast is None
+        else [
+            {"work": work, "value": value, "low": _finite(low), "high": _finite(high)}
+            for work, value, low, high in zip(
+                forecast.work, forecast.values, forecast.low, forecast.high, strict=True
+            )
+        ],
+    }
+
+
+def _aim_record(aim: Aim) -> dict[str, Any]:
+    return {
+        "tier": aim.tier,
+        "value": aim.value,
+        "work": _finite(aim.work),
+        "in_s": None if aim.in_s is None else _finite(aim.in_s),
+        "is_expected": math.isfinite(aim.work),
+    }
+
+
+def _finite(value: float) -> float | None:
+    """Return *value* for JSON; null where it is not finite."""
+    return value if math.isfinite(value) else None
+
+
+def _measured(value: float) -> float | str:
+    """Return a measured value for JSON; a word such as "nan" where it is not finite."""
+    return value if math.isfinite(value) else str(value)

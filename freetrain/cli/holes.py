@@ -1,7 +1,9 @@
 """``freetrain holes``: the nodes that Slurm leaves idle now, and until when."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from freetrain.broker.lease import uuid_in
 from freetrain.cli.context import (
     AsJson,
     CliContext,
@@ -22,11 +25,14 @@ from freetrain.cli.context import (
     print_out,
     write_out,
 )
-from freetrain.client.holes import IdleNodes, groups, idle_of, steps, why_it_ends
+from freetrain.config.job import NodeSettings
+from freetrain.config.site import Site, requirement_of
 from freetrain.text import one_line, render_duration
 from freetrain.tick.environment import slurm_connector
+from freetrain.tick.leases import margin_s
 from slurm.backend import SlurmBackend
-from slurm.holes import Hole, Snapshot
+from slurm.holes import Hole, HoleEnd, Snapshot, find_holes
+from slurm.records import ClusterConfig, choose_partition
 
 EXAMPLES = {
     "holes": """
@@ -66,7 +72,7 @@ def holes(
     site = context.site(config)
     backend = slurm_connector(context.environ)(MOST_REQUESTS)
     settings = backend.config()
-    idle = idle_of(
+    found = holes_for_leases(
         _snapshot(backend, context),
         settings,
         site,
@@ -74,9 +80,9 @@ def holes(
         partition=partition,
     )
     if as_json:
-        write_out(context, json_text(_record(idle)))
+        write_out(context, json_text(_record(found)))
     else:
-        print_out(context, _screen(idle, each=nodes))
+        print_out(context, _screen(found, each=nodes))
 
 
 def _snapshot(backend: SlurmBackend, context: CliContext) -> Snapshot:
@@ -90,29 +96,141 @@ def _snapshot(backend: SlurmBackend, context: CliContext) -> Snapshot:
     return snapshot
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionHoles:
+    """The holes of one snapshot that leases in a partition could use.
+
+    Attributes:
+        now_s: When the snapshot was taken, by slurmctld's clock, Unix time.
+        margin_s: How long before a planned start a hole ends.
+        nodes: How many nodes the cluster has.
+        holes: By node, in Slurm's order.
+        is_torn: Whether a backfill cycle overlapped the snapshot.
+    """
+
+    now_s: float
+    partition: str
+    margin_s: float
+    nodes: int
+    holes: tuple[Hole, ...]
+    is_torn: bool
+
+
+def holes_for_leases(
+    snapshot: Snapshot,
+    config: ClusterConfig,
+    site: Site,
+    *,
+    uid: int,
+    partition: str = "",
+) -> PartitionHoles:
+    """Return the holes that leases of *site* could use, in its partition or another.
+
+    Raises:
+        SlurmRefusedError: There is no such partition.
+        UnreadableOutputError: The nodes of a planned job cannot be read.
+    """
+    chosen = choose_partition(
+        snapshot.partitions,
+        partition or site.lease.partition,
+        where="with --partition, or under [lease] in freetrain.toml",
+    )
+    asked = requirement_of(
+        NodeSettings(max_nodes=1, partition=chosen.name),
+        site.lease,
+        default_partition=chosen.name,
+    )
+    margin = margin_s(site, config, chosen)
+    found = find_holes(
+        snapshot,
+        asked,
+        is_ours=lambda job: job.uid == uid and uuid_in(job.name) is not None,
+        margin_s=margin,
+        window_s=config.bf_window_s,
+    )
+    return PartitionHoles(
+        now_s=snapshot.time_s,
+        partition=chosen.name,
+        margin_s=margin,
+        nodes=len(snapshot.nodes),
+        holes=found,
+        is_torn=snapshot.is_torn,
+    )
+
+
+def groups(idle: PartitionHoles) -> tuple[tuple[Hole, ...], ...]:
+    """Return the holes that end together and for one reason, the longest first."""
+    together: dict[tuple[object, ...], list[Hole]] = defaultdict(list)
+    for hole in idle.holes:
+        together[hole.end_s, hole.ends_by, hole.blocker].append(hole)
+    found = map(tuple, together.values())
+    return tuple(sorted(found, key=lambda holes: (-_end_s(holes[0]), holes[0].node)))
+
+
+LENGTHS_S = (120.0, 600.0, 1_800.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0)
+"""Lengths of time for which idle nodes are counted."""
+
+
+def idle_nodes_by_length(
+    idle: PartitionHoles, *, lengths_s: Sequence[float] = LENGTHS_S
+) -> tuple[tuple[float, int], ...]:
+    """Return pairs of a length in seconds and the number of nodes idle for so long.
+
+    The lengths ascend; of those with equally many nodes only the longest is returned.
+    A hole whose end is not known counts for no length.
+    """
+    lives = [_end_s(hole) - idle.now_s for hole in idle.holes]
+    counts = [sum(life >= length_s for life in lives) for length_s in lengths_s]
+    pairs = zip(lengths_s, counts, [*counts[1:], 0], strict=True)
+    return tuple((length_s, now) for length_s, now, longer in pairs if now > longer)
+
+
+def _end_s(hole: Hole) -> float:
+    """Return when *hole* ends; minus infinity where that is not known."""
+    return -math.inf if hole.end_s is None else hole.end_s
+
+
+def why_it_ends(hole: Hole) -> str:
+    """Return why *hole* ends when it does, for people."""
+    match hole.ends_by:
+        case HoleEnd.PLANNED_JOB:
+            return f"job {hole.blocker} is planned there"
+        case HoleEnd.RESERVATION:
+            return f"reservation {hole.blocker}"
+        case HoleEnd.PARTITION_LIMIT:
+            return "the partition's time limit"
+        case HoleEnd.BACKFILL_WINDOW:
+            return "backfill plans no further"
+        case HoleEnd.UNKNOWN_PLANNER:
+            return "a job that is hidden from you"
+        case HoleEnd.OPEN:
+            return "no job waits for it"
+
+
 CAVEAT = (
     "Seen, not promised: when a job ends early, arrives or is cancelled, Slurm plans "
     "anew, and a hole may be gone a second from now."
 )
 """LSF says the like about its own slots for backfill, and is right."""
+
 TORN = (
     "Slurm was making its plan anew during every look, so that some of these holes "
     "may be planned for already."
 )
 
 
-def _screen(idle: IdleNodes, *, each: bool) -> RenderableType:
-    """Return the holes of *idle*; a row a node, where *each* is asked for."""
+def _screen(idle: PartitionHoles, *, each: bool) -> RenderableType:
+    """Return the holes of *idle*; a row for each node if *each*."""
     if not idle.holes:
         return Text(f"No node of partition {one_line(idle.partition)} is idle now.")
     shown: list[RenderableType] = [Text(_headline(idle)), _table(idle, each=each)]
     margin = render_duration(idle.margin_s)
-    lines = [*_steps(idle), "", f"Ends are {margin} before whatever ends them.", CAVEAT]
-    lines += [TORN] if idle.is_torn else []
+    lines = [*_lengths(idle), "", f"Ends are {margin} before whatever ends them."]
+    lines += [CAVEAT, *([TORN] if idle.is_torn else [])]
     return Group(*shown, "", *(Text(line) for line in lines))
 
 
-def _headline(idle: IdleNodes) -> str:
+def _headline(idle: PartitionHoles) -> str:
     held = sum(bool(hole.held_by) for hole in idle.holes)
     ours = f", {held} of them held by FreeTrain's leases" if held else ""
     return (
@@ -121,7 +239,7 @@ def _headline(idle: IdleNodes) -> str:
     )
 
 
-def _table(idle: IdleNodes, *, each: bool) -> Table:
+def _table(idle: PartitionHoles, *, each: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0))
     table.add_column("nodes", justify="right", no_wrap=True)
     table.add_column("idle for", justify="right", no_wrap=True)
@@ -129,64 +247,54 @@ def _table(idle: IdleNodes, *, each: bool) -> Table:
     table.add_column("because", overflow="fold")
     table.add_column("which", overflow="fold")
     for group in groups(idle):
-        for holes in [[hole] for hole in group] if each else [group]:
-            table.add_row(*map(Text, _row(holes, idle)))
+        for together in [[hole] for hole in group] if each else [group]:
+            table.add_row(*map(Text, _row(together, idle.now_s)))
     return table
 
 
-def _row(holes: Sequence[Hole], idle: IdleNodes) -> tuple[str, ...]:
-    held = sum(bool(hole.held_by) for hole in holes)
-    which = nodes_named(hole.node for hole in holes)
+def _row(together: Sequence[Hole], now_s: float) -> tuple[str, ...]:
+    first, held = together[0], sum(bool(hole.held_by) for hole in together)
+    which = nodes_named(hole.node for hole in together)
     ours = f" ({held} held)" if held else ""
-    first = holes[0]
+    if first.end_s is None:
+        life, until = "unknown", "-"
+    elif math.isinf(first.end_s):
+        life, until = "open", "-"
+    else:
+        life, until = age_text(first.end_s - now_s), clock_text(first.end_s)
     why = one_line(why_it_ends(first))
-    return (str(len(holes)), _life(first, idle), _until(first), why, f"{which}{ours}")
+    return (str(len(together)), life, until, why, f"{which}{ours}")
 
 
-def _life(hole: Hole, idle: IdleNodes) -> str:
-    if hole.end_s is None:
-        return "unknown"
-    if math.isinf(hole.end_s):
-        return "open"
-    return age_text(hole.end_s - idle.now_s)
+def _lengths(idle: PartitionHoles) -> Iterator[str]:
+    for length_s, count in idle_nodes_by_length(idle):
+        stay = "stay" if count > 1 else "stays"
+        hours = f"{count * length_s / 3_600.0:,.1f} node-hours"
+        length = render_duration(length_s)
+        yield f"{nodes_text(count)} {stay} idle for {length} or more: {hours}."
 
 
-def _until(hole: Hole) -> str:
-    is_told = hole.end_s is not None and not math.isinf(hole.end_s)
-    return clock_text(hole.end_s or 0.0) if is_told else "-"
-
-
-def _steps(idle: IdleNodes) -> Iterator[str]:
-    for step in steps(idle):
-        nodes = nodes_text(step.nodes)
-        stay = "stay" if step.nodes > 1 else "stays"
-        hours = f"{step.node_s / 3_600.0:,.1f} node-hours"
-        length = render_duration(step.length_s)
-        yield f"{nodes} {stay} idle for {length} or more: {hours}."
-
-
-def _record(idle: IdleNodes) -> dict[str, Any]:
-    """Return what ``--json`` shows; an end is null where it is open or unknown."""
+def _record(idle: PartitionHoles) -> dict[str, Any]:
+    """Return the record of ``--json``; an end is null where it is open or unknown."""
     return {
         "now_s": idle.now_s,
         "partition": idle.partition,
         "margin_s": idle.margin_s,
         "nodes": idle.nodes,
         "is_torn": idle.is_torn,
-        "holes": [_hole(hole) for hole in idle.holes],
-        "idle_nodes": [
-            {"length_s": step.length_s, "nodes": step.nodes} for step in steps(idle)
+        "holes": [
+            {
+                "node": hole.node,
+                "start_s": hole.start_s,
+                "end_s": hole.end_s if math.isfinite(_end_s(hole)) else None,
+                "ends_by": str(hole.ends_by),
+                "blocker": hole.blocker,
+                "held_by": list(hole.held_by),
+            }
+            for hole in idle.holes
         ],
-    }
-
-
-def _hole(hole: Hole) -> dict[str, Any]:
-    is_told = hole.end_s is not None and math.isfinite(hole.end_s)
-    return {
-        "node": hole.node,
-        "start_s": hole.start_s,
-        "end_s": hole.end_s if is_told else None,
-        "ends_by": str(hole.ends_by),
-        "blocker": hole.blocker,
-        "held_by": list(hole.held_by),
+        "idle_nodes": [
+            {"length_s": length_s, "nodes": count}
+            for length_s, count in idle_nodes_by_length(idle)
+        ],
     }

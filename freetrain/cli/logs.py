@@ -1,26 +1,36 @@
-"""``freetrain logs``: what a trainer printed."""
+"""``freetrain logs``: what a trainer's worlds or agents printed, in order.
 
+A ``Follower`` reads the files of all generations and goes on as they grow; a
+``Printer`` writes their lines, under a title for each file.
+"""
+
+import codecs
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from freetrain.cli.context import AsJson, CliContext, Config, json_text, write_out
-from freetrain.client.logs import (
-    Follower,
-    Source,
-    WorldLogs,
-    agent_sources,
-    check_generation,
-)
 from freetrain.client.trainers import LIVE, find_trainer, job_of
+from freetrain.errors import UsageError
 from freetrain.launch.base import logs_of
+from freetrain.progress import GrowingFile, log_files
 from freetrain.state.database import read_store
-from freetrain.state.files import StateDir
+from freetrain.state.files import (
+    Assigned,
+    StateDir,
+    TrainerDir,
+    UnreadableFileError,
+    generations,
+    lease_name,
+    read_assigned,
+)
 from freetrain.state.tables import TrainerRow, trainers
 from freetrain.text import one_line
 
@@ -33,10 +43,7 @@ freetrain logs -f digits
 freetrain logs digits --generation 3 --agent
 """,
 }
-
-
 EVERY_S = 0.5
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 def logs(  # noqa: PLR0913 - one parameter an option, as Typer wants it
@@ -73,13 +80,13 @@ def logs(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     folder = state.trainer(row.name)
     if generation is not None:
         check_generation(folder, generation)
-    sources: Callable[[], Iterable[Source]]
+    sources: Callable[[], list[Source]]
     if agent:
-        sources = partial(agent_sources, state, folder, generation=generation)
+        sources = partial(agent_sources, state, folder, generation)
     else:
         job = job_of(row)
         printed = folder.logs if job is None else logs_of(job, folder)
-        sources = WorldLogs(folder, printed, generation=generation)
+        sources = partial(world_sources, folder, printed, generation, titles={})
     follower = Follower(sources)
     printer = Printer(context, as_json=as_json)
     with suppress(KeyboardInterrupt):
@@ -102,8 +109,134 @@ def _row(state: StateDir, name: str, context: CliContext) -> TrainerRow:
         return find_trainer(trainers(connection), name)
 
 
+# The files that worlds and agents print to
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Source:
+    """A file that a world or an agent prints to, and its title for people."""
+
+    generation: int
+    title: str
+    path: Path
+
+
+def check_generation(folder: TrainerDir, generation: int) -> None:
+    """Refuse a generation that a trainer never had.
+
+    Raises:
+        UsageError: It had none of that number.
+        OSError: The folder cannot be read.
+    """
+    known = generations(folder.assignments)
+    if generation not in known:
+        newest = f"the newest is {known[-1]}" if known else "there is none so far"
+        raise UsageError(
+            f"{folder.path.name} has no generation {generation}; {newest}. Nothing "
+            f"was shown."
+        )
+
+
+def world_sources(
+    folder: TrainerDir, logs: Path, generation: int | None, *, titles: dict[int, str]
+) -> list[Source]:
+    """Return the logs of a trainer's worlds: of one generation, or of all.
+
+    *titles* keeps their titles, so that pieces of one log have the same.
+    """
+    found = []
+    for number, path in log_files(logs):
+        if generation is None or number == generation:
+            if number not in titles:
+                titles[number] = _world_title(folder, number)
+            found.append(Source(number, titles[number], path))
+    return found
+
+
+def _world_title(folder: TrainerDir, generation: int) -> str:
+    try:
+        members = read_assigned(folder, generation).members
+    except (OSError, UnreadableFileError):
+        members = ()
+    where = ", ".join(member.node for member in members)
+    named = f"{folder.path.name}, generation {generation}"
+    return f"{named} on {where}" if where else named
+
+
+def agent_sources(
+    state: StateDir, folder: TrainerDir, generation: int | None
+) -> list[Source]:
+    """Return the logs of the agents of one generation.
+
+    *generation* is None for the newest that runs, or ran, somewhere.
+    """
+    assigned = _assigned(folder, generation)
+    if assigned is None:
+        return []
+    return [
+        Source(
+            assigned.generation,
+            f"agent on {member.node} ({lease_name(member.key)})",
+            state.lease(member.key).log,
+        )
+        for member in assigned.members
+    ]
+
+
+def _assigned(folder: TrainerDir, generation: int | None) -> Assigned | None:
+    if generation is not None:
+        return read_assigned(folder, generation)
+    for number in reversed(generations(folder.assignments)):
+        found = read_assigned(folder, number)
+        if found.members:
+            return found
+    return None
+
+
+# Reading them, and printing their lines
+
+_PIECE_BYTES = 1 << 16
+_FOLLOWED = 8
+"""A follower reads its last files again; older ones are complete."""
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+
+
+class _Feed:
+    """One file, read on from where reading stopped; characters are never cut in two."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = GrowingFile(path)
+        self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
+
+    def read(self) -> Iterator[str]:
+        while piece := self._file.grow(_PIECE_BYTES)[0]:
+            yield self._decode(piece)
+            if len(piece) < _PIECE_BYTES:
+                break
+
+
+class Follower:
+    """Reads files as they grow, and new files as they appear."""
+
+    def __init__(self, sources: Callable[[], list[Source]]) -> None:
+        """Take the function that lists the files; it is called before each reading."""
+        self._sources = sources
+        self._feeds: dict[Source, _Feed] = {}
+        self._is_first = True
+
+    def read(self) -> Iterator[tuple[Source, str]]:
+        """Yield the new text, file by file, the older generations first."""
+        found = sorted(self._sources())
+        for source in found if self._is_first else found[-_FOLLOWED:]:
+            feed = self._feeds.setdefault(source, _Feed(source.path))
+            for text in feed.read():
+                yield source, text
+        self._is_first = False
+
+
 def _new_lines(follower: Follower) -> Iterator[tuple[Source, str]]:
-    """Yield what is new, cut after each line; the last one may lack its end."""
+    """Yield the new lines; the last one may lack its end."""
     for source, text in follower.read():
         for line in _LINE.findall(text):
             yield source, line
@@ -113,7 +246,7 @@ class Printer:
     """Writes lines of several files, under a title whenever the file changes."""
 
     def __init__(self, context: CliContext, *, as_json: bool) -> None:
-        """Take where to write, and whether programs read it."""
+        """Take the context; write JSON if *as_json*."""
         self._context = context
         self._as_json = as_json
         self._last: Source | None = None

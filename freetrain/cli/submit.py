@@ -17,7 +17,6 @@ from freetrain.cli.context import (
     nodes_text,
     write_out,
 )
-from freetrain.client.change import Changed, Verb, change
 from freetrain.client.submit import (
     Begin,
     Preview,
@@ -26,7 +25,7 @@ from freetrain.client.submit import (
     preview_of,
     submit_file,
 )
-from freetrain.client.trainers import job_of
+from freetrain.client.trainers import Changed, Verb, change, job_of
 from freetrain.state.files import StateDir
 from freetrain.state.tables import TrainerState
 from freetrain.text import one_line, render_duration

@@ -72,7 +72,7 @@ class TrainerCurves:
     Attributes:
         metric: Which metric says how good its model is.
         unit: What its work is counted in: ``samples``, ``step`` or ``epoch``.
-        told: The values reported, down-sampled, in order; may hold nan and infinities.
+        measured: The reported values, down-sampled; may hold nan and infinities.
         work: Work done; None where none was reported.
         total: Work after which it is finished; None where that is not known.
         loss_forecast: The fitted loss forecast; None where its history allows none.
@@ -87,7 +87,7 @@ class TrainerCurves:
     metric: str
     better: Better
     unit: str
-    told: tuple[Point, ...]
+    measured: tuple[Point, ...]
     work: float | None
     total: float | None
     loss_forecast: FittedForecast | None
@@ -138,8 +138,8 @@ def _curves(connection: sqlite3.Connection, row: TrainerRow) -> TrainerCurves | 
     except (KeyError, TypeError):  # written by another release
         past = None
     scaling = known_from({} if kept is None else kept.scaling)
-    told = () if past is None else tuple(past.metric_points())
-    loss_forecast = fit_forecast(told, job.measure.better)
+    measured = () if past is None else tuple(past.metric_points())
+    loss_forecast = fit_forecast(measured, job.measure.better)
     last_seen = [(nodes, seen[-1]) for nodes, seen in sorted(scaling.seen.items())]
     latest = max(last_seen, key=lambda pair: pair[1].began_s, default=None)
     per_s = None if latest is None else latest[1].samples_per_s
@@ -148,11 +148,11 @@ def _curves(connection: sqlite3.Connection, row: TrainerRow) -> TrainerCurves | 
         metric=job.measure.metric,
         better=job.measure.better,
         unit=unit_of(job),
-        told=told,
+        measured=measured,
         work=None if past is None else past.work,
         total=None if past is None else total_of(job, past),
         loss_forecast=loss_forecast,
-        is_diverging=has_diverged(told, job.measure.better),
+        is_diverging=has_diverged(measured, job.measure.better),
         speeds=tuple((nodes, speed.samples_per_s) for nodes, speed in last_seen),
         per_s=per_s,
         aims=_aims(job, past, loss_forecast, per_s),

@@ -32,14 +32,14 @@ def _part(curves: TrainerCurves) -> Mapping[str, object]:
         "metric": curves.metric,
         "units": curves.units,
         "sentences": " ".join(_sentences(curves)),
-        "figure": curves_figure(curves) if curves.told else None,
+        "figure": curves_figure(curves) if curves.measured else None,
         "targets": [_target_row(aim) for aim in curves.aims],
     }
 
 
 def _sentences(curves: TrainerCurves) -> Iterator[str]:
     yield f"{str(curves.better).capitalize()} is better."
-    if not curves.told:
+    if not curves.measured:
         yield "No value was read by a tick so far."
     elif curves.loss_forecast is None:
         yield "The values say nothing of what is to come."
@@ -79,7 +79,7 @@ def curves_figure(curves: TrainerCurves) -> go.Figure:
 
 
 def _reported(curves: TrainerCurves) -> go.Scatter:
-    points = [point for point in curves.told if math.isfinite(point.value)]
+    points = [point for point in curves.measured if math.isfinite(point.value)]
     return go.Scatter(
         x=[point.samples for point in points],
         y=[point.value for point in points],

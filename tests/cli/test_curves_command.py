@@ -102,7 +102,7 @@ def test_values_told_and_expected_and_targets_are_shown(tmp_path: Path) -> None:
     assert " of training away." in shown
     assert "Samples a second, measured: 50 on 4 nodes." in shown
     kinds = [line.split()[-1] for line in shown.splitlines() if line.strip()]
-    assert kinds.count("told") == 8
+    assert kinds.count("measured") == 8
     assert kinds.count("expected") == 4
 
 

@@ -91,9 +91,10 @@ def test_every_file_a_document_points_at_is_there() -> None:
 def test_every_package_is_in_the_list_of_packages() -> None:
     folder = Path(str(freetrain.__file__)).parent
     packages = {path.parent.name for path in folder.glob("*/__init__.py")}
+    modules = {path.stem for path in folder.glob("*.py")}
 
-    told = set(re.findall(r"``([a-z]+)``", str(freetrain.__doc__)))
-    assert told == packages
+    listed = set(re.findall(r"``([a-z]+)``", str(freetrain.__doc__)))
+    assert packages <= listed <= packages | modules
 
 
 def test_the_screen_in_the_readme_is_what_the_demo_prints(tmp_path: Path) -> None:

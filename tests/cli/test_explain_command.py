@@ -241,7 +241,7 @@ def test_what_is_expected_of_a_trainers_nodes_is_told(
 
     assert (
         "Expected of n1: 25 % to leave within 6 min; as likely as not to stay 16 min "
-        "or longer; together with 2 nodes more; promised to somebody's job in 8 min."
+        "or longer; together with 2 nodes more; promised to another job in 8 min."
     ) in lines
     assert "Expected of n2" not in lines
 
@@ -278,8 +278,8 @@ def test_what_was_expected_and_what_came_is_told_with_the_holes(
         "eight of ten between 5 min early and 2 min late, half by 30 s early."
     ) in lines
     assert (
-        "Slurm tells 12 leaf switches or blocks: two idle nodes below one are taken to "
-        "leave together 62 % of the times that either leaves."
+        "Slurm reports 12 leaf switches or blocks: two idle nodes below one are taken "
+        "to leave together 62 % of the times that either leaves."
     ) in lines
 
 
@@ -352,7 +352,7 @@ def test_who_looks_ahead_is_named(tmp_path: Path, digits: StateDir) -> None:
     assert "life-table" not in before
     assert (nobody, named) == ([None, None], ["life-table", "life-table"])
     assert (
-        "How long nodes stay is foretold by life-table."
+        "How long nodes stay is predicted by life-table."
         in run("explain", cwd=tmp_path).stdout
     )
     assert (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.client.change import Changed, Verb, change, leave
+from freetrain.client.trainers import Changed, Verb, change, leave
 from freetrain.errors import TryLaterError, UsageError
 from freetrain.state.files import (
     GO_ON,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from freetrain.client.drill import Drill, DrillMark, Watch, choose, verdict
+from freetrain.cli.drill import Drill, DrillMark, choose, problems_of
 from freetrain.client.status import read_trainer_status
 from freetrain.config.job import NodeSettings
 from freetrain.errors import TryLaterError, UsageError
@@ -61,10 +61,10 @@ def training(state: StateDir, nodes: int = 3) -> Drill:
 def obey(state: StateDir, one: Drill) -> None:
     """Do all that agents and program do when all is well, but for training on."""
     folder = state.trainer("digits")
-    folder.notice(1, one.member.key).touch()
+    folder.notice(1, one.lease.key).touch()
     folder.run.stop_request(1).touch()
     end(state, "digits", 1, Ended.RESCALED, step=50, committed_step=50)
-    lease = state.lease(one.member.key)
+    lease = state.lease(one.lease.key)
     lease.create()
     write_heartbeat(
         lease.heartbeat,
@@ -73,9 +73,9 @@ def obey(state: StateDir, one: Drill) -> None:
 
 
 def test_the_last_lease_is_taken_unless_one_is_named(state: StateDir) -> None:
-    assert training(state).member.node == "n3"
-    assert drill(state, lease="n1").member.node == "n1"
-    assert drill(state, lease="u2-0").member.node == "n2"
+    assert training(state).lease.node == "n3"
+    assert drill(state, lease="n1").lease.node == "n1"
+    assert drill(state, lease="u2-0").lease.node == "n2"
     with pytest.raises(UsageError, match=r"no lease .*it is on n1, n2, n3"):
         drill(state, lease="$(reboot)")
 
@@ -116,16 +116,15 @@ def test_what_is_paused_may_train_again(state: StateDir) -> None:
 def test_a_drill_that_goes_well_sees_everything_and_loses_nothing(
     state: StateDir,
 ) -> None:
-    one = training(state)
-    watch = Watch(one)
-    assert watch.look(0.1) == ()
+    watch = training(state)
+    assert watch.poll(0.1) == ()
 
-    obey(state, one)
+    obey(state, watch)
     assign(state, "digits", 2, nodes=2)
-    seen = watch.look(0.5)
+    seen = watch.poll(0.5)
     tell(state, 2, 50)
     tell(state, 2, 51, t=NOW_S + 42.0)
-    seen += watch.look(1.5)
+    seen += watch.poll(1.5)
     watch.note(DrillMark.GONE, 2.0)
 
     assert seen == (
@@ -140,20 +139,19 @@ def test_a_drill_that_goes_well_sees_everything_and_loses_nothing(
     )
     assert watch.is_complete
     assert (watch.seen_s[DrillMark.BACK], watch.pause_s) == (1.5, 2.0)
-    assert (watch.lost_steps, verdict(watch, patience_s=9.0)) == (0, ())
+    assert (watch.lost_steps, problems_of(watch, patience_s=9.0)) == (0, [])
 
 
 def test_steps_that_are_done_again_fail_it(state: StateDir) -> None:
-    one = training(state)
-    watch = Watch(one)
-    obey(state, one)
+    watch = training(state)
+    obey(state, watch)
     assign(state, "digits", 2, nodes=2)
     tell(state, 2, 30)
     tell(state, 2, 31)
-    watch.look(1.0)
+    watch.poll(1.0)
     watch.note(DrillMark.GONE, 2.0)
 
-    (problem,) = verdict(watch, patience_s=9.0)
+    (problem,) = problems_of(watch, patience_s=9.0)
 
     assert watch.lost_steps == 20
     assert problem.startswith("20 steps were done again")
@@ -166,9 +164,7 @@ def test_a_program_that_tells_no_start_loses_what_it_does_again(
     submitted(state, a_job(tmp_path, elastic=False))
     assigned = assign(state, "digits", 1, nodes=2)
     job = a_job(tmp_path, elastic=False)
-    watch = Watch(
-        Drill(state=state, job=job, assigned=assigned, member=assigned.members[1])
-    )
+    watch = Drill(state, job, assigned, assigned.members[1])
 
     watch.last_step = 40
     watch.restored_step = 38
@@ -177,11 +173,10 @@ def test_a_program_that_tells_no_start_loses_what_it_does_again(
 
 
 def test_one_that_does_not_come_back_is_told_what_to_do(state: StateDir) -> None:
-    one = training(state)
-    watch = Watch(one)
-    watch.look(1.0)
+    watch = training(state)
+    watch.poll(1.0)
 
-    heard, back = verdict(watch, patience_s=9.0)
+    heard, back = problems_of(watch, patience_s=9.0)
 
     assert "the agent did not hear of it" in heard
     assert "did not train again within 9 s" in back
@@ -190,26 +185,24 @@ def test_one_that_does_not_come_back_is_told_what_to_do(state: StateDir) -> None
 def test_at_its_smallest_size_it_needs_a_tick(tmp_path: Path) -> None:
     state = a_state(tmp_path)
     submitted(state, a_job(tmp_path, nodes=NodeSettings(min_nodes=3, max_nodes=8)))
-    one = training(state)
-    watch = Watch(one)
-    obey(state, one)
-    watch.look(1.0)
+    watch = training(state)
+    obey(state, watch)
+    watch.poll(1.0)
     watch.note(DrillMark.GONE, 2.0)
 
-    (problem,) = verdict(watch, patience_s=9.0)
+    (problem,) = problems_of(watch, patience_s=9.0)
 
-    assert one.nodes_left == 0
+    assert watch.nodes_left == 0
     assert "do ticks run" in problem
 
 
 def test_a_lease_that_stays_fails_it(state: StateDir) -> None:
-    one = training(state)
-    watch = Watch(one)
-    obey(state, one)
+    watch = training(state)
+    obey(state, watch)
     tell(state, 2, 50)
     tell(state, 2, 51)
-    watch.look(1.0)
+    watch.poll(1.0)
 
-    (problem,) = verdict(watch, patience_s=9.0)
+    (problem,) = problems_of(watch, patience_s=9.0)
 
     assert "the lease was not gone after 9 s" in problem

@@ -7,7 +7,12 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.client.holes import IdleNodes, groups, steps, why_it_ends
+from freetrain.cli.holes import (
+    PartitionHoles,
+    groups,
+    idle_nodes_by_length,
+    why_it_ends,
+)
 from slurm.holes import Hole, HoleEnd
 
 NOW_S = 1_000.0
@@ -15,39 +20,34 @@ ENDS = st.none() | st.just(math.inf) | st.floats(NOW_S + 1.0, NOW_S + 1e6)
 
 
 @st.composite
-def idles(draw: st.DrawFn) -> IdleNodes:
+def idles(draw: st.DrawFn) -> PartitionHoles:
     ends = draw(st.lists(ENDS, max_size=12))
     kinds = st.sampled_from(HoleEnd)
     holes = tuple(
         Hole(f"n{number}", NOW_S, end_s, draw(kinds))
         for number, end_s in enumerate(ends)
     )
-    return IdleNodes(
+    return PartitionHoles(
         now_s=NOW_S, partition="p", margin_s=5.0, nodes=20, holes=holes, is_torn=False
     )
 
 
 @given(idles())
-def test_every_hole_is_in_one_group(idle: IdleNodes) -> None:
+def test_every_hole_is_in_one_group(idle: PartitionHoles) -> None:
     grouped = [hole for group in groups(idle) for hole in group]
 
     assert sorted(hole.node for hole in grouped) == sorted(h.node for h in idle.holes)
 
 
 @given(idles())
-def test_fewer_nodes_stay_idle_for_longer(idle: IdleNodes) -> None:
-    found = steps(idle)
+def test_fewer_nodes_stay_idle_for_longer(idle: PartitionHoles) -> None:
+    found = idle_nodes_by_length(idle)
 
-    assert [s.length_s for s in found] == sorted(s.length_s for s in found)
-    nodes = [step.nodes for step in found]
+    lengths_s, nodes = [s for s, _ in found], [n for _, n in found]
+    assert lengths_s == sorted(lengths_s)
     assert nodes == sorted(set(nodes), reverse=True)
-    assert all(
-        step.nodes
-        == sum(
-            h.end_s is not None and h.end_s >= NOW_S + step.length_s for h in idle.holes
-        )
-        for step in found
-    )
+    ends_s = [hole.end_s for hole in idle.holes if hole.end_s is not None]
+    assert nodes == [sum(end >= NOW_S + s for end in ends_s) for s in lengths_s]
 
 
 def test_each_way_to_end_has_words() -> None:

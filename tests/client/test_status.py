@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.client.change import Verb, change
 from freetrain.client.status import (
     LONG_S,
     SILENT_S,
@@ -16,6 +15,7 @@ from freetrain.client.status import (
     overview,
     read_trainer_status,
 )
+from freetrain.client.trainers import Verb, change
 from freetrain.errors import UsageError
 from freetrain.state.database import StoreMissingError
 from freetrain.state.files import USER, AgentState, Ended, Heartbeat, write_heartbeat
