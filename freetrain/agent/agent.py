@@ -1,67 +1,270 @@
-"""The agent's loop: observe, decide, act; about ten times a second.
+"""The agent of a lease: its command line, its loop, and the acts of its rules.
 
-Each turn reads the shared files and the processes of the node into an ``Observation``,
-asks ``rules`` what to do, and has the ``Executor`` do it.
+About ten times a second the loop observes (``observer``), decides (``rules``) and acts:
+the ``Executor`` here carries out the actions, through the shared files (``board``) and
+on this node (``environment``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import os
+import re
+import socket
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import SystemRandom
 from typing import TYPE_CHECKING
 
-from freetrain.agent.environment import Node
-from freetrain.agent.executor import Executor, Memory
-from freetrain.agent.observation import (
-    Observation,
-    ObservedGeneration,
-    ObservedTrainer,
-    is_failure,
-    judge,
+from freetrain.agent.board import Board, Listing
+from freetrain.agent.environment import (
+    Environment,
+    Journal,
+    LeaseEndListener,
+    NodeProcesses,
+    unix_s,
+)
+from freetrain.agent.observation import PATIENCE_VARIABLE, read_patience
+from freetrain.agent.observer import (
+    LaunchedWorld,
+    Memory,
+    Observer,
+    OwnLease,
+    StartedSpare,
 )
 from freetrain.agent.rules import (
+    AskToStop,
+    EndLease,
     EndOwnJob,
+    EndSpare,
+    Kill,
+    KillRanks,
+    LaunchWorld,
+    Propose,
+    RequestStop,
+    StartSpare,
+    Sweep,
+    SweepAll,
+    WriteEnding,
+    WriteNotice,
+    choose_actions,
     conditions,
-    decide,
-    leave_bound_s,
-    limit_margin_s,
 )
-from freetrain.errors import FreeTrainError
-from freetrain.state.files import AgentState, Heartbeat
+from freetrain.broker.lease import LeaseKey
+from freetrain.errors import FreeTrainError, UsageError
+from freetrain.launch.local import LocalLauncher, this_node
+from freetrain.state.files import (
+    AgentState,
+    Ended,
+    GenerationEnding,
+    Heartbeat,
+    StateDir,
+    lease_name,
+)
+from slurm.backend import CommandLine
+from slurm.records import JobKey
+from slurm.runner import (
+    SubprocessRunner,
+    scrubbed,
+    user_name,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from freetrain.agent.board import Board, TrainerFolder
-    from freetrain.agent.environment import Environment
-    from freetrain.agent.executor import LaunchedWorld, StartedSpare
-    from freetrain.agent.observation import Patience, Peer
-    from freetrain.broker.lease import LeaseKey
-    from freetrain.state.files import Assigned, GenerationEnding
+    from freetrain.agent.board import TrainerFolder
+    from freetrain.agent.observation import Observation, ObservedTrainer, Patience
+    from freetrain.agent.rules import Action
+    from freetrain.state.files import Assigned
 
-_DEFAULT_KILL_AFTER_S = 30.0
-_HURRIED_SCAN_S = 0.3
-_END_POLL_S = 0.02
+
+USAGE = """\
+usage: python -m freetrain.agent STATE_DIR UUID TASK LIMIT_MIN GRACE_S
+       python -m freetrain.agent sweep STATE_DIR UUID TASK
+"""
+LAUNCH_AGENT = "FREETRAIN_LAUNCH_AGENT"
+"""The variable that names the site's own launch agent."""
+
+TO_SWEEP = 75
+"""The exit status of an agent that could not end everything of its lease."""
+
+_UUID = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
+_SLURM_TIMEOUT_S = 10.0
+_ARGUMENTS = {"run": 5, "sweep": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnLease:
-    """The lease of an agent.
+class Call:
+    """The arguments of the command line.
 
     Attributes:
-        key: The lease.
-        node: Slurm's NodeName, or the host's name outside of Slurm.
-        host: The host's own name.
-        pid: The agent's process number.
-        limit_s: Its time limit.
-        grace_s: How long it has from Slurm's notice to the kill.
+        limit_s: Its time limit; 0 for a sweep.
+        grace_s: How long it has from Slurm's signal to the kill.
+        is_sweep: Whether only its processes that are left are to be ended.
     """
 
+    state: StateDir
     key: LeaseKey
-    node: str
-    host: str
-    pid: int
-    limit_s: float
-    grace_s: float
+    limit_s: float = 0.0
+    grace_s: float = 0.0
+    is_sweep: bool = False
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command line *argv* in this process; return the exit status."""
+    if argv and argv[0] in {"-h", "--help"}:
+        sys.stdout.write(USAGE)
+        return 0
+    try:
+        call = read_call(argv)
+        patience = read_patience(os.environ.get(PATIENCE_VARIABLE, ""))
+        if call.is_sweep:
+            _sweep(call, patience)
+        elif not _run(call, patience):
+            return TO_SWEEP
+    except FreeTrainError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+    except OSError as error:
+        sys.stderr.write(
+            f"error: {error}. The agent did not start, and its lease is given back; "
+            f"make the state directory readable and writable on compute nodes.\n"
+        )
+        return 73
+    return 0
+
+
+def read_call(argv: Sequence[str]) -> Call:
+    """Return the arguments of the command line.
+
+    Raises:
+        UsageError: They make no sense.
+    """
+    is_sweep = bool(argv) and argv[0] == "sweep"
+    words = argv[1:] if is_sweep else argv
+    if len(words) != _ARGUMENTS["sweep" if is_sweep else "run"]:
+        raise _wrong("the number of arguments is wrong")
+    folder, uuid, task, *times = words
+    if not Path(folder).is_absolute():
+        raise _wrong(f"STATE_DIR {folder[:80]!r} is no absolute path")
+    if _UUID.fullmatch(uuid) is None or not re.fullmatch("[0-9]{1,10}", task):
+        raise _wrong(f"{uuid[:80]!r} and {task[:80]!r} name no lease")
+    key = LeaseKey(uuid, int(task))
+    if is_sweep:
+        return Call(state=StateDir(Path(folder)), key=key, is_sweep=True)
+    limit_min, grace_s = map(_number, times)
+    return Call(
+        state=StateDir(Path(folder)), key=key, limit_s=limit_min * 60, grace_s=grace_s
+    )
+
+
+def own_job(environment: Mapping[str, str]) -> JobKey | None:
+    """Return this lease's job, by Slurm's variables; None outside of one.
+
+    Of an array task scancel wants ``18_0``, and does nothing for its raw number.
+    """
+    raw = environment.get("SLURM_JOB_ID", "")
+    array = environment.get("SLURM_ARRAY_JOB_ID", "")
+    task = environment.get("SLURM_ARRAY_TASK_ID", "")
+    if not raw.isdecimal():
+        return None
+    is_task = array.isdecimal() and task.isdecimal()
+    return JobKey(int(raw), f"{array}_{task}" if is_task else raw)
+
+
+def _run(call: Call, patience: Patience) -> bool:
+    """Run the agent; return whether nothing is left that must be swept."""
+    folder = call.state.lease(call.key)
+    folder.create()
+    environment = _environment(call, is_listening=True)
+    environment.handle_signals()
+    lease = OwnLease(
+        key=call.key,
+        node=os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        limit_s=call.limit_s,
+        grace_s=call.grace_s,
+    )
+    environment.log(f"began on {lease.node} for {call.limit_s / 60:g} min")
+    if not Agent(lease, _board(call), environment, patience).run():
+        return False
+    _remove_groups()
+    return True
+
+
+def _sweep(call: Call, patience: Patience) -> None:
+    """End the processes of the lease; write that it is gone if its agent did not."""
+    environment, board = _environment(call), _board(call)
+    processes = NodeProcesses(call.key, board, environment, patience)
+    until_s = time.monotonic() + patience.sweep_grace_s
+    while not processes.end_all() and time.monotonic() < until_s:
+        environment.wait(patience.poll_s)
+    processes.kill_all()
+    _remove_groups()
+    last = board.heartbeat(call.key)
+    if last is not None and last.state is not AgentState.ENDED:
+        ended = replace(last, beat=last.beat + 1, state=AgentState.ENDED)
+        board.write_heartbeat(call.key, ended)
+
+
+def _remove_groups() -> None:
+    # Imported here: an agent's start is waited for, and only its end needs them.
+    from freetrain.pack.cpu_controllers import (  # noqa: PLC0415
+        KernelCgroups,
+        own_cgroups,
+        remove_empty_groups,
+    )
+
+    remove_empty_groups(own_cgroups(), KernelCgroups())
+
+
+def _environment(call: Call, *, is_listening: bool = False) -> Environment:
+    agent = os.environ.get(LAUNCH_AGENT)
+    head = this_node(os.environ, launch_agent=Path(agent) if agent else None)
+    scrubbed_variables = scrubbed(os.environ)
+    runner = SubprocessRunner(scrubbed_variables)
+    job = own_job(os.environ)
+    listener = None
+    if is_listening and job is not None and "SLURM_STEP_ID" not in os.environ:
+        listener = LeaseEndListener(
+            job.job_id, scrubbed_variables, elapsed_s=time.monotonic
+        )
+    return Environment(
+        LocalLauncher(call.state, head, SystemRandom()),
+        CommandLine(runner, user=user_name(), timeout_s=_SLURM_TIMEOUT_S),
+        own_job=job,
+        listener=listener,
+        journal=Journal(
+            call.state.lease(call.key).log, unix_s=unix_s, elapsed_s=time.monotonic
+        ),
+    )
+
+
+def _board(call: Call) -> Board:
+    listing = Listing(time.monotonic)
+    return Board(call.state, listing, elapsed_s=time.monotonic)
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise _wrong(f"{text[:80]!r} is no time")
+    return number
+
+
+def _wrong(why: str) -> UsageError:
+    return UsageError(f"{why}. Nothing was started.\n{USAGE.rstrip()}")
+
+
+_HURRIED_SCAN_S = 0.3
+_END_POLL_S = 0.02
 
 
 class Agent:
@@ -76,18 +279,14 @@ class Agent:
     ) -> None:
         """Take the lease, the shared files, the environment, and times to go by."""
         now_s = environment.elapsed_s()
-        self._lease = lease
-        self._board = board
         self._environment = environment
         self._patience = patience
-        self._started_s = now_s
-        self._memory = Memory(now_s, busy_s=now_s)
-        self._node = Node(lease.key, board, environment, patience)
-        self._peers = PeerWatch()
-        self._own_trainers = OwnTrainers(lease.key, board, environment, patience)
-        self._heartbeat = HeartbeatWriter(lease, board, environment, self._node)
+        self._observer = Observer(lease, board, environment, patience)
+        self._memory = self._observer.memory
+        self._processes = self._observer.processes
+        self._heartbeat = HeartbeatWriter(lease, board, environment, self._processes)
         self._executor = Executor(
-            lease.key, board, environment, self._memory, self._node
+            lease.key, board, environment, self._memory, self._processes
         )
         self._scan_due_s = now_s
         self._is_clean = False
@@ -106,19 +305,17 @@ class Agent:
         """Observe, decide and act, once; return whether the lease has ended."""
         memory, environment = self._memory, self._environment
         memory.begin(now_s=environment.elapsed_s(), unix_s=environment.unix_s())
-        for world in memory.worlds.values():
-            world.look(memory.now_s)
-        if environment.is_preempted():  # before all else: others wait for this lease
-            self._leave("Slurm takes the node")
-        look_at_spare(self._lease.key, self._board, environment, memory)
-        folders = self._own_trainers.folders(memory)
+        self._observer.look_at_own()
+        folders = self._observer.folders()
         self._scan(folders)
-        observed = self._observe(folders)
+        observed = self._observer.observe(
+            folders, is_cut_off=self._heartbeat.is_cut_off
+        )
         self._heartbeat.beat(
             observed, now_s=memory.now_s, every_s=self._patience.beat_s
         )
         ages_s = {found: memory.age_s(found) for found in conditions(observed)}
-        for action in decide(observed, ages_s=ages_s):
+        for action in choose_actions(observed, ages_s=ages_s):
             if isinstance(action, EndOwnJob):
                 self._end(action)
                 return True
@@ -130,100 +327,16 @@ class Agent:
     def _scan(self, folders: Sequence[TrainerFolder]) -> None:
         """Look at the processes of the node, if it is time, and sweep."""
         memory = self._memory
-        if memory.now_s < self._scan_due_s and not self._is_urgent():
+        is_urgent = memory.leaving_since_s is not None or any(
+            world.exit_s is not None for world in memory.worlds.values()
+        )
+        if memory.now_s < self._scan_due_s and not is_urgent:
             return
         is_rescale = any(folder.open for folder in folders)
         every_s = _HURRIED_SCAN_S if is_rescale else self._patience.scan_s
         self._scan_due_s = memory.now_s + min(every_s, self._patience.scan_s)
-        self._node.scan(folders)
-        self._node.sweep()
-
-    def _is_urgent(self) -> bool:
-        is_leaving = self._memory.leaving_since_s is not None
-        return is_leaving or any(
-            world.exit_s is not None for world in self._memory.worlds.values()
-        )
-
-    def _observe(self, folders: Sequence[TrainerFolder]) -> Observation:
-        trainers = self._observe_trainers(folders)
-        memory = self._memory
-        if trainers:
-            memory.busy_s = memory.now_s
-        is_head = any(
-            g.is_headed_by(self._lease.key) for t in trainers for g in t.generations
-        )
-        peers = self._peers.look(
-            self._board,
-            memory,
-            _members(trainers) - {self._lease.key},
-            is_head=is_head,
-            is_cut_off=self._heartbeat.is_cut_off,
-        )
-        leaving_s, bound_s = self._leaving(trainers)
-        return Observation(
-            me=self._lease.key,
-            trainers=trainers,
-            peers=peers,
-            stuck=self._node.stuck,
-            leaving_s=leaving_s,
-            bound_s=bound_s,
-            idle_s=memory.now_s - memory.busy_s,
-            ended_leases=frozenset(memory.ended_leases),
-            spare=None if memory.spare is None else memory.spare.observed(),
-            patience=self._patience,
-        )
-
-    def _observe_trainers(
-        self, folders: Sequence[TrainerFolder]
-    ) -> tuple[ObservedTrainer, ...]:
-        observer = TrainerObserver(
-            self._lease.key,
-            self._board,
-            self._memory,
-            self._node,
-            home=self._home(folders),
-        )
-        found: list[ObservedTrainer] = []
-        for folder in folders:
-            try:
-                found.append(observer.observe(folder))
-            except (OSError, FreeTrainError) as error:
-                name = repr(folder.name)
-                self._environment.log(f"cannot read about trainer {name}: {error}")
-        return tuple(found)
-
-    def _home(self, folders: Sequence[TrainerFolder]) -> str:
-        """Return the trainer that this lease was given to last, empty for none.
-
-        Survivors and broker may give it to two at once; it leaves the older.
-        """
-        claims = []
-        for folder in folders:
-            newest = self._board.assigned(folder.name, folder.newest)
-            if self._lease.key in newest.keys:
-                claims.append((newest.created_s, folder.name))
-        return max(claims)[1] if claims else ""
-
-    def _leave(self, why: str) -> None:
-        if self._memory.leaving_since_s is None:
-            self._memory.leaving_since_s = self._memory.now_s
-            self._environment.log(f"leaving: {why}")
-
-    def _leaving(
-        self, trainers: Sequence[ObservedTrainer]
-    ) -> tuple[float | None, float]:
-        """Return for how long this lease has been leaving, and how long it may."""
-        memory, lease = self._memory, self._lease
-        kill_after_s = max(
-            (t.job.stop.kill_after_s for t in trainers), default=_DEFAULT_KILL_AFTER_S
-        )
-        margin_s = limit_margin_s(limit_s=lease.limit_s, kill_after_s=kill_after_s)
-        if memory.now_s - self._started_s >= lease.limit_s - margin_s:
-            self._leave("the time limit is near")
-        grace_s = lease.grace_s if self._environment.is_preempted() else margin_s
-        bound_s = leave_bound_s(kill_after_s=kill_after_s, grace_s=grace_s)
-        since_s = memory.leaving_since_s
-        return (None if since_s is None else memory.now_s - since_s), bound_s
+        self._processes.scan(folders)
+        self._processes.sweep()
 
     def _forget_worlds(self, observed: Observation) -> None:
         """Forget worlds that are gone and have an ending."""
@@ -237,221 +350,18 @@ class Agent:
         """End this lease's processes and itself; end the job if something is left."""
         environment = self._environment
         environment.log(f"ending this lease's job: {action.why}")
-        if environment.is_preempted():
-            self._node.kill_all()  # all is committed, and others wait
+        if environment.is_lease_ending():
+            self._processes.kill_all()  # all is committed, and others wait
         until_s = environment.elapsed_s() + self._patience.sweep_grace_s
-        self._is_clean = self._node.end_all()
+        self._is_clean = self._processes.end_all()
         while not self._is_clean and environment.elapsed_s() < until_s:
             environment.wait(_END_POLL_S)
-            self._is_clean = self._node.end_all()
+            self._is_clean = self._processes.end_all()
         self._heartbeat.write_ended()
         environment.stop_listening()
         if not self._is_clean:
-            self._node.kill_all()
+            self._processes.kill_all()
             environment.end_own_job()
-
-
-def _members(trainers: Sequence[ObservedTrainer]) -> frozenset[LeaseKey]:
-    """Return every lease whose heartbeat matters."""
-    found: set[LeaseKey] = set()
-    for trainer in trainers:
-        for generation in trainer.generations:
-            found |= generation.assigned.keys
-        if trainer.previous is not None:
-            found |= trainer.previous.keys
-    return frozenset(found)
-
-
-# ----------------------------------------------------------------------
-# The trainers of this lease
-
-
-class OwnTrainers:
-    """Finds the trainers of which a lease has a part.
-
-    It looks at all trainers once a second, and at those of the lease in every turn.
-    """
-
-    def __init__(
-        self, me: LeaseKey, board: Board, environment: Environment, patience: Patience
-    ) -> None:
-        """Take the lease, the shared files, the environment, and times to go by."""
-        self._me = me
-        self._board = board
-        self._environment = environment
-        self._every_s = patience.scan_s
-        self._due_s = environment.elapsed_s()
-        self._names: tuple[str, ...] = ()
-
-    def folders(self, memory: Memory) -> tuple[TrainerFolder, ...]:
-        """Return what the folders of this lease's trainers name now."""
-        names = self._names
-        if memory.now_s >= self._due_s:
-            self._due_s = memory.now_s + self._every_s
-            names = self._all()
-        found = [self._read(name, memory) for name in names]
-        folders = tuple(folder for folder in found if folder is not None)
-        self._names = tuple(folder.name for folder in folders)
-        return folders
-
-    def _all(self) -> tuple[str, ...]:
-        try:
-            return tuple(sorted({*self._board.trainers(), *self._names}))
-        except OSError as error:
-            self._environment.log(f"cannot list the trainers: {error}")
-            return self._names
-
-    def _read(self, name: str, memory: Memory) -> TrainerFolder | None:
-        try:
-            folder = self._board.folder(name)
-            if folder is None or not self._has_part(folder, memory):
-                return None
-        except (OSError, FreeTrainError) as error:
-            self._environment.log(f"cannot read about trainer {name!r}: {error}")
-            return None
-        return folder
-
-    def _has_part(self, folder: TrainerFolder, memory: Memory) -> bool:
-        if any(world.trainer == folder.name for world in memory.worlds.values()):
-            return True
-        return any(
-            self._me in self._board.assigned(folder.name, number).keys
-            for number in (*folder.open, folder.newest)
-        )
-
-
-_MOST_HISTORY = 50
-
-
-@dataclass(frozen=True, slots=True)
-class TrainerObserver:
-    """Observes trainers in one turn.
-
-    Attributes:
-        me: This lease.
-        board: The shared files.
-        memory: What the agent remembers.
-        node: The processes of this lease's node.
-        home: The trainer with which this lease stays, if it need not leave.
-    """
-
-    me: LeaseKey
-    board: Board
-    memory: Memory
-    node: Node
-    home: str
-
-    def observe(self, folder: TrainerFolder) -> ObservedTrainer:
-        """Return all that is known of the trainer of *folder*.
-
-        Raises:
-            OSError, FreeTrainError: Its files cannot be read.
-        """
-        board, memory, name = self.board, self.memory, folder.name
-        job = board.job(name)
-        launched = {g for trainer, g in memory.worlds if trainer == name}
-        wants_spare = bool(job.launch.spare) and memory.spare is None
-        notices = board.notices(name)
-        processes = self._count_processes(name)
-
-        def generation(number: int) -> ObservedGeneration:
-            return self._generation(
-                folder,
-                number,
-                notices=frozenset(key for g, key in notices if g == number),
-                processes=processes.get(number, 0),
-                wants_spare=wants_spare,
-            )
-
-        earlier = sorted({*folder.open, *launched} - {folder.newest})
-        newest = generation(folder.newest)
-        is_running = newest.world is not None and newest.world.exit_s is None
-        running_s = newest.world.age_s if newest.world and is_running else 0.0
-        history = self._history(folder)
-        is_given_elsewhere = name != self.home and self.me in newest.assigned.keys
-        return ObservedTrainer(
-            job=job,
-            newest=newest,
-            earlier=tuple(map(generation, earlier)),
-            previous=self._previous(folder),
-            verdict=judge(history, job),
-            failed=max((e.generation for e in history if is_failure(e)), default=0),
-            is_done=board.is_done(name, running_s=running_s),
-            since_end_s=memory.age_s(("end", name, max(folder.over, default=0))),
-            must_leave=memory.leaving_since_s is not None or is_given_elsewhere,
-            unix_s=memory.unix_s,
-        )
-
-    def _generation(
-        self,
-        folder: TrainerFolder,
-        number: int,
-        *,
-        notices: frozenset[LeaseKey],
-        processes: int,
-        wants_spare: bool,
-    ) -> ObservedGeneration:
-        board, memory, name = self.board, self.memory, folder.name
-        world = memory.worlds.get((name, number))
-        outcome = board.outcome(name, number)
-        return ObservedGeneration(
-            assigned=board.assigned(name, number),
-            age_s=memory.age_s(("generation", name, number)),
-            is_over=number in folder.over,
-            outcome=outcome,
-            outcome_age_s=(memory.age_s(("outcome", name, number)) if outcome else 0.0),
-            is_ready=board.is_ready(name, number),
-            has_begun=self._has_begun(
-                name, number, world, outcome=outcome, wants_spare=wants_spare
-            ),
-            is_stop_requested=board.is_stop_requested(name, number),
-            notices=notices,
-            processes=processes,
-            world=None if world is None else world.observed(memory.now_s),
-        )
-
-    def _has_begun(
-        self,
-        name: str,
-        number: int,
-        world: LaunchedWorld | None,
-        *,
-        outcome: str,
-        wants_spare: bool,
-    ) -> bool:
-        """Tell whether a world has begun, where that matters to this agent."""
-        if world is None:
-            return bool(outcome) or (wants_spare and self.board.has_begun(name, number))
-        if not world.has_begun:
-            world.has_begun = bool(outcome) or self.board.has_begun(name, number)
-        return world.has_begun
-
-    def _count_processes(self, trainer: str) -> dict[int, int]:
-        counts: dict[int, int] = {}
-        for process in self.node.mine:
-            if process.mark.trainer == trainer:
-                number = process.mark.generation
-                counts[number] = counts.get(number, 0) + 1
-        return counts
-
-    def _previous(self, folder: TrainerFolder) -> Assigned | None:
-        before = folder.generations[:-1]
-        return self.board.assigned(folder.name, before[-1]) if before else None
-
-    def _history(self, folder: TrainerFolder) -> list[GenerationEnding]:
-        """Return the endings since the last generation without leases."""
-        endings: list[GenerationEnding] = []
-        for number in reversed(folder.generations[-_MOST_HISTORY:]):
-            is_newest = number == folder.newest
-            if not is_newest and not self.board.assigned(folder.name, number).members:
-                break
-            if number in folder.over:
-                endings.append(self.board.ending(folder.name, number))
-        return endings[::-1]
-
-
-# ----------------------------------------------------------------------
-# Heartbeats: this agent's, and those of the others
 
 
 class HeartbeatWriter:
@@ -462,14 +372,18 @@ class HeartbeatWriter:
     """
 
     def __init__(
-        self, lease: OwnLease, board: Board, environment: Environment, node: Node
+        self,
+        lease: OwnLease,
+        board: Board,
+        environment: Environment,
+        processes: NodeProcesses,
     ) -> None:
         """Take the lease, the shared files, the environment, and the node."""
         self.is_cut_off = False
         self._lease = lease
         self._board = board
         self._environment = environment
-        self._node = node
+        self._processes = processes
         self._count = 0
         self._due_s = environment.elapsed_s()
 
@@ -488,7 +402,7 @@ class HeartbeatWriter:
             trainer=trainer,
             generation=generation,
             is_stuck=bool(observed.stuck),
-            swept_generation=self._node.swept.get(trainer, 0),
+            swept_generation=self._processes.swept.get(trainer, 0),
         )
 
     def write_ended(self) -> None:
@@ -548,94 +462,256 @@ def _is_home(observed: Observation, trainer: ObservedTrainer) -> bool:
     return observed.me in trainer.newest.assigned.keys and not trainer.must_leave
 
 
-_HEAD_S, _HEAD_PER_S = 0.2, 50
-_MEMBER_S, _MEMBER_PER_S = 1.0, 12
+_SPARE_AGAIN_S = 60.0
 
 
-class PeerWatch:
-    """Reads up to 50 heartbeats a second as a head, 12 as one of the others.
+class Executor:
+    """Carries out actions; a failure is logged, and the action chosen again."""
 
-    Sixty-four agents of one trainer then ask for less than 1,000 files a second.
-    """
-
-    def __init__(self) -> None:
-        """Begin without peers."""
-        self._looked_s: dict[LeaseKey, float] = {}
-
-    def look(
+    def __init__(
         self,
+        me: LeaseKey,
         board: Board,
+        environment: Environment,
         memory: Memory,
-        keys: Collection[LeaseKey],
-        *,
-        is_head: bool,
-        is_cut_off: bool,
-    ) -> Mapping[LeaseKey, Peer]:
-        """Return what is known of the leases *keys*.
+        processes: NodeProcesses,
+    ) -> None:
+        """Take this lease and all that actions change."""
+        self._me = me
+        self._board = board
+        self._environment = environment
+        self._memory = memory
+        self._processes = processes
+        self._author = lease_name(me)
+        self._spare_due_s = memory.now_s
 
-        Args:
-            board: The shared files.
-            memory: Has the watches of heartbeats.
-            keys: Leases to watch; all others are forgotten.
-            is_head: Whether this agent heads one of their generations.
-            is_cut_off: Whether the files cannot be used: then no lease grows silent.
-        """
-        memory.watch_only(keys)
-        self._looked_s = {k: s for k, s in self._looked_s.items() if k in keys}
-        least_s, per_s = (
-            (_HEAD_S, _HEAD_PER_S) if is_head else (_MEMBER_S, _MEMBER_PER_S)
+    def carry_out(self, action: Action) -> None:
+        """Do *action*, or log why it could not be done."""
+        try:
+            self._do(action)
+        except (OSError, FreeTrainError) as error:
+            self._environment.log(f"{type(action).__name__} failed: {error}")
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case LaunchWorld():
+                self._launch(action)
+            case AskToStop():
+                self._ask_to_stop(action)
+            case RequestStop():
+                self._board.request_stop(action.trainer, action.generation)
+                self._log(_world_of(action), "asked to stop, since its head is lost")
+            case Kill():
+                self._kill(action)
+            case KillRanks():
+                self._processes.kill_ranks((action.trainer, action.generation))
+            case Propose():
+                self._propose(action)
+            case WriteEnding():
+                self._write_ending(action)
+            case _:
+                self._do_about_lease(action)
+
+    def _do_about_lease(self, action: Action) -> None:
+        match action:
+            case Sweep():
+                self._processes.sweep({(action.trainer, action.generation)})
+            case SweepAll():
+                self._processes.kill_all()
+            case WriteNotice():
+                self._board.write_notice(action.trainer, action.generation, self._me)
+                self._log(_world_of(action), "noted that this lease leaves")
+            case EndLease():
+                self._memory.ended_leases.add(action.member.key)
+                self._environment.log(f"ending silent lease {action.member.display_id}")
+                self._environment.end_lease(action.member)
+            case StartSpare():
+                self._start_spare(action.assigned)
+            case EndSpare():
+                self._end_spare()
+            case _:
+                raise AssertionError(f"the loop itself does {action}")
+
+    def _launch(self, action: LaunchWorld) -> None:
+        assigned, memory = action.assigned, self._memory
+        job = self._board.job(assigned.trainer)
+        is_forked = bool(job.launch.spare) and self._have_spares(assigned)
+        try:
+            process = self._environment.launch(
+                job, assigned, after=action.after, is_forked=is_forked
+            )
+        except (OSError, FreeTrainError) as error:
+            ending = failed_launch(
+                assigned.generation, error, author=self._author, unix_s=memory.unix_s
+            )
+            self._end(ending, assigned.trainer)
+            return
+        world = (assigned.trainer, assigned.generation)
+        memory.worlds[world] = LaunchedWorld(
+            *world, process, action.after, launched_s=memory.now_s
         )
-        every_s = max(least_s, len(keys) / per_s)
-        for key in keys:
-            if memory.now_s - self._looked_s.get(key, -every_s) >= every_s:
-                self._looked_s[key] = memory.now_s
-                _read_heartbeat(board, memory, key, is_cut_off=is_cut_off)
-        return {key: memory.heartbeat(key).peer for key in keys}
+        nodes = ",".join(member.node for member in assigned.members)
+        after = f", after generation {action.after}" if action.after else ""
+        how = ", as forks of spares" if is_forked else ""
+        self._log(world, f"launched on {nodes}{after}{how}")
+
+    def _have_spares(self, assigned: Assigned) -> bool:
+        """Tell whether each lease has a spare; where it cannot be read, it has none."""
+        with suppress(OSError, ValueError):
+            return all(
+                self._board.spare_of(member.key) == assigned.trainer
+                for member in assigned.members
+            )
+        return False
+
+    def _ask_to_stop(self, action: AskToStop) -> None:
+        world = self._memory.worlds[action.trainer, action.generation]
+        world.asked_s = self._memory.now_s
+        self._log(_world_of(action), f"asked to stop: {action.why}")
+        world.process.ask_to_stop()
+
+    def _kill(self, action: Kill) -> None:
+        world = self._memory.worlds[action.trainer, action.generation]
+        if world.killed_s is None:
+            world.killed_s = self._memory.now_s
+            world.why_killed = action.why
+            if action.why:
+                self._log(_world_of(action), f"killed: {action.why}")
+        world.process.kill()
+        if action.why:
+            self._processes.kill((action.trainer, action.generation))
+
+    def _propose(self, action: Propose) -> None:
+        assigned = action.assigned
+        is_mine = self._board.propose(assigned)
+        nodes = ",".join(member.node for member in assigned.members) or "no node"
+        author = "made" if is_mine else "another agent or the broker made"
+        self._log(
+            (assigned.trainer, assigned.generation),
+            f"{author} it: {assigned.reason}; proposed {nodes}",
+        )
+
+    def _write_ending(self, action: WriteEnding) -> None:
+        ending = draft_ending(action, author=self._author, unix_s=self._memory.unix_s)
+        if action.was_launched:
+            elastic = self._board.job(action.trainer).elastic
+            ending = self._board.with_outcome(action.trainer, ending)
+            ending = complete_ending(ending, action, elastic=elastic)
+            world = self._memory.worlds.get((action.trainer, action.generation))
+            if world is not None and not ending.message:
+                ending = replace(ending, message=world.why_killed)
+        self._end(ending, action.trainer)
+
+    def _end(self, ending: GenerationEnding, trainer: str) -> None:
+        if self._board.write_ending(trainer, ending):
+            why = f": {ending.message}" if ending.message else ""
+            self._log((trainer, ending.generation), f"over: {ending.ended.words}{why}")
+
+    def _start_spare(self, assigned: Assigned) -> None:
+        if self._memory.now_s < self._spare_due_s:
+            return
+        job = self._board.job(assigned.trainer)
+        try:
+            process = self._environment.start_spare(job, assigned, self._me)
+        except (OSError, FreeTrainError):
+            self._spare_due_s = self._memory.now_s + _SPARE_AGAIN_S
+            raise
+        self._memory.spare = StartedSpare(
+            assigned.trainer, assigned.generation, process
+        )
+        self._environment.log(f"a spare of {assigned.trainer} was started")
+
+    def _end_spare(self) -> None:
+        spare = self._memory.spare
+        if spare is not None:
+            spare.is_asked = True
+            spare.process.ask_to_stop()
+            self._board.announce_spare(self._me, "")
+
+    def _log(self, world: tuple[str, int], text: str) -> None:
+        self._environment.log(f"{world[0]}/{world[1]}: {text}")
 
 
-def _read_heartbeat(
-    board: Board, memory: Memory, key: LeaseKey, *, is_cut_off: bool
-) -> None:
-    watch = memory.heartbeat(key)
-    try:
-        heartbeat = board.heartbeat(key)
-    except (OSError, FreeTrainError):
-        is_cut_off = True
-    if is_cut_off:
-        watch.skip(now_s=memory.now_s)
-    else:
-        watch.look(heartbeat, now_s=memory.now_s)
+def _world_of(action: RequestStop | WriteNotice | AskToStop | Kill) -> tuple[str, int]:
+    return (action.trainer, action.generation)
 
 
-# ----------------------------------------------------------------------
-# The spare of this lease
+_NOT_ELASTIC = "a program without freetrain.elastic needs elastic = false"
 
 
-def look_at_spare(
-    me: LeaseKey, board: Board, environment: Environment, memory: Memory
-) -> None:
-    """See whether the spare waits, or has ended; forget one that was asked to end."""
-    spare = memory.spare
-    if spare is None:
-        return
-    if not spare.has_ended:
-        _look_at_process(spare, me, board, environment)
-    if spare.has_ended and spare.is_asked:
-        memory.spare = None
+def draft_ending(
+    action: WriteEnding, *, author: str, unix_s: float
+) -> GenerationEnding:
+    """Return the ending as the agent of the lease *author* alone knows it."""
+    return GenerationEnding(
+        generation=action.generation,
+        ended=Ended.KILLED if action.was_launched else Ended.NOT_LAUNCHED,
+        was_asked=action.was_asked,
+        lost_lease=action.lost_lease,
+        exit_code=action.exit_code,
+        step=0,
+        committed_step=0,
+        message=action.why,
+        started_s=None if action.age_s is None else unix_s - action.age_s,
+        ended_s=unix_s,
+        author=author,
+    )
 
 
-def _look_at_process(
-    spare: StartedSpare, me: LeaseKey, board: Board, environment: Environment
-) -> None:
-    code = spare.process.poll()
-    try:
-        if code is None and not spare.is_asked and not spare.is_ready:
-            if environment.is_spare_ready(me):
-                board.announce_spare(me, spare.trainer)
-                spare.is_ready = True
-        elif code is not None and not spare.is_asked:
-            environment.log(f"the spare of {spare.trainer} ended: exit code {code}")
-            board.announce_spare(me, "")
-    except OSError as error:
-        environment.log(f"cannot say whether there is a spare: {error}")
-    spare.has_ended = code is not None
+def failed_launch(
+    generation: int, error: Exception, *, author: str, unix_s: float
+) -> GenerationEnding:
+    """Return the ending of a world that could not be started."""
+    return GenerationEnding(
+        generation=generation,
+        ended=Ended.FAILED,
+        was_asked=False,
+        lost_lease=False,
+        exit_code=None,
+        step=0,
+        committed_step=0,
+        message=str(error),
+        started_s=None,
+        ended_s=unix_s,
+        author=author,
+    )
+
+
+def complete_ending(
+    ending: GenerationEnding, action: WriteEnding, *, elastic: bool
+) -> GenerationEnding:
+    """Return *ending*, which has the world's outcome by now, as it is to count.
+
+    Programs that are not elastic leave nothing but their exit status: whatever it
+    is, a program that was asked to stop and did has been rescaled.
+    """
+    ended = ending.ended
+    if ended is Ended.KILLED and not elastic:
+        ended = _by_exit_code(action)
+    if action.is_done and ended not in {Ended.FAILED, Ended.DO_NOT_RESTART}:
+        ended = Ended.FINISHED
+    message = ending.message or _exit_message(action, ended, elastic=elastic)
+    return replace(ending, ended=ended, message=message)
+
+
+def _by_exit_code(action: WriteEnding) -> Ended:
+    if action.was_killed or action.exit_code is None:
+        return Ended.KILLED
+    if action.was_asked:
+        return Ended.RESCALED
+    if action.exit_code == 0:
+        return Ended.FINISHED
+    return Ended.KILLED if action.lost_lease else Ended.FAILED
+
+
+def _exit_message(action: WriteEnding, ended: Ended, *, elastic: bool) -> str:
+    """Return the reason for people, of a world that left no outcome and failed."""
+    if ended not in {Ended.KILLED, Ended.FAILED} or action.exit_code is None:
+        return ""
+    if action.was_asked or action.was_killed or action.lost_lease:
+        return ""
+    if elastic and action.exit_code == 0:
+        return f"exit code 0, and no outcome; {_NOT_ELASTIC}"
+    if action.exit_code < 0:
+        return f"its launcher was ended by signal {-action.exit_code}"
+    return f"exit code {action.exit_code}"

@@ -53,10 +53,9 @@ _MOST_OPEN = 20  # generations that are not over, as far back as an agent looks
 
 @dataclass(frozen=True, slots=True)
 class TrainerFolder:
-    """What the folder of one trainer names, read at one time.
+    """The files in the folder of one trainer, listed at one time.
 
     Attributes:
-        name: The trainer.
         generations: All of them, ascending, one or more.
         over: Generations with an ending.
     """
@@ -87,7 +86,7 @@ class Board:
         *,
         elapsed_s: Callable[[], float],
     ) -> None:
-        """Take the folder, what lists, and a clock that never goes back."""
+        """Take the folder, a listing, and a clock that never goes back."""
         self._state = state
         self._listing = listing
         self._elapsed_s = elapsed_s
@@ -112,7 +111,7 @@ class Board:
         return tuple(sorted(found))
 
     def folder(self, trainer: str) -> TrainerFolder | None:
-        """Return what the folder of *trainer* names; None before a generation."""
+        """Return the files of *trainer*; None before its first generation."""
         # Endings first: that of a generation that was not listed yet would be lost.
         over = self.endings(trainer)
         generations = self.generations(trainer)
@@ -145,7 +144,7 @@ class Board:
         return self._endings[key]
 
     def notices(self, trainer: str) -> frozenset[tuple[int, LeaseKey]]:
-        """Return which leases must leave which generations."""
+        """Return the generations and the leases that leave them."""
         names = self._listing.names(self._trainer_dir(trainer).notices)
         found = (_NOTICE.fullmatch(name) for name in names)
         return frozenset((int(m[1]), LeaseKey(m[2], int(m[3]))) for m in found if m)
@@ -242,7 +241,7 @@ class Board:
         return replace(ending, committed_step=committed_step)
 
     def write_notice(self, trainer: str, generation: int, lease: LeaseKey) -> None:
-        """Write that *lease* leaves a generation."""
+        """Write the notice that *lease* leaves a generation."""
         path = self._trainer_dir(trainer).notice(generation, lease)
         self._listing.forget(path.parent)
         path.touch(mode=0o600)
@@ -270,7 +269,7 @@ class Board:
         return None
 
     def _forget(self, trainer: str) -> None:
-        """Forget what was read: another trainer has got the name."""
+        """Forget the files that were read: another trainer has got the name."""
         self._jobs.pop(trainer, None)
         self._gauges.pop(trainer, None)
         caches: tuple[dict[tuple[str, int], Any], ...] = (self._assigned, self._endings)
@@ -309,9 +308,6 @@ def _with_outcome(ending: GenerationEnding, outcome: Outcome) -> GenerationEndin
         message=outcome.message[:_LONGEST_MESSAGE] or ending.message,
     )
 
-
-# ----------------------------------------------------------------------
-# Whether a trainer has done its samples, epochs or time
 
 _READ_AGAIN_S = 1.0
 
@@ -366,9 +362,6 @@ def _ran_s(ending: GenerationEnding) -> float:
     return max(0.0, ending.ended_s - ending.started_s)
 
 
-# ----------------------------------------------------------------------
-# Names in folders, listed again only when a folder has changed
-
 _LIST_AGAIN_S = 1.0
 
 
@@ -410,7 +403,7 @@ class Listing:
             os.close(handle)
 
     def identity(self, folder: Path) -> int:
-        """Return what tells the folder listed last from another of that name."""
+        """Return the inode of the folder as it was listed last; 0 where it was not."""
         known = self._known.get(folder)
         return known.stamp[0] if known else 0
 

@@ -1,8 +1,8 @@
-"""Everything that an agent does outside of the shared files, and its node's processes.
+"""The agent's environment beside the shared files: clocks, Slurm, log and processes.
 
-``Environment`` has the clocks, Slurm's notice of preemption, the ending of jobs, the
-starting of worlds and the agent's log. ``Node`` finds the processes of the lease, ends
-what is left of worlds that are over and notices those that were stopped.
+``Environment`` has the clocks, Slurm's signal that the lease ends, the ending of jobs,
+the starting of worlds and the agent's log. ``NodeProcesses`` finds the processes of the
+lease, ends those of worlds that are over, and finds those that were stopped.
 
 Every process of a world carries two variables, its marks, by which agents find it, also
 a daemon that left the session of its launcher. A process that emptied its environment
@@ -91,17 +91,17 @@ class Environment:
         slurm: SlurmBackend,
         *,
         own_job: JobKey | None,
-        listener: PreemptionListener | None,
+        listener: LeaseEndListener | None,
         journal: Callable[[str], None],
     ) -> None:
-        """Take what an agent acts on.
+        """Take all that an agent acts on.
 
         Args:
             launcher: Starts worlds.
             slurm: Ends jobs.
             own_job: This lease's job; None where there is none.
-            listener: Hears of the lease's end for the agent; None where the agent is
-                a job step, and gets the signal itself.
+            listener: Gets Slurm's signal for the agent; None where the agent is a job
+                step, and gets the signal itself.
             journal: Writes a line to the agent's log.
         """
         self._launcher = launcher
@@ -109,7 +109,7 @@ class Environment:
         self._own_job = own_job
         self._listener = listener
         self._journal = journal
-        self._is_preempted = False
+        self._is_lease_ending = False
         self._woken, self._wakes = socket.socketpair()
         for end in (self._woken, self._wakes):
             end.settimeout(0.0)
@@ -123,7 +123,7 @@ class Environment:
         return unix_s()
 
     def wait(self, seconds: float) -> None:
-        """Wait, or less: until Slurm announces the end of the lease."""
+        """Wait, at most until Slurm signals that the lease ends."""
         if select.select([self._woken], [], [], seconds)[0]:
             self._woken.recv(4096)
 
@@ -131,25 +131,23 @@ class Environment:
         """Write a line to the agent's log; never fails."""
         self._journal(text)
 
-    # -- the end of this lease
-
     def handle_signals(self) -> None:
-        """Take TERM for Slurm's announcement from now on; for the main thread."""
+        """Take TERM for Slurm's signal from now on; for the main thread."""
         signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGTERM, self._note_preemption)
+        signal.signal(signal.SIGTERM, self._note_lease_end)
 
-    def _note_preemption(self, number: int, frame: object) -> None:
+    def _note_lease_end(self, number: int, frame: object) -> None:
         del number, frame
-        self._is_preempted = True
+        self._is_lease_ending = True
 
-    def is_preempted(self) -> bool:
-        """Tell whether Slurm has announced the end of the lease."""
-        if self._listener is not None and not self._is_preempted:
-            self._is_preempted = self._listener.has_heard()
-        return self._is_preempted
+    def is_lease_ending(self) -> bool:
+        """Tell whether Slurm has signalled that the lease ends."""
+        if self._listener is not None and not self._is_lease_ending:
+            self._is_lease_ending = self._listener.has_heard()
+        return self._is_lease_ending
 
     def stop_listening(self) -> None:
-        """End the step of the job that listens for Slurm's announcement."""
+        """End the step of the job that listens for Slurm's signal."""
         if self._listener is not None:
             self._listener.close()
 
@@ -168,8 +166,6 @@ class Environment:
             self._slurm.signal([key], "KILL")
         except (SlurmError, ValueError) as error:
             self.log(f"job {key.display_id} could not be ended: {error}")
-
-    # -- worlds and other processes
 
     def launch(
         self,
@@ -220,22 +216,19 @@ def unix_s() -> float:
     return time.time()  # noqa: TID251 -- this is the clock that others take
 
 
-# ----------------------------------------------------------------------
-# Slurm's notice of preemption
-
 _RESTART_S = 5.0
 _CLOSE_S = 1.0
 _TERMINATED = frozenset({signal.SIGTERM, 128 + signal.SIGTERM, -signal.SIGTERM})
 _FOR_EVER_S = 10**9
 
 
-class PreemptionListener:
-    """A step of the lease's job that is told of preemption for the agent.
+class LeaseEndListener:
+    """A step of the lease's job that gets Slurm's signal for the agent.
 
-    At preemption Slurm sends TERM to every process of every step, and to none of the
-    batch script. An agent that were a step would have mpirun in its step, which ends
-    the world by TERM before it has committed. A step that ends for another reason is
-    started again.
+    When the lease is preempted or yields, Slurm sends TERM to every process of every
+    step, and to none of the batch script. An agent that were a step would have mpirun
+    in its step, which ends the world by TERM before it has committed. A step that ends
+    for another reason is started again.
     """
 
     def __init__(
@@ -259,7 +252,7 @@ class PreemptionListener:
         return self._step is not None
 
     def has_heard(self) -> bool:
-        """Tell whether Slurm has announced the end of the job; listens from now on."""
+        """Tell whether Slurm has signalled that the job ends; listens from now on."""
         if self._step is not None and self._step.poll() is not None:
             self._has_heard |= self._step.returncode in _TERMINATED
             self._step = None
@@ -306,9 +299,6 @@ def listener_argv(job_id: int) -> list[str]:
         str(_FOR_EVER_S),
     ]
 
-
-# ----------------------------------------------------------------------
-# The agent's log
 
 _REPEAT_S = 60.0
 _LONGEST_LINE = 1_000
@@ -461,12 +451,12 @@ WorldKey = tuple[str, int]
 """A trainer and a generation."""
 
 
-class Node:
-    """The processes that an agent sees, and what it does to them.
+class NodeProcesses:
+    """The processes of worlds on this node, for the agent to end.
 
     Attributes:
         processes: All marked ones, at the last look.
-        swept: By trainer, up to which generation nothing of this lease is left.
+        swept: By trainer, up to which generation no process of this lease is left.
         stuck: Generations with processes that have been stopped for too long.
     """
 
@@ -507,7 +497,7 @@ class Node:
         self.stuck = frozenset(process.mark.world for process in stuck)
 
     def sweep(self, also: Collection[WorldKey] = ()) -> None:
-        """End what is left of generations that are over, and of those in *also*."""
+        """End the processes of generations that are over, and of those in *also*."""
         self._end(
             p
             for p in self.processes

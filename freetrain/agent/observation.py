@@ -1,8 +1,8 @@
-"""What an agent knows when it decides; all ages are on its own clock, in seconds.
+"""The knowledge by which an agent decides; all ages are on its own clock, in seconds.
 
 The agent makes one ``Observation`` in each turn from files, heartbeats and processes;
 ``rules`` decides by nothing else. Part of it is how generations ended: an agent writes
-an ending for each generation that it heads, from what it knows itself and the outcome
+an ending for each generation that it heads, from its own knowledge and the outcome
 that the world left, and every agent comes to the same verdict from them on whether the
 trainer is launched again.
 """
@@ -162,13 +162,9 @@ def _wrong(word: str, why: str) -> UsageError:
     )
 
 
-# ----------------------------------------------------------------------
-# Other leases, by their heartbeats
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A lease as its heartbeat shows it.
+    """Another lease as its heartbeat shows it.
 
     Attributes:
         beat: The last heartbeat; None before the first.
@@ -182,7 +178,7 @@ class Peer:
 
     @property
     def state(self) -> AgentState | None:
-        """What its agent says that it does."""
+        """Its state, as its agent says."""
         return None if self.beat is None else self.beat.state
 
     @property
@@ -237,10 +233,6 @@ class HeartbeatWatch:
 
 def _identity(beat: Heartbeat | None) -> tuple[int, int] | None:
     return None if beat is None else (beat.pid, beat.beat)
-
-
-# ----------------------------------------------------------------------
-# Worlds, generations and trainers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,12 +314,12 @@ class ObservedGeneration:
         return self.outcome not in {"", "failed"}
 
     def committed_for(self, seconds: float) -> bool:
-        """Tell whether its world said so at least so long ago."""
+        """Tell whether its world said so at least *seconds* ago."""
         return self.has_committed and self.outcome_age_s >= seconds
 
     @property
     def has_members(self) -> bool:
-        """Whether it is to run anywhere."""
+        """Whether it has leases."""
         return bool(self.assigned.members)
 
     def is_headed_by(self, key: LeaseKey) -> bool:
@@ -372,17 +364,13 @@ class ObservedTrainer:
 
     @property
     def generations(self) -> tuple[ObservedGeneration, ...]:
-        """All that matter, ascending."""
+        """Those that matter, ascending."""
         return (*self.earlier, self.newest)
 
     @property
     def open(self) -> tuple[ObservedGeneration, ...]:
         """Generations before the newest that are not over."""
         return tuple(g for g in self.earlier if not g.is_over and g.has_members)
-
-
-# ----------------------------------------------------------------------
-# Everything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,7 +403,7 @@ class Observation:
     patience: Patience = Patience()
 
     def peer(self, key: LeaseKey) -> Peer:
-        """Return what is known of *key*; this lease itself is up."""
+        """Return the lease *key* as last seen; this lease itself is up."""
         if key == self.me:
             return Peer(has_beaten=True)
         return self.peers.get(key, Peer())

@@ -1,9 +1,11 @@
-"""From what an agent knows to what it does: pure, and without a memory of its own.
+"""The agent's decisions: from an observation to actions, pure and without memory.
 
-``decide`` is called about ten times a second and returns actions, which ``executor``
-carries out. Its caller passes for how long each condition has held, and gets the
-conditions from ``conditions``. Nothing is agreed on by messages: each agent finds its
-turn by the order of a generation's members.
+``choose_actions`` is called about ten times a second and returns actions, which the
+agent's ``Executor`` carries out. Its caller passes for how long each of the
+``conditions`` has held. Agents send each other no messages: each finds its turn by the
+order of a generation's members. After the actions themselves the sections follow the
+life of a generation: its head launches, stops and ends its world; the next generation
+is made; generations without a head are rescued; the lease is given back.
 """
 
 from __future__ import annotations
@@ -31,13 +33,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """Start the world of a generation.
-
-    Attributes:
-        assigned: Its leases.
-        after: The generation whose end its world waits for before it trains.
-    """
+class LaunchWorld:
+    """Start the world of a generation, which waits for *after* to end, if any."""
 
     assigned: Assigned
     after: int | None
@@ -74,7 +71,7 @@ class KillRanks:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """End what is left on this node of a world that is over."""
+    """End the processes on this node of a world that is over."""
 
     trainer: str
     generation: int
@@ -89,7 +86,7 @@ class Propose:
 
 @dataclass(frozen=True, slots=True)
 class WriteNotice:
-    """Write that this lease leaves a generation."""
+    """Write the notice that this lease leaves a generation."""
 
     trainer: str
     generation: int
@@ -105,16 +102,11 @@ class RequestStop:
 
 @dataclass(frozen=True, slots=True)
 class WriteEnding:
-    """The action of writing that a generation is over, with what the agent knows.
+    """Write that a generation is over, with the agent's knowledge of it.
 
     Attributes:
-        trainer: The trainer.
-        generation: The generation.
         was_launched: Whether its world was ever started.
-        was_asked: Whether the world had been asked to stop.
         was_killed: Whether this agent killed it.
-        lost_lease: Whether it lost a lease.
-        is_done: Whether the trainer's work is done.
         exit_code: The launcher's; None where no agent saw it.
         age_s: How long ago it was launched; None where it was not, or elsewhere.
         why: The reason that this agent knows, where the world left no word.
@@ -164,7 +156,7 @@ class EndOwnJob:
 
 
 Action = (
-    Launch
+    LaunchWorld
     | StartSpare
     | EndSpare
     | AskToStop
@@ -182,7 +174,7 @@ Action = (
 
 
 def conditions(observed: Observation) -> frozenset[object]:
-    """Return the conditions that hold now, for ``decide`` to know for how long."""
+    """Return the conditions that hold now; ``choose_actions`` needs their ages."""
     found: set[object] = set()
     for trainer in observed.trainers:
         cause = succession_cause(observed, trainer)
@@ -194,13 +186,13 @@ def conditions(observed: Observation) -> frozenset[object]:
     return frozenset(found)
 
 
-def decide(
+def choose_actions(
     observed: Observation, *, ages_s: Mapping[object, float]
 ) -> tuple[Action, ...]:
-    """Return what to do now, in order; *ages_s* has the age of each condition."""
+    """Return the actions of this turn, in order, by the age of each condition."""
     actions: list[Action] = []
     for trainer in observed.trainers:
-        actions += announce_leaving(observed, trainer)
+        actions += write_notices(observed, trainer)
         actions += kill_lingering_ranks(observed, trainer)
         actions += act_as_head(observed, trainer)
         cause = succession_cause(observed, trainer)
@@ -212,13 +204,12 @@ def decide(
     return (*actions, *give_back(observed))
 
 
-# ----------------------------------------------------------------------
 # The head of a generation launches, stops and buries its world
 
-# A step whose client is killed before it was told of the step's end takes two seconds
+# A step whose client is killed before it heard of the step's end takes two seconds
 # more to end, and so does the lease that the step is in.
 _CLIENTS_S = 1.0
-_CLEAN_UP_S = 3.0  # beyond the grace of a sweep: what KILL does not end stays
+_CLEAN_UP_S = 3.0  # beyond the grace of a sweep: a process that KILL does not end stays
 
 
 def act_as_head(observed: Observation, trainer: ObservedTrainer) -> tuple[Action, ...]:
@@ -248,7 +239,7 @@ def _launch_or_bury(
         return (ending,)
     if _may_launch(observed, trainer):
         after = trainer.open[-1].number if trainer.open else None
-        return (Launch(generation.assigned, after),)
+        return (LaunchWorld(generation.assigned, after),)
     return ()
 
 
@@ -261,7 +252,7 @@ def _may_launch(observed: Observation, trainer: ObservedTrainer) -> bool:
 
 
 def _has_room(observed: Observation, trainer: ObservedTrainer) -> bool:
-    """Tell whether no earlier world is in the way; one may be, if both are elastic."""
+    """Tell whether no earlier world is in the way; an elastic one may be."""
     if not trainer.open:
         return trainer.job.elastic or _are_swept(observed, trainer)
     return may_launch_ahead(trainer) and len(trainer.open) == 1
@@ -330,7 +321,7 @@ def _clean_up(
     generation: ObservedGeneration,
     world: ObservedWorld,
 ) -> tuple[Action, ...]:
-    """End what a world whose launcher is gone left here, then write how it ended."""
+    """End what is left here of a world without launcher, then write its ending."""
     exit_s = world.exit_s or 0.0
     tidy: list[Action] = []
     if world.killed_s is None and world.lingers and exit_s < _CLIENTS_S:
@@ -391,7 +382,6 @@ def _ending_of(
     )
 
 
-# ----------------------------------------------------------------------
 # Why a running world is asked to stop, or killed
 
 # The time of farewell_s, so often, until a head that leaves no longer waits.
@@ -470,7 +460,7 @@ def _reason_never_to_begin(
     world: ObservedWorld,
     patience: Patience,
 ) -> str:
-    """Return why a world that has not trained so far is not to; mostly nothing."""
+    """Return why a world that has not begun to train is killed; empty for no reason."""
     if generation is not trainer.newest and waits_for_predecessor(trainer, world):
         return "a later generation came before it began"
     is_late = world.age_s >= patience.begin_patience_s
@@ -489,7 +479,7 @@ def waits_for_predecessor(trainer: ObservedTrainer, world: ObservedWorld) -> boo
 def _reason_to_kill_at_once(
     observed: Observation, trainer: ObservedTrainer, generation: ObservedGeneration
 ) -> str:
-    """Return why a world is killed for the sake of those who wait for its nodes."""
+    """Return why a world is killed for the jobs that wait for its nodes."""
     members = generation.assigned.members
     is_left = any(observed.is_leaving(trainer, generation, m.key) for m in members)
     if is_left and trainer.job.elastic and not generation.has_begun:
@@ -505,19 +495,18 @@ def _reason_to_kill_at_once(
 def _stop_limit_s(
     observed: Observation, trainer: ObservedTrainer, generation: ObservedGeneration
 ) -> float:
-    """Return how long it may take to stop: with a node gone it may never."""
+    """Return how long it may take to stop; with a node gone it may never stop."""
     kill_after_s = trainer.job.stop.kill_after_s
     if any(observed.is_lost(m) for m in generation.assigned.members):
         return min(kill_after_s, observed.patience.silent_s)
     return kill_after_s
 
 
-# ----------------------------------------------------------------------
 # The next generation: when, by which agent, and of which leases, without the broker
 
 
 class SuccessionReason(StrEnum):
-    """Why the newest generation cannot be the last."""
+    """A reason why the newest generation needs a successor."""
 
     FINAL = "final"
     LEAVING = "a lease leaves"
@@ -527,13 +516,7 @@ class SuccessionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SuccessionCause:
-    """A condition: a generation needs a successor, and why.
-
-    Attributes:
-        trainer: The trainer.
-        generation: The generation that needs a successor.
-        reason: The reason.
-    """
+    """A condition: the generation needs a successor."""
 
     trainer: str
     generation: int
@@ -543,7 +526,7 @@ class SuccessionCause:
 def succession_cause(
     observed: Observation, trainer: ObservedTrainer
 ) -> SuccessionCause | None:
-    """Return why the newest generation of *trainer* needs a successor; None for not."""
+    """Return why the newest generation needs a successor; None if it does not."""
     newest = trainer.newest
     if not newest.has_members:
         return None
@@ -578,7 +561,7 @@ def succession(
     """Return the next generation, if *cause* has held so long that it is our turn.
 
     A lease that leaves makes it, as soon as others that leave with it can have written
-    so. Of the others the first makes it, and the next ones only if it did not.
+    their notices. Of the others the first makes it, and the next only if it did not.
     """
     survivors = _survivors(observed, trainer, reason=cause.reason)
     delay_s = _delay_s(observed, trainer, survivors, cause=cause)
@@ -640,7 +623,7 @@ def _delay_s(
     *,
     cause: SuccessionCause,
 ) -> float | None:
-    """Return for how long this agent leaves it to others; None for always."""
+    """Return for how long this agent leaves that to others; None for always."""
     if observed.me not in trainer.newest.assigned.keys:
         return None
     if trainer.must_leave:
@@ -669,7 +652,6 @@ def _text_of(trainer: ObservedTrainer, cause: SuccessionCause) -> str:
     return "its work is done"
 
 
-# ----------------------------------------------------------------------
 # Generations whose head is lost, and leases that fell silent
 
 
@@ -700,7 +682,7 @@ def _is_headless(observed: Observation, generation: ObservedGeneration) -> bool:
 def rescue_orphans(
     observed: Observation, trainer: ObservedTrainer, *, ages_s: Mapping[object, float]
 ) -> tuple[Action, ...]:
-    """Return what this agent does for generations whose head is gone, in its turn.
+    """Return the actions for generations whose head is gone, if it is our turn.
 
     A head that is frozen, or cut off from the files, leaves a world that trains:
     the request to stop lets it commit before it is fenced.
@@ -774,7 +756,6 @@ def _silent_leases(
             yield EndLease(member)
 
 
-# ----------------------------------------------------------------------
 # A lease is given back: on notice, near its limit, or for want of work
 
 _FINAL_S = 1.0
@@ -788,7 +769,7 @@ def leave_bound_s(*, kill_after_s: float, grace_s: float) -> float:
 
     Args:
         kill_after_s: How long the trainer's program may take to stop.
-        grace_s: What Slurm gives.
+        grace_s: The time from Slurm's signal to the kill.
     """
     return max(_LEAST_BOUND_S, min(kill_after_s, grace_s - 2.0))
 
@@ -801,10 +782,10 @@ def limit_margin_s(*, limit_s: float, kill_after_s: float) -> float:
     return min(kill_after_s, limit_s / 10) + 5.0
 
 
-def announce_leaving(
+def write_notices(
     observed: Observation, trainer: ObservedTrainer
 ) -> tuple[WriteNotice, ...]:
-    """Return the notices by which this lease tells the others that it leaves."""
+    """Return the notices by which the other agents learn that this lease leaves."""
     if not trainer.must_leave:
         return ()
     return tuple(
@@ -823,9 +804,9 @@ def kill_lingering_ranks(
 ) -> tuple[KillRanks, ...]:
     """Return the worlds whose ranks linger here while another job waits for their node.
 
-    What a program does after it has committed may take seconds. All ranks are killed,
-    as a world ends only as a whole, and nothing but ranks: a launcher that loses its
-    daemons takes longer to end.
+    A program may go on for seconds after it has committed. All ranks are killed, as a
+    world ends only as a whole, and nothing but ranks: a launcher that loses its daemons
+    takes longer to end.
     """
     return tuple(
         KillRanks(trainer.name, generation.number)
@@ -887,7 +868,6 @@ def _is_busy(observed: Observation, generation: ObservedGeneration) -> bool:
     return generation.processes > 0 and not generation.committed_for(last_s)
 
 
-# ----------------------------------------------------------------------
 # The spare of a lease, from which the next ranks are forked
 
 SPARE_UNSEEN = "the trainer of the spare is not seen"
@@ -902,10 +882,10 @@ def is_spare_unseen(observed: Observation) -> bool:
 
 
 def manage_spare(observed: Observation, *, unseen_s: float) -> tuple[Action, ...]:
-    """Return what this agent does about its spare.
+    """Return the actions that start or end the spare of this lease.
 
-    A spare that ended by itself is not started again: it would do the same. One whose
-    trainer has not been seen for *unseen_s* may be ended.
+    A spare that ended by itself is not started again: it would do the same. A spare
+    whose trainer has not been seen for *unseen_s* may be ended.
     """
     wanted = next((t for t in observed.trainers if _wants_spare(observed, t)), None)
     if observed.spare is None:

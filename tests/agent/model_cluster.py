@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from freetrain.agent.agent import Agent, OwnLease
+from freetrain.agent.agent import Agent
 from freetrain.agent.board import Board
 from freetrain.agent.environment import Environment, Mark, MarkedProcess
 from freetrain.agent.observation import Patience
+from freetrain.agent.observer import OwnLease
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import NodeSettings, StopSettings, TrainerJob
 from freetrain.state.files import BROKER, AgentState, Assigned, AssignedLease, Ended
@@ -484,7 +485,7 @@ class ModelEnvironment(Environment):
     def unix_s(self) -> float:
         return self.cluster.now_s
 
-    def is_preempted(self) -> bool:
+    def is_lease_ending(self) -> bool:
         return self.cluster.leases[self.key].told_s is not None
 
     def launch(

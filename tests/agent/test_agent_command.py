@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.agent.command import own_job, read_call
-from freetrain.agent.environment import PreemptionListener, listener_argv
+from freetrain.agent.agent import own_job, read_call
+from freetrain.agent.environment import LeaseEndListener, listener_argv
 from freetrain.agent.observation import Patience, read_patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.errors import UsageError
@@ -87,7 +87,7 @@ def test_the_command_says_what_is_wrong_in_one_line_and_how_it_is_called() -> No
 def test_an_agent_starts_and_ends_without_heavy_libraries() -> None:
     """NumPy alone takes longer than all else that an agent's start needs."""
     program = (
-        "import sys, freetrain.agent.command, freetrain.pack.cpu_controllers; "
+        "import sys, freetrain.agent.agent, freetrain.pack.cpu_controllers; "
         "print({'numpy', 'pulp', 'sqlite3', 'rich'} & sys.modules.keys())"
     )
 
@@ -105,7 +105,7 @@ def test_a_listener_hears_that_its_step_got_term_and_of_nothing_else(
         srun = tmp_path / "srun"
         srun.write_text(f"#!/bin/sh\nexit {status}\n", encoding="ascii")
         srun.chmod(0o755)
-        listener = PreemptionListener(1, {"PATH": str(tmp_path)}, elapsed_s=lambda: 0.0)
+        listener = LeaseEndListener(1, {"PATH": str(tmp_path)}, elapsed_s=lambda: 0.0)
         listener.has_heard()
         wait_for(
             "the step to end", lambda: listener.has_heard() or not listener.is_listening
@@ -118,7 +118,7 @@ def test_a_listener_hears_that_its_step_got_term_and_of_nothing_else(
 
 
 def test_a_listener_without_slurm_hears_nothing(tmp_path: Path) -> None:
-    listener = PreemptionListener(1, {"PATH": str(tmp_path)}, elapsed_s=lambda: 0.0)
+    listener = LeaseEndListener(1, {"PATH": str(tmp_path)}, elapsed_s=lambda: 0.0)
 
     assert not listener.has_heard()
     assert not listener.is_listening

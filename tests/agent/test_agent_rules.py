@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from freetrain.agent.executor import complete_ending, draft_ending
+from freetrain.agent.agent import complete_ending, draft_ending
 from freetrain.agent.observation import (
     MAY_RUN,
     Observation,
@@ -21,9 +21,9 @@ from freetrain.agent.rules import (
     EndOwnJob,
     Kill,
     KillRanks,
-    Launch,
+    LaunchWorld,
     WriteEnding,
-    decide,
+    choose_actions,
 )
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import CheckpointSettings, RestartSettings
@@ -63,8 +63,8 @@ def launches(*earlier: ObservedGeneration, elastic: bool = True) -> list[int | N
         earlier=earlier,
     )
     seen = Observation(me=ME, trainers=(trainer,), peers={})
-    actions = decide(seen, ages_s={})
-    return [action.after for action in actions if isinstance(action, Launch)]
+    actions = choose_actions(seen, ages_s={})
+    return [action.after for action in actions if isinstance(action, LaunchWorld)]
 
 
 def test_a_world_is_launched_ahead_of_one_other_and_never_of_two() -> None:
@@ -83,7 +83,7 @@ def test_a_lease_that_is_still_a_member_does_not_leave_before_its_time_is_up() -
     trainer = ObservedTrainer(job=a_job("t"), newest=member, must_leave=True)
     seen = Observation(me=ME, trainers=(trainer,), peers={}, leaving_s=1.0, bound_s=5.0)
 
-    actions = decide(seen, ages_s={})
+    actions = choose_actions(seen, ages_s={})
 
     assert not [action for action in actions if isinstance(action, EndOwnJob)]
 
@@ -102,7 +102,7 @@ def decided(generation_8: ObservedGeneration, *, leaving_s: float | None) -> set
     seen = Observation(
         me=ME, trainers=(trainer,), peers={}, leaving_s=leaving_s, bound_s=10.0
     )
-    actions = decide(seen, ages_s={})
+    actions = choose_actions(seen, ages_s={})
     return {type(one) for one in actions} & {AskToStop, EndOwnJob, Kill, KillRanks}
 
 

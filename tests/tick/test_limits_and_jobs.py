@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from freetrain.agent.command import TO_SWEEP
+from freetrain.agent.agent import TO_SWEEP
 from freetrain.broker.limits import Mode
 from freetrain.config import site as settings
 from freetrain.config.site import Site
