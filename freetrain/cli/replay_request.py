@@ -13,7 +13,12 @@ from freetrain.errors import UsageError
 from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.losscurve.forecast import Better
 from freetrain.planning.settings import POLICIES, RATED_POLICIES
-from freetrain.priority import registry
+from freetrain.priority.base import (
+    check_settings,
+    priority_named,
+    priority_names,
+    settings_of,
+)
 from freetrain.replay.settings import (
     DEFAULT_PRIORITY,
     IN_THE_LOOP,
@@ -186,8 +191,8 @@ def refuse_name_as_log(log: Path | None, cwd: Path) -> None:
     name = str(log)
     if log is None or (cwd / log).exists():
         return
-    option = "--priority" if name in registry.priority_names() else "--policy"
-    if name in registry.priority_names() or name in POLICY_NAMES:
+    option = "--priority" if name in priority_names() else "--policy"
+    if name in priority_names() or name in POLICY_NAMES:
         raise UsageError(
             f"{name!r} stands where the log does, and there is no such file; nothing "
             f"was replayed. To compare by it, write {option} {name}: the option takes "
@@ -263,11 +268,11 @@ def own_settings(
     """
     own = {}
     try:
-        registry.check_settings(priorities, dict(settings))
+        check_settings(priorities, dict(settings))
         for name in priorities:
-            known = registry.settings_of(name)
+            known = settings_of(name)
             own[name] = tuple(pair for pair in settings if pair[0] in known)
-            registry.priority_named(name, dict(own[name]))
+            priority_named(name, dict(own[name]))
     except UsageError as error:
         raise UsageError(f"{error} Nothing was replayed.") from error
     return own

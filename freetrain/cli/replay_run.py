@@ -32,8 +32,7 @@ from freetrain.cli.context import (
 from freetrain.cli.replay_input import fitted, pool_of, read_leaves, trainers_of
 from freetrain.cli.replay_request import ReplayRequest, refuse_against
 from freetrain.planning.settings import HORIZON_S, RATED_POLICIES
-from freetrain.priority.base import Basis
-from freetrain.priority.registry import priority_named
+from freetrain.priority.base import Basis, priority_named
 from freetrain.replay.run import run_replay, with_costs
 from freetrain.report.quality import (
     AGAINST_HEADINGS,

@@ -166,7 +166,7 @@ class PlannerSettings(Struct, frozen=True, kw_only=True, rename=key_name):
         t_fwd_s: [T_fwd] The look-ahead over which a gain is counted.
         policy: Which trainer gets how many nodes: a name in
             ``planning.settings.LIVE_POLICIES``.
-        priority: Which trainers deserve nodes: a name in ``priority.registry``.
+        priority: Which trainers deserve nodes: a name in ``freetrain.priority.base``.
             Speed-up times weight lets trainers be compared whose samples have
             nothing in common.
         priority_settings: The priority's own settings, by name.
@@ -292,7 +292,7 @@ def parse_site(content: bytes, *, path: str, places: Places) -> Site:
 def _check_priority(planner: PlannerSettings, table: Table) -> None:
     """Refuse an unknown priority, or a setting that the priority does not have."""
     # Imported here: most sites have the default, and commands must start quickly.
-    from freetrain.priority.registry import priority_named  # noqa: PLC0415
+    from freetrain.priority.base import priority_named  # noqa: PLC0415
 
     try:
         priority_named(planner.priority, dict(planner.priority_settings))

@@ -8,10 +8,10 @@ apart form a class, which has a number; a *holding* says how many nodes of which
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from freetrain.planning.settings import POLICIES
+from freetrain.plugins import load
 from milp.answer import Answer, Judged, Plan, PlanStatus, gap
 from milp.problem import (
     NodeClass,
@@ -26,7 +26,6 @@ from milp.problem import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from freetrain.planning.settings import PolicyEntry
     from milp.problem import Curve
     from milp.window import Holding, Window, WindowClass
 
@@ -223,19 +222,12 @@ class Tools:
 
 
 def make_policy(name: str, tools: Tools) -> Policy:
-    """Return the policy *name*, which must be in ``POLICIES`` and plan in counts."""
-    policy: Policy = class_of(POLICIES[name])(tools)
-    return policy
-
-
-def class_of(entry: PolicyEntry) -> Callable[..., Any]:
-    """Return the class of a policy.
+    """Return the policy *name*, which must be in ``POLICIES`` and plan in counts.
 
     Its module is imported here: a tick or a replay loads no other policy.
     """
-    module, _, name = entry.made_by.partition(":")
-    made_by: Callable[..., Any] = getattr(import_module(module), name)
-    return made_by
+    policy: Policy = load(POLICIES[name].made_by)(tools)
+    return policy
 
 
 # From a request to a problem of the count model, and back.

@@ -1,20 +1,31 @@
-"""The interface of a priority: what it is given, and what it returns.
+"""The interface of a priority, and the priorities by name.
 
 A priority rates trainers: how much each count of nodes is worth for each of them. It is
-pure. ``registry`` finds priorities by name; each other module but ``losses`` is a
-priority, or several that belong together.
+pure. Every other module here is a priority, or several that belong together; only
+``losses`` is shared by those that look at losses.
+
+``[planner] priority`` and ``--priority`` give the name of a priority. Other packages
+add priorities by an entry point of the group ``freetrain.priorities``: a class whose
+constructor takes its settings, numbers by keyword, and that keeps the contract of
+:class:`Priority`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from inspect import signature
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from freetrain.errors import UsageError
+from freetrain.plugins import UnusablePluginError, added_names, find_added, load
+from freetrain.text import closest
 from milp.problem import custom, speed_up, throughput, weighted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -33,8 +44,8 @@ class Priority(Protocol):
 
     Attributes:
         name: Its name in configuration and results.
-        basis: What its ratings depend on. The caller need not rate again while that
-            stays the same, nor fit forecasts that are not used.
+        basis: The inputs of its ratings. The caller need not rate again while these
+            stay the same, nor fit forecasts that are not used.
     """
 
     name: str
@@ -52,7 +63,7 @@ class Priority(Protocol):
 
 
 class Basis(StrEnum):
-    """What ratings depend on, and so when they must be made again.
+    """The inputs of ratings, which must be made again when these change.
 
     ``TRAINER``: only the trainer's sizes, speeds and weight; other trainers, time and
     nodes do not change its rating, and no memory is kept.
@@ -163,15 +174,129 @@ class RatingResult:
 
     Attributes:
         ratings: One for each contender, in their order.
-        memory: What the priority is to be given next time. JSON, so that it
-            outlives a tick; without trainers that are gone.
+        memory: For the next call. JSON, so that it outlives a tick; without trainers
+            that are gone.
     """
 
     ratings: tuple[Rating, ...]
     memory: Memory
 
 
+# Priorities by name
+
+Maker: TypeAlias = "Callable[..., Priority]"
+
+
+GROUP = "freetrain.priorities"
+"""The group of entry points by which other packages add priorities."""
+
+
+HYSTERESIS = "hysteresis"
+"""The setting that every priority has: the least gain of a change; 0 for none."""
+
+
+WITHOUT_HYSTERESIS = frozenset({"throughput", "speedup", "price", "weight"})
+"""Their default is no hysteresis: published comparisons were made without."""
+
+
+DEFAULT_GAIN = 0.05
+"""As in AdaptDL: jobs that change for less lose more by changes than they gain."""
+
+
+PRIORITIES: Mapping[str, str] = MappingProxyType(
+    {
+        "throughput": "freetrain.priority.speed:Throughput",
+        "speedup": "freetrain.priority.speed:SpeedUp",
+        "price": "freetrain.priority.speed:Price",
+        "weight": "freetrain.priority.speed:Weight",
+        "fair": "freetrain.priority.fair:Fair",
+        "deadline": "freetrain.priority.deadline:Deadline",
+        "slaq": "freetrain.priority.slaq:Slaq",
+        "slaq-min": "freetrain.priority.slaq:SlaqMin",
+        "specon": "freetrain.priority.specon:SpeCon",
+        "tradl": "freetrain.priority.tradl:Tradl",
+        "flowcon": "freetrain.priority.flowcon:FlowCon",
+    }
+)
+"""Module and class by name; the keywords of a constructor are the settings."""
+
+
+def priority_named(
+    name: str, settings: Mapping[str, float] = MappingProxyType({})
+) -> Priority:
+    """Return the priority called *name*.
+
+    Args:
+        name: A name in ``PRIORITIES``, or one that another package adds.
+        settings: Its settings by keyword, and ``hysteresis``; others have defaults.
+
+    Raises:
+        UsageError: There is no such priority or setting, or a value is out of range.
+    """
+    check_settings((name,), settings)
+    own = {key: value for key, value in settings.items() if key != HYSTERESIS}
+    priority = _maker(name)(**own)
+    gain = settings.get(HYSTERESIS, _default_hysteresis(name))
+    return WithHysteresis(priority, gain) if gain != 0 else priority
+
+
+def check_settings(names: Collection[str], settings: Collection[str]) -> None:
+    """Refuse a setting that none of the priorities *names* has.
+
+    Raises:
+        UsageError: There is one, or no priority of one of the names.
+    """
+    known = dict.fromkeys(key for name in names for key in settings_of(name))
+    for setting in sorted(set(settings) - known.keys()):
+        owners = [name for name in PRIORITIES if setting in settings_of(name)]
+        whose = f" It is one of {', '.join(owners)}." if owners else ""
+        who, has = ("It", "has") if len(names) == 1 else ("They", "have")
+        which = "priority" if len(names) == 1 else "priorities"
+        raise UsageError(
+            f"{which} {', '.join(names)} {has} no setting {setting!r}. {who} {has} "
+            f"{', '.join(known)}.{whose or closest(setting, known)}"
+        )
+
+
+def settings_of(name: str) -> tuple[str, ...]:
+    """Return the names of the settings of the priority *name*.
+
+    Raises:
+        UsageError: There is no such priority.
+    """
+    return (*signature(_maker(name)).parameters, HYSTERESIS)
+
+
+def priority_names() -> tuple[str, ...]:
+    """Return the names of all priorities, those of other packages last."""
+    return tuple(dict.fromkeys((*PRIORITIES, *added_names(GROUP))))
+
+
+def _maker(name: str) -> Maker:
+    if name in PRIORITIES:
+        built_in: Maker = load(PRIORITIES[name])
+        return built_in
+    try:
+        found: Maker = find_added(GROUP, name)
+    except LookupError:
+        known = ", ".join(priority_names())
+        raise UsageError(f"no priority {name!r}. Choose one of {known}.") from None
+    except UnusablePluginError as error:
+        raise UsageError(f"the priority {name!r} cannot be used: {error}.") from error
+    if not (isinstance(found, type) and {"name", "basis", "rate"} <= set(dir(found))):
+        raise UsageError(
+            f"the priority {name!r} cannot be used: {found!r} is no class with name, "
+            f"basis and rate."
+        )
+    return found
+
+
+def _default_hysteresis(name: str) -> float:
+    return 0.0 if name in WITHOUT_HYSTERESIS else DEFAULT_GAIN
+
+
 # Curves that stay the same object while nothing changed
+
 
 MOST_KEPT = 4096
 """More than the trainers of any pool; a curve of 100 nodes takes 1 KB."""
@@ -228,3 +353,52 @@ class CurveCache:
         if len(self._kept) > self._most_kept:
             del self._kept[next(iter(self._kept))]
         return curve
+
+
+# Hysteresis, a setting of every priority
+
+
+class WithHysteresis:
+    """A priority whose ratings are raised at the nodes that a trainer holds.
+
+    The worth of the held count h is raised: O'(h) = (1 + gain) O(h). A plan that
+    changes some trainers must then gain *gain* times their present worth. The costs of
+    a rescale are counted in the present worth, and so raised by as much.
+
+    Args:
+        priority: The priority that rates.
+        gain: The least gain of a change, as a share of the present worth.
+
+    Raises:
+        UsageError: *gain* is not above 0, or not finite.
+    """
+
+    def __init__(self, priority: Priority, gain: float) -> None:
+        if not 0 < gain < math.inf:
+            raise UsageError(
+                f"hysteresis {gain:g} is not above 0. Give the least gain of a change, "
+                f"such as 0.05 for 5 %."
+            )
+        self.name = priority.name
+        is_steady = priority.basis is Basis.TRAINER
+        self.basis: Basis = Basis.MOMENT if is_steady else priority.basis
+        self._priority = priority
+        self._gain = gain
+        self._curves = CurveCache()
+
+    def rate(self, inputs: RatingInputs, memory: Memory, /) -> RatingResult:
+        """Return the ratings with a bonus on the nodes held."""
+        rated = self._priority.rate(inputs, memory)
+        pairs = zip(rated.ratings, inputs.contenders, strict=True)
+        return RatingResult(
+            tuple([self._raised(*pair) for pair in pairs]), rated.memory
+        )
+
+    def _raised(self, rating: Rating, contender: Contender) -> Rating:
+        held = contender.held
+        worth = rating.curve.value_per_s
+        if held not in rating.curve.sizes or worth[held] <= 0:
+            return rating
+        raised = worth.copy()
+        raised[held] *= 1 + self._gain
+        return replace(rating, curve=self._curves.custom(raised, rating.curve.sizes))

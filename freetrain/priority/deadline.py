@@ -101,7 +101,7 @@ def _reason(contender: Contender, need: tuple[int, int] | None) -> str:
     if contender.deadline_s is None:
         return "no deadline, so it counts by its speed-up"
     if need is None:
-        return "nobody knows how much is left to do, so it counts by its speed-up"
+        return "it is unknown how much is left to do, so it counts by its speed-up"
     nodes, floor = need
     if nodes == 0:
         return "its deadline cannot be met, so it counts by its speed-up"

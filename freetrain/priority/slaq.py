@@ -41,7 +41,7 @@ ROOM = "there are nodes for all that it can use, so it counts by its speed-up"
 UNASKED = frozenset({LossStatus.DIVERGING, LossStatus.PLATEAUED})
 """For trainers of this status no gain is predicted."""
 
-NEW = "has told too little, so it is taken to learn as trainings usually do"
+NEW = "has reported too little, so it is taken to learn as trainings usually do"
 
 
 class Slaq:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,72 +15,57 @@ if TYPE_CHECKING:
     from milp.problem import Curve
 
 
-class Throughput:
+class _BySpeed(ABC):
+    """Rates each trainer by itself."""
+
+    basis = Basis.TRAINER
+
+    def __init__(self) -> None:
+        self._curves = CurveCache()
+
+    def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
+        """Return a rating for each contender.
+
+        Raises:
+            MalformedProblemError: The priority cannot rate one of them; see its class.
+        """
+        return RatingResult(tuple([self._rating(c) for c in inputs.contenders]), {})
+
+    @abstractmethod
+    def _rating(self, contender: Contender) -> Rating: ...
+
+
+class Throughput(_BySpeed):
     """O_j(n) = samples a second on n nodes."""
 
     name = "throughput"
-    basis = Basis.TRAINER
 
-    def __init__(self) -> None:
-        self._curves = CurveCache()
-
-    def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
-        """Rate every contender by its samples."""
-        ratings = [
-            Rating(
-                curve=self._curves.throughput(contender),
-                reason="worth its samples a second",
-            )
-            for contender in inputs.contenders
-        ]
-        return RatingResult(tuple(ratings), {})
+    def _rating(self, contender: Contender) -> Rating:
+        curve = self._curves.throughput(contender)
+        return Rating(curve=curve, reason="worth its samples a second")
 
 
-class SpeedUp:
+class SpeedUp(_BySpeed):
     """O_j(n) = samples a second on n nodes, over those on one.
 
-    Raises:
-        MalformedProblemError: From ``rate``: a contender does no work on its
-            smallest size.
+    It cannot rate a contender that does no work on its smallest size.
     """
 
     name = "speedup"
-    basis = Basis.TRAINER
 
-    def __init__(self) -> None:
-        self._curves = CurveCache()
-
-    def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
-        """Rate every contender by its speed-up."""
-        ratings = [
-            Rating(
-                curve=self._curves.speed_up(contender),
-                reason="worth its speed-up over one node",
-            )
-            for contender in inputs.contenders
-        ]
-        return RatingResult(tuple(ratings), {})
+    def _rating(self, contender: Contender) -> Rating:
+        curve = self._curves.speed_up(contender)
+        return Rating(curve=curve, reason="worth its speed-up over one node")
 
 
-class Weight:
+class Weight(_BySpeed):
     """O_j(n) = weight x samples a second on n nodes, over those on one.
 
-    Raises:
-        MalformedProblemError: From ``rate``: a contender does no work on its
-            smallest size, or its weight is not above 0.
+    It cannot rate a contender that does no work on its smallest size, or whose weight
+    is not above 0.
     """
 
     name = "weight"
-    basis = Basis.TRAINER
-
-    def __init__(self) -> None:
-        self._curves = CurveCache()
-
-    def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
-        """Rate every contender by its speed-up and weight."""
-        return RatingResult(
-            tuple([self._rating(contender) for contender in inputs.contenders]), {}
-        )
 
     def _rating(self, contender: Contender) -> Rating:
         curve = self._curves.weighted(
@@ -93,33 +79,23 @@ OWN_NODES = 0.6
 """On Summit's seven networks, six days, anything from 0.6 to 2 does as well."""
 
 
-class Price:
+class Price(_BySpeed):
     """O_j(n) = weight x w_j x samples a second, w_j = min over n of (n + μ) / speed(n).
 
     Mixed trainers pay alike for a node. Raw samples starve trainers that do few of them
     a node, and speed-ups those that do many. With w_j no curve is above n + μ, and
-    every curve touches it, at the size that uses nodes best.
+    every curve touches it, at the size that uses nodes best. It cannot rate a contender
+    that does no work on any size, or whose weight is not above 0.
 
     Args:
         mu: [μ] Cost of a trainer besides its nodes, in nodes, above 0.
-
-    Raises:
-        MalformedProblemError: From ``rate``: a contender does no work on any size, or
-            its weight is not above 0.
     """
 
     name = "price"
-    basis = Basis.TRAINER
 
     def __init__(self, mu: float = OWN_NODES) -> None:
+        super().__init__()
         self._mu = mu
-        self._curves = CurveCache()
-
-    def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
-        """Rate every contender by the worth of its work in nodes."""
-        return RatingResult(
-            tuple([self._rating(contender) for contender in inputs.contenders]), {}
-        )
 
     def _rating(self, contender: Contender) -> Rating:
         curve = self._curves.weighted(self._priced(contender), contender.weight)

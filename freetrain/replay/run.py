@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
 from freetrain.planning.settings import POLICIES, RATED_POLICIES
-from freetrain.priority.base import Basis
-from freetrain.priority.registry import priority_named
+from freetrain.priority.base import Basis, priority_named
 from freetrain.replay.accounting import PublishedAccountant, RealAccountant, Tally
 from freetrain.replay.engine import Engine
 from freetrain.replay.policies.base import Foretelling

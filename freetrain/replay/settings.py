@@ -33,7 +33,7 @@ class ReplaySettings:
 
     Attributes:
         policy: A name in ``POLICIES``.
-        priority: A name in ``freetrain.priority.registry``, by which policies that ask
+        priority: A name in ``freetrain.priority.base``, by which policies that ask
             the planner rate trainers.
         priority_settings: The priority's own settings, by name; others have defaults.
         forecaster: A name in ``freetrain.lookahead.base``; it forecasts for

@@ -25,8 +25,13 @@ from freetrain.planning.rating import (
     learned_speeds,
     rate,
 )
-from freetrain.priority.base import Basis, Contender, RatingInputs, Target
-from freetrain.priority.registry import priority_named
+from freetrain.priority.base import (
+    Basis,
+    Contender,
+    RatingInputs,
+    Target,
+    priority_named,
+)
 from freetrain.scaling import (
     ASSUMED_EXPONENT,
     LearnedScaling,

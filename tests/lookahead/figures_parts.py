@@ -15,7 +15,7 @@ from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.planning.freetrain import FreeTrain
 from freetrain.planning.lookahead import Lookahead, QuickSearch
 from freetrain.planning.policy import Tools
-from freetrain.priority.registry import priority_named
+from freetrain.priority.base import priority_named
 from freetrain.replay.accounting import PublishedAccountant, Tally
 from freetrain.replay.engine import Engine
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights

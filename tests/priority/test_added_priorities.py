@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.errors import UsageError
-from freetrain.priority.registry import (
+from freetrain.priority.base import (
     PRIORITIES,
     priority_named,
     priority_names,

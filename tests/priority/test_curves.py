@@ -3,8 +3,7 @@
 import pytest
 
 from freetrain.planning.rating import planned_curves
-from freetrain.priority.base import CurveCache, Rating
-from freetrain.priority.registry import WithHysteresis
+from freetrain.priority.base import DEFAULT_GAIN, CurveCache, Rating, WithHysteresis
 from freetrain.priority.speed import Throughput, Weight
 from milp.planner import Planner
 from milp.problem import NodeClass, Problem, ProblemTrainer, custom
@@ -55,7 +54,7 @@ def test_nodes_move_only_for_more_than_the_set_gain(
     waiting = contender("waiting", sizes=sizes, weight=more)
     inputs = inputs_of(holding, waiting, nodes=4)
     plain = planned_by(Weight(), inputs)
-    steady = planned_by(WithHysteresis(Weight()), inputs)
+    steady = planned_by(WithHysteresis(Weight(), DEFAULT_GAIN), inputs)
     assert plain == {"holding": 0, "waiting": 4}
     assert (steady == plain) is moves
 
@@ -70,7 +69,7 @@ def test_growth_by_less_than_the_gain_is_not_worth_a_rescale() -> None:
 def test_no_nodes_or_an_odd_count_has_no_bonus() -> None:
     inputs = inputs_of(contender("a"), contender("b", sizes=(2, 4), held=3))
     plain = Throughput().rate(inputs, {}).ratings
-    steady = WithHysteresis(Throughput()).rate(inputs, {}).ratings
+    steady = WithHysteresis(Throughput(), DEFAULT_GAIN).rate(inputs, {}).ratings
     for one, other in zip(plain, steady, strict=True):
         assert (one.curve.value_per_s == other.curve.value_per_s).all()
 

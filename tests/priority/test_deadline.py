@@ -72,7 +72,7 @@ def test_a_deadline_for_an_unknown_amount_of_work_is_no_floor() -> None:
     one = contender("a", deadline_s=NOW_S + 100)
     (rating,) = Deadline().rate(inputs_of(one), {}).ratings
     assert rating.floor == 0
-    assert "nobody knows" in rating.reason
+    assert "it is unknown" in rating.reason
 
 
 @pytest.mark.parametrize("slack", [-0.1, 1.0, float("nan")])

@@ -9,8 +9,14 @@ from hypothesis import given, settings
 
 from freetrain.losscurve.fit import BrokenForecast
 from freetrain.losscurve.forecast import Better
-from freetrain.priority.base import Basis, Memory, Rating, RatingInputs
-from freetrain.priority.registry import PRIORITIES, priority_named
+from freetrain.priority.base import (
+    PRIORITIES,
+    Basis,
+    Memory,
+    Rating,
+    RatingInputs,
+    priority_named,
+)
 from tests.priority.fake_forecast import FakeForecast, power_law
 from tests.priority.inputs import contender, inputs_of, planned_by
 from tests.priority.scenes import looks

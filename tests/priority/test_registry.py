@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from freetrain.errors import UsageError
-from freetrain.priority.base import Basis
-from freetrain.priority.registry import PRIORITIES, priority_named, settings_of
+from freetrain.priority.base import PRIORITIES, Basis, priority_named, settings_of
 from milp.problem import speed_up, throughput, weighted
 from tests.priority.inputs import contender, inputs_of, speeds
 

@@ -7,9 +7,8 @@ import pytest
 
 from freetrain.errors import UsageError
 from freetrain.losscurve.forecast import Better
-from freetrain.priority.base import Contender
+from freetrain.priority.base import DEFAULT_GAIN, Contender, WithHysteresis
 from freetrain.priority.losses import FEWEST_FOR_PLATEAU, FEWEST_POINTS
-from freetrain.priority.registry import WithHysteresis
 from freetrain.priority.slaq import (
     HALF_TRUSTED,
     ROOM,
@@ -241,7 +240,7 @@ def test_a_trainer_with_room_takes_all_its_nodes_though_half_gain_as_much(
     priority: Slaq | SlaqMin,
 ) -> None:
     late = gentle(total_samples=1.01e6, held=4, grow_s=30.0)
-    steady = WithHysteresis(priority)
+    steady = WithHysteresis(priority, DEFAULT_GAIN)
     assert planned(inputs_of(late), steady.rate(inputs_of(late), {}).ratings) == {
         "gentle": 8
     }

@@ -6,7 +6,7 @@ from freetrain.errors import UsageError
 from freetrain.planning.freetrain import FreeTrain
 from freetrain.planning.lookahead import QuickSearch
 from freetrain.planning.policy import Tools
-from freetrain.priority.registry import priority_named
+from freetrain.priority.base import priority_named
 from freetrain.replay.accounting import RealAccountant, Run, Tally
 from freetrain.replay.engine import BrokenPolicyError, Engine
 from freetrain.replay.policies.base import Change, View

@@ -9,8 +9,7 @@ import pytest
 
 from freetrain.errors import UsageError
 from freetrain.losscurve.forecast import Better
-from freetrain.priority.base import Target
-from freetrain.priority.registry import PRIORITIES
+from freetrain.priority.base import PRIORITIES, Target
 from freetrain.replay.run import ReplayResult
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.trainers import Costs, QualityTruth, TrainerSpec

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.priority.registry import PRIORITIES
+from freetrain.priority.base import PRIORITIES
 from freetrain.scaling import (
     LearnedScaling,
     Prior,

@@ -14,10 +14,10 @@ from freetrain.lookahead.affinity import BoundedAffinity, LeafAffinity, line_ord
 from freetrain.lookahead.base import LEAST_WATCHED_S, forecaster_named
 from freetrain.lookahead.reliability import ScoredForecaster
 from freetrain.planning.lookahead import QuickSearch
-from freetrain.planning.policy import PlanTrainer, Request, Tools, class_of, make_policy
+from freetrain.planning.policy import PlanTrainer, Request, Tools, make_policy
 from freetrain.planning.settings import HORIZON_S, POLICIES, RATED_POLICIES
-from freetrain.priority.base import Basis
-from freetrain.priority.registry import priority_named
+from freetrain.plugins import load
+from freetrain.priority.base import Basis, priority_named
 from freetrain.replay.policies.base import Change
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
 from freetrain.replay.policies.ratings import (
@@ -64,7 +64,7 @@ def policy_for(
     if entry.looks_ahead:
         return lookahead_by(forecaster_for(settings), settings, clock, use)
     if entry.names_nodes:
-        policy: ReplayPolicy = class_of(entry)()
+        policy: ReplayPolicy = load(entry.made_by)()
         return policy
     planning = make_policy(name, tools_for(settings, clock, use))
 
