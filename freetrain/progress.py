@@ -377,7 +377,7 @@ _PIECE_BYTES = 1 << 18
 
 TAIL_BYTES = 1 << 18
 _HEAD_BYTES = 1 << 16
-# A program that fails at each start leaves files without a word of progress.
+# A program that fails at each start leaves files without any progress.
 _MOST_FILES = 16
 
 # Output of a world: the generation in ten digits, then anything that tells the files of

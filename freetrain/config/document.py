@@ -60,7 +60,7 @@ Record = TypeVar("Record", bound=Struct)
 
 
 # ----------------------------------------------------------------------
-# What a struct says about the keys of a table
+# The keys of a table, as the fields of a struct define them
 
 
 def key_name(field: str) -> str:
@@ -69,7 +69,7 @@ def key_name(field: str) -> str:
 
 
 class MismatchError(ValueError):
-    """A value is not what its key expects; the text, if any, says what is expected."""
+    """A value does not fit its key; the text, if any, says what is expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ class Form(Generic[T]):
     """How a value is written in a file, where its type does not say it.
 
     Attributes:
-        expected: What messages tell people to write.
+        expected: Describes a good value in messages.
         read: Turns what tomllib read into the value; paths start from the places.
             Raises a MismatchError where it cannot.
-        write: Turns the value into what TOML can say; ``read`` gives it back.
+        write: Turns the value into one that TOML has; ``read`` gives it back.
     """
 
     expected: str
@@ -185,11 +185,11 @@ def _expected(type_: Any, value: object) -> str:  # noqa: ANN401
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What paths in a file start from.
+    """Where paths in a file start, both absolute.
 
     Attributes:
-        folder: The folder of the file, absolute.
-        home: What ``~`` stands for, absolute; None where it is unknown.
+        folder: The folder of the file.
+        home: Replaces ``~``; None where it is unknown.
     """
 
     folder: Path
@@ -202,17 +202,16 @@ ROOT = Places(Path("/"))
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """What messages about a file of some kind say.
+    """A kind of file: its largest size, and sentences for messages about it.
 
     Attributes:
-        what: What comes before its name, such as ``"trainers file "``; or nothing.
-        most_bytes: The largest that is read.
-        consequence: What was not done when it is refused, one sentence.
-        advice: What to do when it cannot be read, one sentence.
-        when_large: What to do about one that is too large; empty for the same.
+        prefix: Stands before its name, such as ``"trainers file "``; or nothing.
+        consequence: Says that nothing was done, when the file is refused.
+        advice: Says what to do when it cannot be read.
+        when_large: Says what to do when it is too large; empty for the advice.
     """
 
-    what: str
+    prefix: str
     most_bytes: int
     consequence: str
     advice: str
@@ -220,7 +219,7 @@ class FileKind:
 
 
 def read_limited(path: Path, *, named: str, file: FileKind) -> bytes:
-    """Return what is in the file at *path*, which the user named *named*.
+    """Return the content of the file at *path*, which the user named *named*.
 
     Raises:
         MissingInputError: It is not there or cannot be read.
@@ -232,7 +231,7 @@ def read_limited(path: Path, *, named: str, file: FileKind) -> bytes:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = error.strerror if isinstance(error, OSError) else error
         raise MissingInputError(
-            f"cannot read {file.what}{named}: {why}. {file.consequence} {file.advice}"
+            f"cannot read {file.prefix}{named}: {why}. {file.consequence} {file.advice}"
         ) from error
     if len(content) > file.most_bytes:
         raise BadConfigurationError(
@@ -270,8 +269,7 @@ class Table:
         where: The table within the file, such as ``trainer 'bert' (number 2)``;
             empty where the file is one table.
         values: The pairs, as tomllib read them.
-        consequence: What was not done when the file is refused, one sentence.
-        places: What paths in it start from.
+        consequence: See ``FileKind``.
     """
 
     path: str
@@ -290,7 +288,7 @@ class Table:
 
         Args:
             record: The struct whose fields are the keys.
-            defaults: What fields hold without a key, where only the caller knows.
+            defaults: Values of fields without a key, where only the caller knows them.
 
         Raises:
             BadConfigurationError: A key is unknown, missing, or not of its type.
@@ -307,7 +305,7 @@ class Table:
         return record(**found)
 
     def take(self, key: str, type_: Any) -> Any:  # noqa: ANN401
-        """Return what *key* says, as *type_* has it.
+        """Return the value of *key*, as *type_* has it.
 
         Raises:
             BadConfigurationError: It is missing, or not of this type.
@@ -319,7 +317,7 @@ class Table:
             self.refuse_value(key, str(error))
 
     def has(self, key: str) -> bool:
-        """Tell whether the table says anything about *key*."""
+        """Tell whether the table has *key*."""
         return key in self.values
 
     def inner(self, name: str) -> Table:
@@ -342,11 +340,11 @@ class Table:
                 self.refuse(f"unknown key {shown(key)}.{hint}")
 
     def refuse_value(self, key: str, expected: str) -> NoReturn:
-        """Raise the error for a value that is not what *key* expects."""
+        """Raise the error for a value that does not fit *key*."""
         self.refuse(f"{key} = {shown(self.values[key])}, expected {expected}")
 
     def refuse(self, problem: str) -> NoReturn:
-        """Raise the error for *problem*: what was found and what is expected."""
+        """Raise the error for *problem*, which says what was found and expected."""
         stop = "" if problem.endswith(("?", ".")) else "."
         where = f"{self.where}: " if self.where else ""
         raise BadConfigurationError(
@@ -355,7 +353,7 @@ class Table:
 
 
 # ----------------------------------------------------------------------
-# Writing what tomllib reads back as the same
+# Writing TOML that tomllib reads back as the same
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
@@ -640,7 +638,7 @@ def curve(what: str) -> Form[tuple[tuple[int, float], ...]]:
 
 
 # ----------------------------------------------------------------------
-# What a lease asks of Slurm and of its node
+# Resources that a lease asks Slurm for
 
 MOST_FEATURES = 10
 MOST_GRES_CHARACTERS = 500

@@ -72,7 +72,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 _FIRST = datetime(1970, 1, 2, tzinfo=UTC)
 _LATEST = datetime(9000, 1, 1, tzinfo=UTC)
-"""A later time is a slip, and could not be written again in another time zone."""
+"""A later time is a mistake, and could not be written in another time zone."""
 
 
 def _read_environment(value: object, _: Places) -> tuple[tuple[str, str], ...]:
@@ -230,7 +230,7 @@ class LaunchSettings(Struct, frozen=True, kw_only=True, rename=key_name):
             ``elastic.join``, from which the next ranks are forked. None for no; None
             is not written, so that agents of an earlier release, which run while the
             program is upgraded, can read the file.
-        threads: What OMP_NUM_THREADS is set to; None leaves it alone.
+        threads: The value of OMP_NUM_THREADS; None leaves it alone.
         executable: The launcher's program; empty for its usual name.
         options: Further words for the launcher, before the program's command.
         command: For ``custom``: the words before the program's command, with
@@ -276,7 +276,7 @@ class CheckpointSettings(Struct, frozen=True, kw_only=True, rename=key_name):
 
 
 class StopSignal(StrEnum):
-    """What may ask a program to stop. USR1 may not: NCCL uses it (submitit #1701)."""
+    """A signal that asks a program to stop. Not USR1: NCCL uses it (submitit #1701)."""
 
     USR2 = "USR2"
     TERM = "TERM"
@@ -297,7 +297,7 @@ _MOST_DOUBLINGS = 20
 
 
 class RestartSettings(Struct, frozen=True, kw_only=True, rename=key_name):
-    """``[restart]``: what is done when a program fails; losing its nodes is no failure.
+    """``[restart]``: retries after a program's failure; losing its nodes is none.
 
     Attributes:
         attempts: Failures in a row, without a commit between them, after which it
@@ -455,10 +455,10 @@ class TrainerJob(Struct, frozen=True, kw_only=True, rename=key_name):
 
 
 # ----------------------------------------------------------------------
-# Reading job files, and writing what was read
+# Reading job files, and writing them
 
 FILE = FileKind(
-    what="job file ",
+    prefix="job file ",
     most_bytes=2**20,
     consequence="Nothing was submitted.",
     advice="Name a TOML file as docs/guide/job-file.md describes it.",
@@ -473,7 +473,7 @@ def read_job(
     Args:
         path: The file, absolute: relative paths in it start at its folder.
         named: How the user named it, for messages; None for *path* itself.
-        home: What ``~`` stands for in paths.
+        home: Replaces ``~`` in paths.
 
     Raises:
         MissingInputError: The file is not there or cannot be read.

@@ -1,4 +1,4 @@
-"""freetrain.toml: what a site, or a user there, sets once for all trainers.
+"""freetrain.toml: settings of a site, or of a user there, for all trainers.
 
 The structs below are the file: their fields are its keys, with types, limits and
 defaults, in the order in which they are written; docs/guide/job-file.md explains them.
@@ -47,7 +47,7 @@ from slurm.records import Requirement
 
 DAY_S = 86_400.0
 LARGEST_NICE = 2_147_483_645
-"""What Slurm takes at most."""
+"""The largest that Slurm takes."""
 
 Count = Annotated[int, Meta(ge=0, le=100_000)]
 
@@ -170,7 +170,7 @@ class PlannerSettings(Struct, frozen=True, kw_only=True, rename=key_name):
             Speed-up times weight lets trainers be compared whose samples have
             nothing in common.
         priority_settings: The priority's own settings, by name.
-        forecaster: What predicts how long nodes stay, for ``lookahead``: a name in
+        forecaster: Predicts how long nodes stay, for ``lookahead``: a name in
             ``lookahead.registry``.
         learn: Whether measured speeds and costs count; else only those that users
             give, and what is assumed.
@@ -193,7 +193,7 @@ class PlannerSettings(Struct, frozen=True, kw_only=True, rename=key_name):
 
 
 class StartSettings(Struct, frozen=True, kw_only=True, rename=key_name):
-    """``[starts]``: what is done about leases and trainers that fail to start.
+    """``[starts]``: the pause after leases or trainers failed to start.
 
     Attributes:
         pause_after: Failed starts in a row before nothing more is started.
@@ -211,8 +211,8 @@ class Site(Struct, frozen=True, kw_only=True, rename=key_name):
         path: The file they were read from; None where there is none.
         state_directory: Where FreeTrain keeps its state, on a file system that
             login nodes and compute nodes share.
-        launch_agent: What starts a process on another lease's node, like ssh;
-            None for FreeTrain's own.
+        launch_agent: A program that starts a process on another lease's node, like
+            ssh; None for FreeTrain's own.
     """
 
     path: Annotated[Path | None, NOT_A_KEY] = None
@@ -228,9 +228,9 @@ class Site(Struct, frozen=True, kw_only=True, rename=key_name):
 def requirement_of(
     nodes: NodeSettings, lease: LeaseSettings, *, default_partition: str
 ) -> Requirement:
-    """Return what a lease for a trainer asks of its node.
+    """Return the requirements of a lease for a trainer on its node.
 
-    The trainer's word counts before the site's; features are those of both. The
+    The trainer's come before the site's; features are those of both. The
     cluster's *default_partition* is asked where neither names a partition.
     """
     return Requirement(
@@ -246,7 +246,7 @@ def requirement_of(
 # Reading freetrain.toml
 
 FILE = FileKind(
-    what="the configuration ",
+    prefix="the configuration ",
     most_bytes=2**20,
     consequence="Nothing was done.",
     advice="Name a freetrain.toml that you may read, or none for the defaults.",
@@ -309,7 +309,7 @@ def _check_forecaster(name: str, table: Table) -> None:
 
 
 def default_site(home: Path | None) -> Site:
-    """Return the site of a user who has configured nothing.
+    """Return the site of a user without a configuration.
 
     Raises:
         BadConfigurationError: *home* is unknown.
@@ -348,7 +348,7 @@ class SiteSearch:
 
     @property
     def candidates(self) -> tuple[Path, ...]:
-        """Where the file may be if nobody named one; the first that exists counts.
+        """Where the file may be if the user named none; the first that exists counts.
 
         The current folder, the user's configuration (XDG), the system's.
         """

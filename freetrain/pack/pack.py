@@ -111,7 +111,7 @@ class Pack(Struct, frozen=True, kw_only=True, rename=key_name):
 
 
 FILE = FileKind(
-    what="pack file ",
+    prefix="pack file ",
     most_bytes=2**20,
     consequence="Nothing was started.",
     advice="Name a TOML file as docs/reference/packs.md describes it.",

@@ -51,7 +51,7 @@ SAMPLES = ("samples", "progress", "iteration")
 """Columns that tell how far the training is, the best first."""
 
 CURVE_FILE = FileKind(
-    what="curve file ",
+    prefix="curve file ",
     most_bytes=64 * 2**20,
     consequence="Nothing was replayed.",
     advice="Name a readable CSV file with a header line.",
@@ -155,7 +155,7 @@ class TrainerTable(Struct, frozen=True, kw_only=True, rename=key_name):
 KEYS = tuple(key.name for key in keys_of(TrainerTable))
 
 TRAINERS_FILE = FileKind(
-    what="trainers file ",
+    prefix="trainers file ",
     most_bytes=16 * 2**20,
     consequence="No trainer of this file was used.",
     advice=f"Name a readable TOML file, or one of the built-in sets "

@@ -1,1 +1,1 @@
-"""What people and programs get to see of a replay."""
+"""Reports of replays: figures for programs, tables and pages for people."""

@@ -1,4 +1,4 @@
-"""The page of `freetrain curves`: measured values, the fit, and what is expected."""
+"""The page of `freetrain curves`: reported values, their fit, and the forecast."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _sentences(curves: TrainerCurves) -> Iterator[str]:
     if not curves.measured:
         yield "No value was read by a tick so far."
     elif curves.loss_forecast is None:
-        yield "The values say nothing of what is to come."
+        yield "The values do not allow a forecast."
     else:
         yield (
             f"Family {curves.loss_forecast.family}; the band holds nine of ten "
@@ -61,7 +61,7 @@ def _target_row(aim: Aim) -> tuple[str, str, str, str]:
 
 
 def curves_figure(curves: TrainerCurves) -> go.Figure:
-    """Draw the values reported, the fit through them, and what is expected."""
+    """Draw the values reported, the fit through them, and the forecast."""
     traces = [_reported(curves)]
     forecast = curves.forecast
     if forecast is not None:

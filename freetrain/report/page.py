@@ -100,7 +100,7 @@ def _origin(comparison: Comparison) -> Origin:
 
 
 def summary(comparison: Comparison) -> str:
-    """Return the figures that every run gives, and what they were made from."""
+    """Return the figures that every run of the same replay gives, and its inputs."""
     content = {
         "command": comparison.command,
         "version": comparison.version,
@@ -252,7 +252,7 @@ TITLE = "Forecasts of idle nodes, and what came"
 
 
 def forecast_texts(origin: Origin, results: Sequence[ReplayResult]) -> dict[str, str]:
-    """Return the files on the first of *results* that asked a forecaster, if any did.
+    """Return the forecast page and map of the first of *results* that has forecasts.
 
     Without a broker in the loop, all that asked the same forecaster got its answers.
     """
@@ -282,8 +282,8 @@ def render_forecasts(
 
     Args:
         origin: The log and command that the forecasts come from.
-        record: What was said, and what came.
-        forecaster: Which one said it.
+        record: The forecasts and their outcomes.
+        forecaster: Its name.
         others: Forecasters whose forecasts are recorded elsewhere.
     """
     found = record.reliability
@@ -318,7 +318,7 @@ def render_forecasts(
 
 
 def forecast_headline(record: ForecastRecord) -> tuple[tuple[str, str], ...]:
-    """Return the figures that matter most: what is shown, and what it means."""
+    """Return the figures that matter most, each with its meaning."""
     tenths = record.reliability.deciles
     off = record.reliability.worst if is_telling(record) else None
     answers, departures = _behind(record)
@@ -336,20 +336,20 @@ def forecast_headline(record: ForecastRecord) -> tuple[tuple[str, str], ...]:
 
 
 def is_telling(record: ForecastRecord) -> bool:
-    """Return whether there are enough answers to split them by what was said."""
+    """Return whether there are enough answers to split them into tenths."""
     answers, departures = _behind(record)
     return answers >= TENTHS and departures >= FEW_DEPARTURES
 
 
 FEW_DEPARTURES = 10
-"""Below it, what came may well be chance."""
+"""Below it, the outcome may well be chance."""
 
 TENTHS = 10
 """Fewer answers are less than one a tenth."""
 
 
 def too_few_words(record: ForecastRecord) -> str:
-    """Say what is missing to tell how reliable forecasts were."""
+    """Return why there are too few answers to judge how reliable forecasts were."""
     answers, departures = map(round, _behind(record))
     if not answers:
         return "No answer was due before the end."
@@ -361,7 +361,7 @@ def too_few_words(record: ForecastRecord) -> str:
 
 
 def _behind(record: ForecastRecord) -> tuple[float, float]:
-    """Return how many answers there are, and departures."""
+    """Return how many answers and departures there are."""
     tenths = record.reliability.deciles
     answers = sum(tenth.count for tenth in tenths)
     # Tenths are split in proportion, so that sums of whole numbers are off by a hair.
@@ -386,7 +386,7 @@ def reliability_row(part: ScorePart) -> tuple[str, ...]:
 
 
 WITHIN = 5.0
-"""Points of a hundred that a good forecast may be off."""
+"""Percentage points that a good forecast may be off."""
 
 _ROOM = 4.0
 _BEHIND = "<br>%{customdata[0]:,} answers, %{customdata[1]:,} departures"
@@ -394,7 +394,7 @@ _EDGE = {"width": 0}
 
 
 def reliability_figure(record: ForecastRecord) -> go.Figure:
-    """Draw what came over what was said, a point a tenth of the answers."""
+    """Draw the outcome over the forecast, a point for each tenth of the answers."""
     tenths = record.reliability.deciles
     shares = [share for tenth in tenths for share in (tenth.said, tenth.came)]
     low = max(0.0, 100 * min(shares) - _ROOM)
@@ -416,7 +416,7 @@ def reliability_figure(record: ForecastRecord) -> go.Figure:
 
 
 def _agreement(low: float, high: float) -> Iterator[go.Scatter]:
-    """Draw where what came is what was said, and where it is nearly."""
+    """Draw where outcome and forecast are equal, and where they nearly are."""
     yield go.Scatter(
         x=[low, high, high, low],
         y=[low - WITHIN, high - WITHIN, high + WITHIN, low + WITHIN],
@@ -479,9 +479,9 @@ _NOTHING = ScorePart(said=math.nan, came=math.nan, count=0.0, departures=0.0)
 
 
 def survival_figure(record: ForecastRecord) -> go.Figure:
-    """Draw the share that stayed by age, a line a class of size, beside what was said.
+    """Draw the share that stayed by age, a line for each size, beside the forecast.
 
-    A line breaks off at ages of which nothing is known.
+    A line breaks off at ages without answers.
     """
     parts = record.reliability.by_age
     words = {part.from_s: age_words(part) for part in parts}
@@ -528,7 +528,7 @@ def _survival_lines(
 
 
 def _dotted() -> go.Scatter:
-    """Draw nothing, and name what is dotted in the legend."""
+    """Return an empty line that explains the dotted ones in the legend."""
     return go.Scatter(
         x=[None],
         y=[None],
@@ -543,7 +543,7 @@ def _dotted() -> go.Scatter:
 
 
 def _promises(kinds: Sequence[DelayInterval]) -> Mapping[str, object] | None:
-    """Return what came of planned starts; None where no start was planned."""
+    """Return how planned starts turned out; None where no start was planned."""
     if not kinds:
         return None
     return {
@@ -582,7 +582,7 @@ def promise_rows(kinds: Sequence[DelayInterval]) -> list[tuple[str, ...]]:
 
 
 def lead_words(kind: DelayInterval) -> str:
-    """Return how long ahead promises of *kind* were told."""
+    """Return how long ahead promises of *kind* were known."""
     end_s = dict(pairwise(LEADS_S)).get(kind.lead_s)
     from_min = f"{kind.lead_s / MINUTE_S:g}"
     return (
@@ -591,7 +591,7 @@ def lead_words(kind: DelayInterval) -> str:
 
 
 def promises_figure(kinds: Sequence[DelayInterval]) -> go.Figure:
-    """Draw how much later than promised nodes were taken, a bar a kind."""
+    """Draw how much later than promised nodes were taken, a bar for each kind."""
     spans = go.Scatter(
         x=[_minutes(kind.middle_s) for kind in kinds],
         y=[lead_words(kind) for kind in kinds],
@@ -643,16 +643,16 @@ STRANGERS = "The forecaster says the same of any two nodes: it knows no pairs."
 
 
 def are_strangers(shown: AffinityMap) -> bool:
-    """Return whether the same is said of all pairs of *shown*: there is nothing to see.
+    """Return whether all pairs of *shown* have the same affinity: nothing to draw.
 
-    That is so of forecasters that know no pairs, and before any two met.
+    Forecasters without pairs give such a map; so does any before two nodes met.
     """
     known = {round(a, 3) for row in shown.affinity for a in row if a is not None}
     return len(known) <= 1 < len(shown.cells) and len(shown.blocks) > 1
 
 
 def shown_words(shown: AffinityMap) -> str:
-    """Say which nodes *shown* is made of."""
+    """Return which nodes *shown* is made of, one sentence."""
     nodes = sum(map(len, shown.cells))
     which = (
         f"The {nodes:,} nodes that left most often, of {shown.nodes_left:,} that left"
@@ -693,7 +693,7 @@ def _names(nodes: Sequence[str]) -> str:
 
 
 def affinity_figure(shown: AffinityMap) -> go.Figure:
-    """Draw how likely nodes leave together, those who do side by side."""
+    """Draw how likely nodes leave together; nodes that do stand side by side."""
     names = [cell_name(cell) for cell in shown.cells]
     cells = go.Heatmap(
         x=names,
@@ -712,6 +712,6 @@ def affinity_figure(shown: AffinityMap) -> go.Figure:
 
 
 def cell_name(nodes: Sequence[str]) -> str:
-    """Return what to call a cell of *nodes*; no other cell is called so."""
+    """Return a name for a cell of *nodes* that no other cell has."""
     others = len(nodes) - 1
     return f"{nodes[0]} and {others} more" if others else nodes[0]

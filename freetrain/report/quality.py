@@ -40,7 +40,7 @@ JUST_AS_SLOW = 0.01
 
 
 def sample_times_s(end_s: float, *, count: int = SAMPLE_TIMES) -> NDArray[np.float64]:
-    """Return the middles of *count* equal stretches up to *end_s*."""
+    """Return the middles of *count* equal spans up to *end_s*."""
     return np.linspace(0.0, end_s, count, endpoint=False) + end_s / (2 * count)
 
 
@@ -141,7 +141,7 @@ def quality_of(result: ReplayResult) -> QualityFigures:
 
 
 def milestones() -> dict[str, Milestone]:
-    """Return, by name, what tells when a trainer reached a milestone."""
+    """Return milestones by name: functions of the time a trainer reached them."""
     levels: dict[str, Milestone] = {
         f"{level:.0%}": partial(reached_s, level=level) for level in LEVELS
     }
@@ -249,7 +249,7 @@ class QualityCompared:
 
     Attributes:
         under_way: Of the quality of trainers under way.
-        loss_under_way: Of what these lack to their best, 1 - quality.
+        loss_under_way: Of the quality that these lack, 1 - quality.
         worst: Of the quality of the worst of them.
         submitted: Of the quality of all that have arrived.
         makespan: Of the makespan.
@@ -288,7 +288,7 @@ def against(result: ReplayResult, baseline: ReplayResult) -> QualityCompared:
 
 
 def quality_records(comparison: Comparison, result: ReplayResult) -> dict[str, object]:
-    """Return what JSON says of *result*'s quality; {} without quality curves."""
+    """Return *result*'s quality for JSON; {} without quality curves."""
     if not result.learning:
         return {}
     record: dict[str, object] = {"quality": asdict(quality_of(result))}
@@ -390,7 +390,7 @@ def _of(found: WaitFigures | WaitsCompared | None, figure: str) -> float | None:
 
 
 def _time(seconds: float | None) -> str:
-    """Return a time in few characters: ten of them stand in a row."""
+    """Return a time in few characters, since ten stand in a row."""
     if seconds is None:
         return UNKNOWN
     minutes = seconds / 60

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 DEDICATED = "static"
-"""The policy whose nodes are not the log's idle ones but as many of its own."""
+"""The policy that has nodes of its own instead of the log's idle ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,13 +48,10 @@ class Comparison:
 
     Attributes:
         command: The command line that shows the same again.
-        version: FreeTrain's version.
-        log: The log, as the user named it.
-        read_as: What was read, in words: kind, size, span.
-        left_out: What was not used of it, one sentence each.
-        cautions: What inflates the figures, one sentence each.
-        nodes: Nodes that take part.
-        span_s: Seconds replayed.
+        log: As the user named it.
+        read_as: Kind, size and span of the log, in words.
+        left_out: Parts of the log that were not used, one sentence each.
+        cautions: Causes that inflate the figures, one sentence each.
         hole_lengths_s: Length of the part of each hole that lies in the span.
         trainers: Which trainers, in words.
         parallel: How many trainers may run at a time.
@@ -84,7 +81,7 @@ class Comparison:
 
     @property
     def baseline(self) -> ReplayResult | None:
-        """The result that the others are held against, if any."""
+        """The result that the others are compared with, if any."""
         named = (
             r
             for r in self.results
@@ -110,7 +107,7 @@ class Comparison:
 
 
 def name_among(result: ReplayResult, results: Sequence[ReplayResult]) -> str:
-    """Return what to call *result*: its policy, its priority, or both.
+    """Return the name of *result* among *results*: policy, priority, or both.
 
     The policy if no other result has it; else the priority, with the policy before it
     if several policies are rated by priorities. A policy with another forecaster than
@@ -131,13 +128,9 @@ def _policy(result: ReplayResult) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What the forecasts are of.
+    """The log and the command that forecasts come from, named as in ``Comparison``.
 
     Attributes:
-        log: As the user named it.
-        read_as: What was read of it, in words.
-        command: The command line that shows the same again.
-        version: FreeTrain's version.
         report: The file of the report beside the page, if there is one.
     """
 
@@ -265,14 +258,14 @@ def full_record(result: ReplayResult, *, load_s: float) -> dict[str, object]:
 
 
 def lost_share(result: ReplayResult, causes: Sequence[str] = LOSSES) -> float:
-    """Return what *causes* lost, over samples trained and lost to any cause."""
+    """Return samples lost to *causes*, over samples trained and lost to any cause."""
     lost = {cause: float(getattr(result, cause)) for cause in LOSSES}
     possible = result.samples + sum(lost.values())
     return sum(lost[cause] for cause in causes) / possible if possible > 0 else 0.0
 
 
 def _plain(value: float | str | None) -> float | str | None:
-    """Return *value* as JSON knows it: it has neither NaN nor infinity."""
+    """Return *value*, but None for NaN and infinity, which JSON lacks."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -312,7 +305,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def forecast_records(result: ReplayResult) -> dict[str, object]:
-    """Return what JSON says of *result*'s forecasts; {} where none were recorded."""
+    """Return *result*'s forecasts for JSON; {} where none were recorded."""
     record = result.forecasts
     return {} if record is None else {"forecasts": _forecasts(record)}
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class UnreadableFileError(BadDataError):
-    """A file of the state directory is not what its name says."""
+    """A file of the state directory has not the content that its name promises."""
 
     def __init__(self, path: Path, why: object) -> None:
         super().__init__(
@@ -137,7 +137,7 @@ def generations(folder: Path) -> tuple[int, ...]:
 
 
 def read_assigned(folder: TrainerDir, generation: int) -> Assigned:
-    """Return what the file of *generation* says.
+    """Return the assignment in the file of *generation*.
 
     Raises:
         UnreadableFileError: It is no assignment file.
@@ -280,7 +280,7 @@ def read_environment(folder: TrainerDir) -> dict[str, str]:
 
 
 class AgentState(StrEnum):
-    """What an agent does."""
+    """The work of an agent."""
 
     IDLE = "idle"
     TRAINING = "training"

@@ -1,4 +1,4 @@
-"""The tables of the state: what each keeps, and how its rows are written and read.
+"""The tables of the state: their rows as records, written and read.
 
 Functions that write (``put_…``, ``add_…``, ``forget_…``) need the caller's transaction
 (``database.writing``); those that read raise a ``StoreError`` where the state cannot be
@@ -136,7 +136,7 @@ def _json(value: Mapping[str, Any]) -> str:
 
 
 class TrainerState(StrEnum):
-    """What a user wants of a trainer, or how it ended."""
+    """The user's wish for a trainer, or how it ended."""
 
     WANTED = "wanted"
     PAUSED = "paused"
@@ -362,7 +362,7 @@ def seen_heartbeats(connection: sqlite3.Connection) -> dict[LeaseKey, SeenHeartb
 
 
 class EventKind(StrEnum):
-    """What happened; those of churn and of starts are counted by the caps."""
+    """A kind of event; the caps count those of churn and of starts."""
 
     ASKED = "asked for leases"
     GAVE_UP = "gave up leases by choice"
@@ -377,13 +377,13 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened.
+    """An event.
 
     Attributes:
-        at_s: When, Unix time.
-        subject: The trainer, lease or hole it happened to.
-        leases: How many leases it was about.
-        detail: More, for people. May hold hostile text.
+        at_s: Unix time.
+        subject: The trainer, lease or hole that it is about.
+        leases: How many leases it is about.
+        detail: For people. May hold hostile text.
     """
 
     at_s: float
@@ -435,7 +435,7 @@ def pace(connection: sqlite3.Connection, *, since_s: float) -> Pace:
 
 
 class Counter(StrEnum):
-    """What is summed up."""
+    """A sum over all ticks."""
 
     TICKS = "ticks"
     FAILED_TICKS = "failed ticks"
@@ -520,10 +520,10 @@ def deliveries(connection: sqlite3.Connection) -> dict[tuple[str, float], Delive
 
 
 # ----------------------------------------------------------------------
-# Histories of trainers: what they reported, kept short, and how far it was read
+# Histories of trainers: their reports, kept short, and how far they were read
 
 MOST_OTHERS = 50
-"""Trainers whose scaling tells what to expect of a new one: the latest."""
+"""How many of the latest trainers say how a new one may scale."""
 
 LATEST = "SELECT trainer FROM pasts ORDER BY submitted_s DESC LIMIT ?"
 """Names those."""
@@ -534,14 +534,14 @@ _ENDED_LONG_AGO = f"trainer NOT IN ({_LIVE})"
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """What is kept of a trainer. Its parts are as JSON has them.
+    """Progress and speed of a trainer that outlive a tick. Its parts are JSON values.
 
     Attributes:
         trainer: Its name.
         submitted_s: Which of its submissions it belongs to.
         bookmark: How far its progress was read (``progress.Bookmark``).
-        history: What it reported (``tick.trainers``).
-        scaling: What it showed of its speed (``scaling``).
+        history: Its reports (``tick.trainers``).
+        scaling: Its measured speeds (``scaling``).
     """
 
     trainer: str
@@ -555,7 +555,7 @@ _HISTORY_COLUMNS = ("trainer", "submitted_s", "bookmark", "past", "scaling")
 
 
 def put_histories(connection: sqlite3.Connection, rows: Iterable[HistoryRow]) -> None:
-    """Insert or change what is kept of trainers."""
+    """Insert or change histories of trainers."""
     values = [
         [
             row.trainer,
@@ -570,7 +570,7 @@ def put_histories(connection: sqlite3.Connection, rows: Iterable[HistoryRow]) ->
 def history_of(
     connection: sqlite3.Connection, trainer: str, *, submitted_s: float
 ) -> HistoryRow | None:
-    """Return what is kept of a submission of *trainer*; None for nothing."""
+    """Return the history of a submission of *trainer*; None for none."""
     where, values = "WHERE trainer = ? AND submitted_s = ?", (trainer, submitted_s)
     rows = select(connection, "pasts", _HISTORY_COLUMNS, where=where, values=values)
     if not rows:
@@ -580,7 +580,7 @@ def history_of(
 
 
 def latest_scalings(connection: sqlite3.Connection) -> tuple[Mapping[str, Any], ...]:
-    """Return what the trainers submitted last showed of their speed."""
+    """Return the measured speeds of the trainers that were submitted last."""
     where = f"WHERE trainer IN ({LATEST})"
     rows = select(connection, "pasts", ("scaling",), where=where, values=(MOST_OTHERS,))
     return tuple(json.loads(text) for (text,) in rows)
@@ -601,8 +601,8 @@ def has_old_histories(connection: sqlite3.Connection, *, before_s: float) -> boo
 def forget_histories(connection: sqlite3.Connection, *, before_s: float) -> None:
     """Forget histories and loss forecasts of trainers that ended before *before_s*.
 
-    The latest of all keep their histories, however old: the speed they showed says
-    what to expect of new trainers.
+    The latest of all keep their histories, however old: new trainers are expected
+    to scale alike.
     """
     for table, which, values in _old_histories(before_s):
         connection.execute(f"DELETE FROM {table} WHERE {which}", values)  # noqa: S608 - ours
@@ -624,7 +624,7 @@ def _old_histories(before_s: float) -> tuple[tuple[str, str, tuple[object, ...]]
 
 @dataclass(frozen=True, slots=True)
 class LossForecastRow:
-    """What is kept of the forecast of a trainer's loss.
+    """The forecast of a trainer's loss.
 
     Attributes:
         fitted_to: Identifies the points it was fitted to (``losscurve.recorded``).
@@ -656,13 +656,13 @@ def loss_forecast_of(
 
 
 # ----------------------------------------------------------------------
-# What the priority remembers until the next tick
+# The memory of the priority until the next tick
 
 
 def put_priority_memory(
     connection: sqlite3.Connection, priority: str, memory: Mapping[str, object]
 ) -> None:
-    """Keep *memory* instead of what was kept."""
+    """Keep *memory* instead of the last."""
     names, row = ("one", "priority", "memory"), (1, priority, _json(memory))
     put(connection, "memory", names, key=("one",), rows=[row])
 
@@ -670,7 +670,7 @@ def put_priority_memory(
 def priority_memory_of(
     connection: sqlite3.Connection, priority: str
 ) -> Mapping[str, Any]:
-    """Return what *priority* remembers; nothing if the last tick had another one."""
+    """Return the memory of *priority*; empty if the last tick had another one."""
     where, values = "WHERE priority = ?", (priority,)
     rows = select(connection, "memory", ("memory",), where=where, values=values)
     kept: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
@@ -683,7 +683,7 @@ def priority_memory_of(
 
 @dataclass(frozen=True, slots=True)
 class SeenBackfillPlans:
-    """What earlier polls showed of backfill's plans.
+    """Backfill's plans as earlier polls showed them.
 
     Attributes:
         plans: ``plans_of`` the last poll.
@@ -696,7 +696,7 @@ class SeenBackfillPlans:
 
 
 def put_backfill_plans(connection: sqlite3.Connection, seen: SeenBackfillPlans) -> None:
-    """Keep *seen* instead of what was kept."""
+    """Keep *seen* instead of the last."""
     names = ("one", "whole_s", "plans")
     row = (1, seen.whole_s, json.dumps(asdict(seen.plans)))
     put(connection, "plans", names, key=("one",), rows=[row])
@@ -717,7 +717,7 @@ def seen_backfill_plans(connection: sqlite3.Connection) -> SeenBackfillPlans:
 
 
 # ----------------------------------------------------------------------
-# The node forecast: what was learned of nodes, and what departed together
+# The node forecast: the state of the forecaster, and nodes that departed together
 
 
 def forecast_state(connection: sqlite3.Connection) -> str | None:
@@ -727,7 +727,7 @@ def forecast_state(connection: sqlite3.Connection) -> str | None:
 
 
 def put_forecast(connection: sqlite3.Connection, state: str) -> None:
-    """Keep *state* instead of what was kept."""
+    """Keep *state* instead of the last."""
     put(connection, "forecast", ("one", "state"), key=("one",), rows=[(1, state)])
 
 
@@ -764,7 +764,7 @@ def add_departures(
 
 
 def forget_forecasts(connection: sqlite3.Connection) -> None:
-    """Drop all that was learned of nodes."""
+    """Drop the forecaster's state and the departures."""
     for table in ("forecast", "forecast_nodes", "departures"):
         connection.execute(f"DELETE FROM {table}")  # noqa: S608 - ours
 
@@ -775,11 +775,10 @@ def forget_forecasts(connection: sqlite3.Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LeaseForecast:
-    """What was expected of a lease's node when the lease was seen to run.
+    """The forecast for a lease's node, made when the lease was seen to run.
 
     Attributes:
-        uuid: The lease's submission.
-        task: Its task.
+        uuid: The lease's submission; ``task`` its task.
         at_s: When it was first seen to run, Unix time.
         horizon_s: How far the departure probability reaches, seconds.
         departure_probability: That the node leaves within the horizon.
