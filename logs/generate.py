@@ -12,6 +12,7 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -287,17 +288,20 @@ def generate(model: WorkloadModel) -> JobTrace:
         See ``WorkloadModel``; the calibration is ours.
     """
     drafts, first_left_out = _draft_enough(model)
-    cycles = [Cycle.of(jobs, model) for jobs in model.classes]
-    submitted = sorted(
-        (_submit_s(draft, cycles, model, 1 / first_left_out), i, draft)
-        for i, draft in enumerate(drafts)
-    )
+    stretch = 1 / first_left_out
+    cycles = [Cycle(jobs, model) for jobs in model.classes]
+    submitted = []
+    for i, (at, class_number, job) in enumerate(drafts):
+        cycle = cycles[class_number]
+        working_s = at * stretch * cycle.working_s(model.span_s)
+        submit_s = int(min(cycle.clock_s(working_s), model.span_s - 1))
+        submitted.append((submit_s, i, job))
     return JobTrace(
         source=f"lublin-{model.nodes}-nodes-seed-{model.seed}",
         log_format="generated",
         jobs=tuple(
-            _job(number, submit_s, draft, model)
-            for number, (submit_s, _, draft) in enumerate(submitted, start=1)
+            replace(job, job_id=str(number), submit_s=float(submit_s))
+            for number, (submit_s, _, job) in enumerate(sorted(submitted), start=1)
         ),
         units=model.nodes,
         unix_start_s=MONDAY_UNIX_S,
@@ -305,33 +309,23 @@ def generate(model: WorkloadModel) -> JobTrace:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A job before calibration.
-
-    Attributes:
-        at: When it is submitted, as a share of the span, before calibration.
-        class_number: Index into the model's classes.
-    """
-
-    at: float
-    class_number: int
-    nodes: int
-    run_s: int
-    limit_s: int
-    user: int
+_Draft = tuple[float, int, Job]
+"""A job without id and submission: when it is submitted, as a share of the span before
+calibration, and the number of its class."""
 
 
 def _draft_enough(model: WorkloadModel) -> tuple[list[_Draft], float]:
+    """Return the drafts of the jobs, and when the first one left out is submitted."""
     wanted_node_s = model.load * model.nodes * model.span_s
     streams = [_drafts(model, number) for number in range(len(model.classes))]
     drafts: list[_Draft] = []
-    endless = heapq.merge(*streams, key=lambda draft: draft.at)
+    endless = heapq.merge(*streams, key=itemgetter(0))
     while wanted_node_s > 0:
         draft = next(endless)
-        wanted_node_s -= draft.nodes * draft.run_s
+        _, _, job = draft
+        wanted_node_s -= job.units * int(job.run_s)
         drafts.append(draft)
-    return drafts, next(endless).at
+    return drafts, next(endless)[0]
 
 
 def _drafts(model: WorkloadModel, class_number: int) -> Iterator[_Draft]:
@@ -340,42 +334,23 @@ def _drafts(model: WorkloadModel, class_number: int) -> Iterator[_Draft]:
         Draws(model.seed, class_number, aspect)
         for aspect in (_GAPS, _SIZES, _RUNS, _LIMITS, _USERS)
     )
-    span_s = Cycle.of(jobs, model).working_s(model.span_s)
+    span_s = Cycle(jobs, model).working_s(model.span_s)
     by_user = user_weights(model.users)
     for working_s in working_times_s(gaps, jobs, model.longest_log_gap):
         nodes = draw_nodes(sizes, jobs, model.nodes)
         run_s = draw_run_s(runs, jobs, nodes, longest_log_run=model.longest_log_run)
-        yield _Draft(
-            at=working_s / span_s,
-            class_number=class_number,
-            nodes=nodes,
-            run_s=run_s,
-            limit_s=draw_limit_s(limits, model, run_s),
-            user=draw_index(users, by_user) + 1,
+        job = Job(
+            job_id="",
+            submit_s=0.0,
+            start_s=None,
+            run_s=float(run_s),
+            units=nodes,
+            requested_s=float(draw_limit_s(limits, model, run_s)),
+            user=str(draw_index(users, by_user) + 1),
+            state=_COMPLETED,
+            swf=(("queue", float(jobs.queue)),),
         )
-
-
-def _submit_s(
-    draft: _Draft, cycles: list[Cycle], model: WorkloadModel, stretch: float
-) -> int:
-    cycle = cycles[draft.class_number]
-    working_s = draft.at * stretch * cycle.working_s(model.span_s)
-    return int(min(cycle.clock_s(working_s), model.span_s - 1))
-
-
-def _job(number: int, submit_s: int, draft: _Draft, model: WorkloadModel) -> Job:
-    jobs: JobClass = model.classes[draft.class_number]
-    return Job(
-        job_id=str(number),
-        submit_s=float(submit_s),
-        start_s=None,
-        run_s=float(draft.run_s),
-        units=draft.nodes,
-        requested_s=float(draft.limit_s),
-        user=str(draft.user),
-        state=_COMPLETED,
-        swf=(("queue", float(jobs.queue)),),
-    )
+        yield working_s / span_s, class_number, job
 
 
 def _comments(model: WorkloadModel) -> tuple[str, ...]:
@@ -392,6 +367,7 @@ def _comments(model: WorkloadModel) -> tuple[str, ...]:
 
 HALF_HOUR_S = 1800
 HALF_HOURS_A_DAY = 48
+_WEEK_S = 7 * HALF_HOURS_A_DAY * HALF_HOUR_S
 
 FIRST_HALF_HOUR = 11
 """The model's day begins with its 11th half hour, at 05:00, the quietest one.
@@ -418,45 +394,34 @@ def working_times_s(
             yield now
 
 
-@dataclass(frozen=True, slots=True)
 class Cycle:
-    """The week's rhythm: how working time passes while the clock runs.
+    """The week's rhythm of one class: how working time passes while the clock runs.
 
-    Attributes:
-        passed_s: Working seconds passed since Monday 00:00 at the end of each half
-            hour of the week, 0 first: 337 numbers. A whole week holds as many
-            working seconds as it has seconds.
+    A whole week holds as many working seconds as it has seconds.
     """
 
-    passed_s: tuple[float, ...]
-
-    @classmethod
-    def of(cls, jobs: JobClass, model: WorkloadModel) -> Cycle:
-        """Return the cycle of one class of jobs."""
+    def __init__(self, jobs: JobClass, model: WorkloadModel) -> None:
         day = day_shares(jobs)
         week = day * 5 + [share * model.weekend_weight for share in day] * 2
-        scale = len(week) * HALF_HOUR_S / math.fsum(week)
-        return cls(tuple(accumulate((w * scale for w in week), initial=0.0)))
+        scale = _WEEK_S / math.fsum(week)
+        # Working seconds since Monday 00:00 at the end of each half hour, 0 first.
+        self._passed_s = list(accumulate((w * scale for w in week), initial=0.0))
 
     def working_s(self, clock_s: float) -> float:
         """Return the working seconds passed at *clock_s* seconds since Monday."""
-        weeks, rest_s = divmod(clock_s, self._week_s)
-        i = min(int(rest_s // HALF_HOUR_S), len(self.passed_s) - 2)
+        weeks, rest_s = divmod(clock_s, _WEEK_S)
+        i = min(int(rest_s // HALF_HOUR_S), len(self._passed_s) - 2)
         part = rest_s / HALF_HOUR_S - i
-        low, high = self.passed_s[i], self.passed_s[i + 1]
-        return weeks * self.passed_s[-1] + low + part * (high - low)
+        low, high = self._passed_s[i], self._passed_s[i + 1]
+        return weeks * self._passed_s[-1] + low + part * (high - low)
 
     def clock_s(self, working_s: float) -> float:
         """Return when *working_s* working seconds have passed: the inverse."""
-        weeks, rest_s = divmod(working_s, self.passed_s[-1])
-        i = min(bisect_right(self.passed_s, rest_s), len(self.passed_s) - 1) - 1
-        low, high = self.passed_s[i], self.passed_s[i + 1]
+        weeks, rest_s = divmod(working_s, self._passed_s[-1])
+        i = min(bisect_right(self._passed_s, rest_s), len(self._passed_s) - 1) - 1
+        low, high = self._passed_s[i], self._passed_s[i + 1]
         part = (rest_s - low) / (high - low)
-        return weeks * self._week_s + (i + part) * HALF_HOUR_S
-
-    @property
-    def _week_s(self) -> int:
-        return (len(self.passed_s) - 1) * HALF_HOUR_S
+        return weeks * _WEEK_S + (i + part) * HALF_HOUR_S
 
 
 def day_shares(jobs: JobClass) -> list[float]:
@@ -534,11 +499,11 @@ def draw_run_s(
     the more likely long. A time beyond the longest is drawn again, both choices.
     """
     share = short_share(jobs, nodes)
+    short = jobs.short_shape, jobs.short_scale
+    long = jobs.long_shape, jobs.long_scale
     while True:
-        if draws.uniform() < share:
-            log_s = draws.gamma(jobs.short_shape, jobs.short_scale)
-        else:
-            log_s = draws.gamma(jobs.long_shape, jobs.long_scale)
+        is_short = draws.uniform() < share
+        log_s = draws.gamma(*(short if is_short else long))
         if log_s <= longest_log_run:
             return max(1, math.floor(math.exp(log_s) + 0.5))
 

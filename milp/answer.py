@@ -87,31 +87,21 @@ class Answer:
         outcome: Proven optimal, the best found, or the present plan because nothing
             better could be trusted.
         reason: Why, where there is more to say; for people.
-        by_own: Its gain by the objective that it was made by, where that is another
-            than the problem's M0, or the plan was made in several steps; None where
-            the plan itself has it.
     """
 
     plan: Plan
     outcome: PlanStatus
     reason: str = ""
-    by_own: Judged | None = None
 
     @property
     def judged(self) -> Judged:
-        """Its gain by the objective that it was made by."""
-        return self.by_own or Judged(self.plan.gain, self.plan.bound, is_m0=True)
-
-    @property
-    def is_by_m0(self) -> bool:
-        """Whether it was made by the problem's M0."""
-        return self.judged.is_m0
+        """Its gain by M0."""
+        return Judged(self.plan.gain, self.plan.bound, is_m0=True)
 
     @property
     def gap(self) -> float:
-        """How far it is below the bound at most, by that objective; see ``gap``."""
-        judged = self.judged
-        return gap(judged.gain, judged.bound)
+        """How far it is below the bound at most; see ``gap``."""
+        return gap(self.plan.gain, self.plan.bound)
 
 
 _ROUNDING = 1e-9

@@ -1,10 +1,10 @@
 """The exact optimum for one node class (docs/reference/model.md, "One class").
 
 The dense dynamic program looks at every count of every trainer for every size of the
-pool. Almost all of that is ruled out once a bound and a good plan are known. So the
-solver prices a node by the linear relaxation (:func:`node_price`), which says how much
-each size of a trainer loses (:class:`Priced`), and searches only among plans that lose
-little enough to beat the good plan (:func:`search`).
+pool. A bound and a good plan rule out almost all of that. The solver prices a node by
+the linear relaxation (:func:`node_price`), which shows how much each size of a trainer
+loses (:class:`Priced`), and searches only plans that lose little enough to beat the
+good plan (:func:`search`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SMALL_SHARE = 1 / 8
 
 
 class ExactSolver:
-    """Solves one-class problems; keeps what it derives from curves between calls.
+    """Solves one-class problems; keeps prices and gains between calls.
 
     Not for use from several threads at once.
     """
@@ -66,7 +66,7 @@ class ExactSolver:
         return Plan(tuple([(n,) for n in counts]), value, value)
 
     def _case(self, problem: Problem) -> _Case:
-        """Price a node so that the pool just runs out: as last time, if that does."""
+        """Price a node so that the pool just runs out; try the last price first."""
         pool_nodes = problem.classes[0].nodes
         rows = self._table.rows_of(problem)
         priced = self._table.priced(rows, self._price)
@@ -80,15 +80,11 @@ class ExactSolver:
 
 
 class _Case(NamedTuple):
-    """A problem at a node price.
+    """A problem at a node price; rows and priced rows are by trainer.
 
     Attributes:
-        rows: By trainer.
-        priced: By trainer.
-        price: Of a node.
-        pool_nodes: Nodes to give.
         bound: No plan gains more.
-        rounding: Differences up to this say nothing.
+        rounding: Differences up to this may be rounding.
     """
 
     rows: Sequence[Row]
@@ -100,7 +96,7 @@ class _Case(NamedTuple):
 
 
 def _runs_out(priced: Sequence[Priced], price: float, pool_nodes: int) -> bool:
-    """Tell whether sizes that lose nothing can use the whole pool, or need not."""
+    """Tell whether sizes without loss can use the whole pool, or nodes are free."""
     if sum([known.least for known in priced]) > pool_nodes:
         return False
     return price == 0.0 or sum([known.most for known in priced]) >= pool_nodes
@@ -117,7 +113,7 @@ def _best(case: _Case) -> CountsAndGain:
 
 
 def _limits(case: _Case) -> Iterator[float]:
-    """Losses to search within; the last but one is almost certain to be enough."""
+    """Yield losses to search within; the last but one is almost always enough."""
     yield _LOSSLESS_FIRST * case.rounding
     gap = case.bound - _gain_after_filling(case) + 2 * case.rounding
     options = sum([known.count_within(gap) for known in case.priced])
@@ -128,7 +124,7 @@ def _limits(case: _Case) -> Iterator[float]:
 
 
 def _gain_after_filling(case: _Case) -> float:
-    """Gain of a plan that loses nothing, and gives the nodes left where that gains."""
+    """Return the gain of the smallest sizes without loss, grown where that gains."""
     rows = case.rows
     counts = [known.least for known in case.priced]
     value = sum([row.values[n] for row, n in zip(rows, counts, strict=True)])
@@ -178,8 +174,8 @@ def hull_of(row: NDArray[np.float64]) -> Hull:
 def corners(row: NDArray[np.float64]) -> list[tuple[int, float]]:
     """Return the upper concave hull of gains at 0 .. max nodes, as (nodes, gain).
 
-    ``-inf`` entries do not count; falling segments are left out. Every pass drops the
-    points on or under the line between their neighbours; a few passes do.
+    ``-inf`` entries and falling segments are left out. Each pass drops the points on or
+    under the line between their neighbours, until there are none.
     """
     sizes = np.flatnonzero(row[: int(row.argmax()) + 1] > -np.inf)
     while True:
@@ -208,14 +204,14 @@ def node_price(hulls: Sequence[Hull], pool_nodes: int) -> float:
     return float(slopes[order[last]]) if last < len(order) else 0.0
 
 
-# Gains by trainer, and their losses at a price; kept between two calls.
+# Gains by trainer and their losses at a price, kept between calls.
 
 _MOST_SIZES = 1 << 20
 """Sizes over all rows and priced rows, some 50 bytes each; a replay of one log uses a
 few hundred rows of some hundred sizes at a few hundred prices."""
 
 _LOSSLESS = 1e-12
-"""Losses this small beside the best are rounding; only says where to begin."""
+"""Losses this small beside the best are rounding; only the search's start uses it."""
 _Key = tuple["Curve", tuple[int, ...], float, float, float, bool]
 
 
@@ -224,10 +220,10 @@ class Row(NamedTuple):
 
     Attributes:
         gains: At 0 .. max nodes, ``-inf`` where not allowed, shape (sizes,).
-        values: The same as a list, of which single gains are quicker to get.
+        values: The same as a list, for quick access to single gains.
         best_within: The count of largest gain among 0 .. n, by n.
         hull: Their concave hull.
-        priced: By price of a node, as :meth:`RowTable.priced` made it.
+        priced: By price of a node, as :meth:`SizeTable.priced` made it.
     """
 
     gains: NDArray[np.float64]
@@ -353,7 +349,7 @@ class Priced(NamedTuple):
 
 
 def price_sizes(row_gains: NDArray[np.float64], price: float) -> Priced:
-    """Return gains at 0 .. max nodes, ``-inf`` where not allowed, at *price* a node."""
+    """Return the losses of a row of gains, ``-inf`` where not allowed, at *price*."""
     sizes = np.flatnonzero(row_gains > -np.inf)
     paid = row_gains[sizes] - price * sizes
     best = float(paid.max())
@@ -377,7 +373,7 @@ CountsAndGain = tuple["Sequence[int]", float]
 _NO_PLAN: CountsAndGain = ((), -math.inf)
 _FEW_BY_ARRAYS = 6
 _MOVES_PER_TRAINER = 50
-"""With more options a trainer, or more moves, arrays are quicker: a move takes about
+"""With more options or more moves a trainer, arrays are quicker: a move takes about
 0.2 us, a trainer by arrays 10 us and more."""
 
 
@@ -398,9 +394,7 @@ class Limit(NamedTuple):
 def search(priced: Sequence[Priced], limit: Limit) -> CountsAndGain:
     """Return counts and gain of the best plan within *limit*; -inf if there is none.
 
-    Args:
-        priced: By trainer, at the limit's price.
-        limit: The loss that it may accept.
+    *priced* is by trainer, at the limit's price.
     """
     options = [known.within(limit.loss) for known in priced]
     moves = sum([len(mine.by_loss) for mine in options])
@@ -414,7 +408,7 @@ def search(priced: Sequence[Priced], limit: Limit) -> CountsAndGain:
 
 
 def cells(priced: Sequence[Priced], limit: Limit) -> int:
-    """Return about how many sums :func:`search` has to look at, at most."""
+    """Return an upper bound of the sums that :func:`search` looks at."""
     options = [known.within(limit.loss) for known in priced]
     return sum(
         len(mine.by_loss) * max(0, most - least + 1)
@@ -435,13 +429,13 @@ def _only_plan(options: Sequence[Options], limit: Limit) -> CountsAndGain:
 def _search_few(
     options: Sequence[Options], best: Sequence[float], limit: Limit
 ) -> CountsAndGain | None:
-    """Search state by state; None where that becomes too much.
+    """Search state by state; None after too many moves.
 
-    A state is a number of nodes spoken for, unused ones among them.
+    A state is a number of nodes given or left unused.
 
     Args:
         options: By trainer.
-        best: By trainer, the gain net of price of an option that loses nothing.
+        best: By trainer, the gain net of price of an option without loss.
         limit: The loss that it may accept.
     """
     states, least, most = _begin(options, limit)
@@ -484,7 +478,7 @@ def _step(
     window: tuple[int, int],
     net_and_price: tuple[float, float],
 ) -> tuple[dict[int, float], dict[int, int]]:
-    """Best gain and smallest best count of one trainer, by nodes spoken for after it.
+    """Return the best gain and its smallest count for one trainer, by state after it.
 
     The loss of a state is the bound of its trainers less its gain net of price.
     """
@@ -513,7 +507,7 @@ def _step(
 
 
 def _back(choices: Sequence[dict[int, int] | int], pool_nodes: int) -> list[int]:
-    """Counts by trainer: the choice at the pool that later trainers leave."""
+    """Return counts by trainer: each choice at the state that later trainers leave."""
     left, counts = pool_nodes, []
     for choice in reversed(choices):
         nodes = choice if isinstance(choice, int) else choice[left]
@@ -523,9 +517,9 @@ def _back(choices: Sequence[dict[int, int] | int], pool_nodes: int) -> list[int]
 
 
 def search_all(options: Sequence[Options], limit: Limit) -> CountsAndGain:
-    """Do the same as :func:`search` by array operations.
+    """Return the result of :func:`search` by array operations.
 
-    Looks at all sums of options that can end at the pool, whatever they lose.
+    It looks at all sums of options that can end at the pool, whatever they lose.
     """
     windows = _windows(options, limit)
     if any(least > most for least, most in windows):
@@ -567,14 +561,14 @@ def _step_arrays(
 
 
 def _padded(states: int) -> NDArray[np.float64]:
-    """Room for *states* gains between two that are out of reach."""
+    """Return room for *states* gains, with -inf on either side."""
     room = np.empty(states + 2)
     room[0] = room[-1] = -np.inf
     return room
 
 
 def _windows(options: Sequence[Options], limit: Limit) -> list[tuple[int, int]]:
-    """Return between what the states lie before each trainer and after the last."""
+    """Return the least and most state before each trainer and after the last."""
     least = limit.pool_nodes - sum([mine.most for mine in options])
     most = limit.pool_nodes - sum([mine.least for mine in options])
     unused = _most_unused(most, limit)

@@ -63,9 +63,9 @@ if TYPE_CHECKING:
 class SolverName(StrEnum):
     """How to solve.
 
-    ``exact`` is the dynamic program for one node class, and CBC for several.
-    The others solve the count model, and are started only where its reduction
-    and the search of one class leave something to decide.
+    ``exact`` is the dynamic program for one node class, and CBC for several. The others
+    solve the count model; they are started only where its reduction and the search of
+    one class leave something to decide.
     """
 
     EXACT = "exact"
@@ -74,19 +74,15 @@ class SolverName(StrEnum):
 
 
 class Planner:
-    """Plans problem after problem; keeps what the exact solver derives from curves.
-
-    Attributes:
-        solver: How it solves.
-        limit_s: Time that it may take for one problem.
+    """Plans problem after problem; the exact solver keeps terms between two.
 
     Args:
         solver: How to solve.
-        limit_s: Time that solver calls may take together for one problem,
-            seconds; the dynamic program needs none.
+        limit_s: Seconds that all solver calls may take together for one problem; the
+            dynamic program needs none.
         model_solver: Runs the MILPs instead of the one that *solver* names.
-        verifies: Whether problems and plans are checked; False only for a search that
-            begins from these plans and has its own verified.
+        verifies: Whether problems and plans are checked; False only where a search
+            begins from these plans and its own plan is verified.
 
     Raises:
         SolverUnavailableError: HiGHS is asked for and not installed.
@@ -149,24 +145,23 @@ def _kept(problem: Problem, why: str) -> Answer:
 # Planning by counts.
 
 _STAGES = ((1 / 16, 0.25), (1.0, 0.5))
-"""Share of the gap within which each stage looks for a plan, and its share of the time;
-the prices of several classes take the rest."""
+"""Of each stage: the share of the gap that its sizes may lose, and its share of the
+time. The prices of several classes take the rest."""
 
 
 _PRICE_TIME = 0.25
 
 
 _FEW_OPTIONS = 600
-"""A solver's start costs more than the first stage saves on a model this small."""
+"""For so few, starting a solver costs more than the first stage saves."""
 
 
 _MOST_OPTIONS = 5000
-"""A larger model takes CBC more than a few seconds to find anything, and PuLP a second
-to write down."""
+"""With more, CBC finds nothing in a few seconds, and PuLP writes for a second."""
 
 
 _SEARCH_STAGES = (1 / 64, 1 / 16, 1 / 4, 1.0)
-"""Shares of the gap for the search of one class, cheap enough to begin lower."""
+"""Shares of the gap for the search of one class, which is quick at the first."""
 
 
 _MOST_CELLS = 200_000_000
@@ -187,11 +182,10 @@ def plan_counts(problem: Problem, solver: ModelSolver, *, limit_s: float) -> Ans
 
     The plan is not verified yet.
 
-    One class is searched, where that takes less than a second. Else the model is
-    solved first over the options that lose little against the bound. A plan that
-    itself loses no more than that is optimal (model.md, R6); otherwise it rules
-    out more options for a second, final model. All solver calls together keep
-    within *limit_s*.
+    One class is searched if that takes less than a second. Else the model is solved
+    over the options that lose little against the bound. A plan that itself loses no
+    more than that is optimal (model.md, R6); otherwise it rules out more options for a
+    second, final model. All solver calls together keep within *limit_s*.
 
     Raises:
         SolverFailedError: The solver crashed or returned no usable point.
@@ -223,8 +217,8 @@ def _relax(
 ) -> tuple[list[float], list[float]]:
     """Solve the linear relaxation over hull corners.
 
-    Any prices give a valid bound and any sizes a start, so that a solver's
-    mistake here costs time only.
+    Any prices give a valid bound and any sizes a start, so that a solver's mistake
+    here only costs time.
 
     Returns:
         Price of a node of each class, the dual of its capacity (M3), and the
@@ -322,7 +316,7 @@ def _with_point(
     return reduction.improved(counts, gain)
 
 
-# Options that cannot be in any optimal plan, and a plan to start from.
+# A bound that rules options out, and a plan to start from.
 
 _ROUNDING = 1e-9
 """Far above the rounding of a sum of gains, relative to its magnitude (R5)."""
@@ -336,7 +330,7 @@ class Reduction:
         rows: Gains by trainer at 0 .. max nodes, ``-inf`` where not possible.
         losses: How far each lies under its trainer's best at the prices.
         bound: No plan gains more.
-        rounding: Differences up to this say nothing.
+        rounding: Differences up to this may be rounding.
         counts: The best plan known, shape (trainers, classes).
         gain: Its gain.
     """

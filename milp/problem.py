@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Curve:
     """A trainer's worth by node count, and the counts that it can use.
 
-    Compared and hashed by identity, so that solvers may keep what they derive
-    from a curve between two calls. May be non-concave and non-monotone.
+    Compared and hashed by identity, so that solvers can cache by it. May be non-concave
+    and non-monotone.
 
     Attributes:
         value_per_s: [O_j] Objective units a second at 0 .. max nodes, float64,
@@ -74,12 +74,11 @@ def throughput(samples_per_s: ArrayLike, sizes: Iterable[int] | None = None) -> 
 def speed_up(samples_per_s: ArrayLike, sizes: Iterable[int] | None = None) -> Curve:
     """Return throughput over that of one node; arguments as for :func:`custom`.
 
-    A trainer that cannot run on one node is measured against the per-node
-    throughput on its smallest size, as if it scaled linearly up to there.
+    For a trainer that cannot run on one node, over the per-node throughput on its
+    smallest size, as if it scaled linearly up to there.
 
     Raises:
-        MalformedProblemError: The trainer does no work on its smallest size, so
-            that nothing can be measured against it.
+        MalformedProblemError: The throughput on the smallest size is not above 0.
     """
     raw = custom(samples_per_s, sizes)
     smallest = raw.sizes[0]
@@ -118,12 +117,12 @@ def _check_values(values: NDArray[np.float64]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """Idle nodes that the planner need not tell apart.
+    """Idle nodes that are alike to the planner.
 
     Attributes:
         name: For messages and reports.
         nodes: How many there are now, 0 or more.
-        life_s: How long they are expected to stay idle, seconds.
+        life_s: How long they are expected to stay idle.
     """
 
     name: str
@@ -133,7 +132,7 @@ class NodeClass:
 
 @dataclass(frozen=True, slots=True)
 class ProblemTrainer:
-    """A trainer as the planner sees it.
+    """A trainer of a planning problem.
 
     Attributes:
         name: Unique in the problem.
@@ -176,15 +175,15 @@ SOLVER_TOLERANCE = 1e-6
 def gain(trainer: ProblemTrainer, nodes: int, t_fwd_s: float) -> float:
     """Return the gain of *trainer* over the look-ahead by running on *nodes*.
 
-    The trainer earns its steady worth for the whole look-ahead and pays for a
-    change in work it does not do meanwhile; C is the count it holds now::
+    It earns its worth for the whole look-ahead, less the work that it misses during a
+    change; C is the count it holds now::
 
         T_fwd O(n) - O(C) (Rup [n > C] + Rdw [n < C]) - [C = 0] Rst O(n)
 
     Args:
-        trainer: The trainer as it stands.
-        nodes: Nodes after the decision, 0 to wait; at most the curve's end.
-        t_fwd_s: Look-ahead, seconds.
+        trainer: Before the decision.
+        nodes: Nodes after it, 0 to wait; at most the curve's end.
+        t_fwd_s: Look-ahead.
 
     Returns:
         Objective units; below 0 where the change costs more than the work is worth.
@@ -207,8 +206,7 @@ def gain(trainer: ProblemTrainer, nodes: int, t_fwd_s: float) -> float:
 def gains(trainer: ProblemTrainer, t_fwd_s: float) -> NDArray[np.float64]:
     """Return the gain at every node count, ``-inf`` where it is not allowed.
 
-    The same as :func:`gain` to the last bit. A trainer that may use no class is
-    allowed 0 nodes only.
+    The same as :func:`gain` to the last bit.
 
     Returns:
         Shape (max nodes + 1,), read-only, at 0 .. max nodes.
@@ -230,7 +228,7 @@ def gains(trainer: ProblemTrainer, t_fwd_s: float) -> NDArray[np.float64]:
 
 
 def total(gain_by_trainer: Sequence[float]) -> float:
-    """Add gains up in the trainers' order, as every solver here does."""
+    """Add gains up in the trainers' order, so that all solvers round alike."""
     summed = 0.0
     for gained in gain_by_trainer:
         summed += gained
@@ -248,14 +246,10 @@ def plan_gain(problem: Problem, counts: Sequence[Sequence[int]]) -> float:
 
 
 def keep(problem: Problem) -> Plan:
-    """Return the counts held now.
+    """Return the plan of the counts held now; it breaks no constraint.
 
-    A trainer that cannot run on what it holds (it lost nodes, or may no longer
-    use them) falls back to its largest size below; it gives up the shortest-lived
-    classes first.
-
-    Returns:
-        A plan that breaks no constraint; its bound is :func:`loose_bound`.
+    A trainer that cannot run on its nodes (it lost some, or may no longer use them)
+    falls back to its largest size below, and gives up the shortest-lived classes first.
     """
     lives_s = [node_class.life_s for node_class in problem.classes]
     counts = tuple([_kept(trainer, lives_s) for trainer in problem.trainers])
@@ -264,7 +258,7 @@ def keep(problem: Problem) -> Plan:
 
 
 def loose_bound(problem: Problem) -> float:
-    """Return the gain if every trainer had its best size, as if nodes abounded."""
+    """Return the gain if every trainer had its best size."""
     return total([float(gains(t, problem.t_fwd_s).max()) for t in problem.trainers])
 
 
@@ -277,13 +271,7 @@ def _kept(trainer: ProblemTrainer, lives_s: Sequence[float]) -> tuple[int, ...]:
 
 
 def drop(counts: Sequence[int], surplus: int, price: Sequence[float]) -> list[int]:
-    """Take *surplus* nodes out of *counts*, dearest classes first.
-
-    Args:
-        counts: Nodes by class.
-        surplus: Nodes to give up, at most all.
-        price: Of a node of each class.
-    """
+    """Take *surplus* nodes, at most all, out of *counts*, dearest classes first."""
     left = list(counts)
     for index in sorted(range(len(left)), key=lambda k: (-price[k], k)):
         given_up = min(surplus, left[index])
@@ -297,14 +285,10 @@ _RELATIVE_ROUNDING = 1e-9
 
 
 def violations(problem: Problem, plan: Plan) -> tuple[str, ...]:
-    """Return what is wrong with *plan*, one sentence for each broken constraint.
+    """Return a sentence for each constraint that *plan* breaks.
 
-    Every constraint of docs/reference/model.md is checked: whole counts (M1), sizes
-    (M2), capacity (M3), no migration (M4), usable classes (M5), and the claimed gain
-    and bound (M6).
-
-    Returns:
-        Empty for a sound plan.
+    Whole counts (M1), sizes (M2), capacity (M3), no migration (M4), usable classes
+    (M5), and the claimed gain and bound (M6).
     """
     broken = constraint_violations(problem, plan.counts)
     return broken or tuple(_wrong_gain(problem, plan))
@@ -313,7 +297,7 @@ def violations(problem: Problem, plan: Plan) -> tuple[str, ...]:
 def constraint_violations(
     problem: Problem, counts: Sequence[Sequence[int]]
 ) -> tuple[str, ...]:
-    """Return which of M1 to M5 *counts* break, shape (trainers, classes) or not."""
+    """Return a sentence for each of M1 to M5 that *counts* break, of any shape."""
     misshapen = tuple(_misshapen(problem, counts))
     if misshapen:
         return misshapen
@@ -345,7 +329,7 @@ def _trainer_violations(trainer: ProblemTrainer, row: Sequence[int]) -> list[str
     if nodes != 0 and not is_size(nodes, trainer.curve.sizes):
         broken.append(f"M2: {trainer.name}: {nodes} nodes is not a size it can use")
     if row == trainer.held and trainer.usable is None:
-        return broken  # most trainers keep what they hold; a replay plans often
+        return broken  # quick, as most trainers keep their nodes
     held = sum(trainer.held)
     for index, (count, before) in enumerate(zip(row, trainer.held, strict=True)):
         if (nodes >= held and count < before) or (nodes <= held and count > before):

@@ -52,7 +52,7 @@ heuristics find: without them and without cuts, 45 instead of 70 ms a model."""
 
 
 _CANNOT_START = (errno.ENOEXEC, errno.ENOENT, errno.EACCES)
-"""What starting a binary for another processor or C library fails with."""
+"""Errors of starting a binary that is for another processor or C library."""
 
 
 class Cbc:
@@ -147,7 +147,7 @@ def _run(model: pulp.LpProblem, solver: pulp.LpSolver) -> SolverStatus:
 
 
 _INTEGRALITY = 1e-5
-"""A value further than this from a whole number is no rounding of one."""
+"""A value further than this from a whole number is fractional."""
 
 
 def whole(values: Iterable[pulp.LpVariable]) -> list[int]:

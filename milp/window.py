@@ -62,9 +62,9 @@ class WindowClass(NamedTuple):
         return [self.hit * part / touched[-1] for part in touched]
 
     def until(self, reach_s: float) -> WindowClass:
-        """Return the same where nothing counts that comes after *reach_s*.
+        """Return the class with a horizon of *reach_s*.
 
-        A class whose mean life is longer is not hit before.
+        A class with a longer mean life then lives so long and is not hit.
         """
         if self.life_s <= reach_s:
             return self
@@ -72,9 +72,9 @@ class WindowClass(NamedTuple):
 
 
 def hit_probabilities(share: float, nodes: int) -> list[float]:
-    """Return [1 - (1-f)^x] for x = 0 .. *nodes*, where *share* leaves with a hit.
+    """Return [1 - (1-f)^x] for x = 0 .. *nodes*, f being *share*.
 
-    It is the probability that one of x nodes leaves, if each does so by itself.
+    The probability that any of x nodes leaves with a hit, if each leaves by itself.
     """
     stays = 1.0 - share
     return [1.0 - stays**few for few in range(nodes + 1)]
@@ -92,9 +92,9 @@ class WindowTrainer:
         start_s: [Rst_j] Seconds of its new worth that starting from 0 costs.
         loss_s: [D_j] Seconds of its worth that losing nodes costs.
         new_hit_share: [s_jk] By class, 0 to 1: the share of its hits that hit no other
-            node of this trainer's; 1 where not named. Where nodes that leave together
-            are in several classes, the later ones continue the earlier ones' curve:
-            h(o + x) = h(o) + (1-f)^o h(x).
+            node of this trainer; 1 where not named. It is below 1 where nodes that
+            leave together are in several classes: the second class continues the curve
+            of the first, h(o + x) = h(o) + (1-f)^o h(x).
     """
 
     curve: Curve
@@ -126,7 +126,7 @@ class Window:
 
 
 def gain(window: Window, place: int, holding: Holding) -> float:
-    """Return what trainer *place* gains by *holding* until the horizon (W0).
+    """Return the gain of trainer *place* with *holding* until the horizon (W0).
 
     ::
 
@@ -155,7 +155,7 @@ def gain(window: Window, place: int, holding: Holding) -> float:
 
 
 def total_gain(window: Window, plan: Sequence[Holding]) -> float:
-    """Return what all trainers gain together."""
+    """Return the gain of a plan: the sum of all trainers'."""
     return sum([gain(window, place, holding) for place, holding in enumerate(plan)])
 
 
@@ -174,8 +174,8 @@ def violations(
     Args:
         window: The problem.
         holdings: The plan.
-        claimed: Its gain (W0), as the search or solver has it.
-        least: What keeping the present plan gains.
+        claimed: Its gain (W0) by the search or solver.
+        least: The gain of the present plan.
     """
     pairs = enumerate(zip(window.trainers, holdings, strict=True))
     moved = [
@@ -216,7 +216,7 @@ def _migrates(place: int, before: int, nodes: int, k: int) -> str:
 def _over_stock(
     window: Window, moved: Sequence[tuple[int, WindowTrainer, Holding]]
 ) -> Iterator[str]:
-    """M3: no more of a class is given than was free or is given up."""
+    """M3: no more nodes of a class than were free or are given up."""
     more: dict[int, int] = {}
     for _, trainer, new in moved:
         for k, count in new.items():
@@ -265,11 +265,11 @@ class BoundedClasses(NamedTuple):
         return cls({k: place for place, k in enumerate(numbers)}, nodes, life_s, hits)
 
     def merged(self, most: int) -> BoundedClasses:
-        """Return at most *most* classes, made of classes with similar lives.
+        """Return at most *most* classes, each of classes with similar lives.
 
-        Each node of a merged class lives as long as the longest-lived, and is hit no
-        more than a node of all of the least hit class. So no plan gains less, as long
-        as no worth is below 0.
+        A node of a merged class lives as long as the longest-lived of them, and is hit
+        as a node of the least hit of them. So no plan gains less, if no worth is
+        below 0.
         """
         order = np.argsort(self.life_s, kind="stable")
         before = np.cumsum(self.nodes[order]) - self.nodes[order]
@@ -291,7 +291,7 @@ class BoundedClasses(NamedTuple):
         return BoundedClasses(place, nodes, life_s, hits)
 
     def new_hit_share(self, trainer: WindowTrainer) -> Vector:
-        """Return [s_jk] by place; of merged classes the least."""
+        """Return [s_jk] by place; the least of merged classes."""
         row = np.ones(len(self.nodes))
         for k, share in trainer.new_hit_share.items():
             row[self.place[k]] = min(row[self.place[k]], share)
@@ -323,10 +323,11 @@ def _stock(window: Window, k: int) -> int:
 
 
 class SizeRows(NamedTuple):
-    """Every size of every trainer as a row; its gain is at most linear in the nodes.
+    """Every size of every trainer as a row, with an upper bound of its gain.
 
-    Trainers that do not differ, and hold the same, are one kind and share their rows.
-    Shapes are (rows,) and (rows, classes) if not said.
+    The bound is linear: ``base`` for the least nodes of each class that M4 demands, and
+    ``slope`` for each node above. Equal trainers with equal holdings are one kind and
+    share rows. Shapes are (rows,) or (rows, classes) where not given.
 
     Attributes:
         pool: The classes.
@@ -398,7 +399,7 @@ _KindRows: TypeAlias = "tuple[Places, Places, Places, Vector, Vector]"
 
 
 def size_rows(window: Window, pool: BoundedClasses) -> SizeRows:
-    """Return all sizes of the trainers, each allowed whatever the others leave."""
+    """Return all sizes of all trainers; each may be possible for the others' nodes."""
     kinds: dict[object, int] = {}
     made: list[_KindRows] = []
     kind = []
@@ -444,7 +445,7 @@ def _kind_rows(
 
 
 def _ranges(pool: BoundedClasses, held: Places, size: Places) -> tuple[Places, Places]:
-    """Return the nodes by class, at least and at most, that M4 leaves each size."""
+    """Return the least and most nodes by class that M4 allows each size."""
     change = (size - held.sum())[:, None]
     least = np.where(change >= 0, held, np.maximum(0, held + change))
     most = np.where(change <= 0, held, np.minimum(pool.nodes, held + change))
@@ -452,10 +453,10 @@ def _ranges(pool: BoundedClasses, held: Places, size: Places) -> tuple[Places, P
 
 
 def _rise(pool: BoundedClasses, least: Places, most: Places, worth: Vector) -> Vector:
-    """Return hits for each node above the least: never more than true in the gain.
+    """Return hits for each node above the least, so that no gain is underrated.
 
-    h is concave: over a range its chord lies below it, and the line through its first
-    node lies above, which is what counts where the worth is negative.
+    h is concave. Its chord over a range lies below it; where the worth is negative, the
+    line through the range's first two points is used, which lies above it.
     """
     end = np.where((worth >= 0.0)[:, None], most, least + 1)
     classes = np.arange(len(pool.nodes))
@@ -465,12 +466,12 @@ def _rise(pool: BoundedClasses, least: Places, most: Places, worth: Vector) -> V
 
 
 class Relaxation(NamedTuple):
-    """What every trainer chooses at prices, by itself.
+    """The trainers' choices at prices.
 
     Attributes:
         value: No plan gains more.
         chosen: By trainer: its best row.
-        losses: By row: what choosing it would lose to its trainer (R3).
+        losses: By row: how much less than the best row it gains its trainer (R3).
         takes: By row: nodes by class.
     """
 
@@ -480,17 +481,16 @@ class Relaxation(NamedTuple):
     takes: Places
 
     def excess(self, nodes: Places) -> Vector:
-        """Return by how much all together want more of each class than there is."""
+        """Return by how much the choices exceed the *nodes* of each class."""
         wanted = self.takes[self.chosen].sum(axis=0)
         excess: Vector = (wanted - nodes).astype(np.float64)
         return excess
 
 
 def relax(rows: SizeRows, prices: Vector) -> Relaxation:
-    """Let every trainer choose at *prices* as if no other wanted the same nodes.
+    """Let every trainer choose at *prices* as if it were alone.
 
-    That is a relaxation for any λ >= 0, so that the bound does not depend on how λ
-    was found.
+    The value is a bound for any prices of 0 or more.
     """
     values, takes = rows.best(prices)
     ends = rows.ends
@@ -547,7 +547,7 @@ NEVER = SearchDeadline(math.inf, float)
 
 
 _FIRST_STEPS = 12
-"""On the way to prices that are in proportion to lives."""
+"""To find the best prices in proportion to lives."""
 
 
 def first_bound(rows: SizeRows, deadline: SearchDeadline = NEVER) -> Dual:
@@ -603,9 +603,8 @@ def tighten(
     Args:
         rows: Sizes of all trainers.
         start: The bound to go on from.
-        reached: A gain that is known to be possible, or a guess of it; the bound
-            holds for any.
-        steps: How many to make at most.
+        reached: The gain of a known plan, or a guess; the bound holds for any.
+        steps: The most to make.
         deadline: When to stop; one step is always made.
     """
     pool, best, pace, stalled = rows.pool, start, 1.0, 0
@@ -628,10 +627,10 @@ def tighten(
 
 
 def loose_bound(window: Window) -> float:
-    """Return what all trainers gain if nodes abound, live longest and are never hit.
+    """Return the gain if nodes abounded, lived longest and were never hit.
 
-    Where a worth is below 0, losses are a gain: then as if every class was hit. Where
-    the present worth is below 0, a change is a gain.
+    Where a worth is below 0, hits are a gain: then as if every class was hit. Where the
+    present worth is below 0, a change is a gain.
     """
     lives_s = max([known.life_s for known in window.classes.values()], default=0.0)
     hits = sum([known.hit for known in window.classes.values()])
@@ -661,7 +660,7 @@ _FEWEST = 16
 
 
 def window_gap(window: Window, gain: float) -> float:
-    """Return how far *gain* is below what any plan of *window* gains, as ``gap``."""
+    """Return the ``gap`` of a plan of *window* that gains *gain*."""
     return gap(gain, bound(window, gain))
 
 
@@ -670,8 +669,8 @@ def bound(window: Window, reached: float) -> float:
 
     Args:
         window: The problem.
-        reached: A gain that a plan is known to have, or a guess of it: the prices are
-            sought near it. The bound holds for any.
+        reached: The gain of a known plan, or a guess, to find the prices faster; the
+            bound holds for any.
     """
     most = loose_bound(window)
     if not window.classes or not window.trainers:
@@ -687,17 +686,18 @@ def bound(window: Window, reached: float) -> float:
     return min(most, dual.value)
 
 
-# The size of an integer program, found without PuLP (W5).
+# What an integer program would look like (W5), so that PuLP is loaded only for one that
+# is small enough.
 
 
 class BoundedPlan(NamedTuple):
-    """A plan and the bound that is known.
+    """The best plan and bound so far.
 
     Attributes:
         holdings: Nodes by trainer and class.
         gain: Their gain, W0.
         bound: No plan gains more.
-        reason: Why nothing better is known; empty where there is nothing to say.
+        reason: Why nothing better is known; for people.
     """
 
     holdings: tuple[Holding, ...]
@@ -707,10 +707,7 @@ class BoundedPlan(NamedTuple):
 
 
 def rows_within(rows: SizeRows, dual: Dual, known: BoundedPlan) -> list[list[int]]:
-    """Return the rows, by trainer, that a better plan than *known* may have (R4).
-
-    The size that the known plan has is always among them.
-    """
+    """Return by trainer the rows of a plan better than *known* (R4), and its own."""
     losses = relax(rows, dual.prices).losses
     slack = SOLVER_TOLERANCE * abs(known.bound)
     within = losses <= dual.value - known.gain + slack
@@ -724,12 +721,12 @@ def rows_within(rows: SizeRows, dual: Dual, known: BoundedPlan) -> list[list[int
 
 
 MOST_ERROR = 1e-6
-"""Hits that a segment may lie below the curve: under a millionth of the gain, as a hit
-costs less than the life that a node has."""
+"""How many hits a segment may lie below the curve: under a millionth of the gain, as a
+hit costs less than a node's life."""
 
 
 class Segment(NamedTuple):
-    """Node counts between two, and hits along the chord between them.
+    """A chord of the curve of hits by node count.
 
     Attributes:
         start: Nodes above the least ones at its beginning.
@@ -745,10 +742,10 @@ class Segment(NamedTuple):
 
 
 class Segments:
-    """Cuts the hits of classes into straight segments, and keeps where they end.
+    """Cuts the hits of classes into straight segments, and keeps their ends.
 
-    A chord of a concave curve lies below it, here by ``MOST_ERROR`` at most: a plan's
-    gain is overrated, never underrated, so that a bound stays one.
+    A chord of a concave curve lies below it, here by at most ``MOST_ERROR``: a gain is
+    never underrated, so that a bound stays one.
 
     Args:
         hits: [h_k] By class and node count.
@@ -767,13 +764,9 @@ class Segments:
     def of(
         self, k: int, least: int, most: int, *, exact: bool = False
     ) -> list[Segment]:
-        """Return the segments of class *k* from *least* to *most* nodes, as few as do.
+        """Return the fewest segments of class *k* from *least* to *most* nodes.
 
-        Args:
-            k: The class.
-            least: Nodes at the beginning.
-            most: Nodes at the end, no fewer; none make no segment.
-            exact: Whether every node is a segment of its own, without any error.
+        With *exact* every node is a segment of its own, without any error.
         """
         count = self.count(k, least, most, exact=exact)
         if exact:
@@ -799,9 +792,9 @@ class Segments:
 
 
 def _ends(hits: Sequence[float], least: int) -> list[int]:
-    """Return where the longest segments end that are close enough, one by one.
+    """Return the ends of the longest segments that are close enough to the curve.
 
-    A shorter segment from the same beginning is closer to the curve.
+    Found by bisection: a shorter segment from the same beginning is closer.
     """
     ends, start, last = [], least, len(hits) - 1
     while start < last:
@@ -828,13 +821,9 @@ def _error(hits: Sequence[float], start: int, end: int) -> float:
 def variables(
     window: Window, rows: SizeRows, chosen: Sequence[Sequence[int]], *, enough: int
 ) -> int:
-    """Return how many variables a program has, or a part of them above *enough*.
+    """Return the number of variables of a program of the *chosen* rows by trainer.
 
-    Args:
-        window: The problem.
-        rows: Sizes of all trainers.
-        chosen: Rows of these, by trainer.
-        enough: A count at which it need not go on.
+    It stops counting above *enough*.
     """
     numbers = [row for own in chosen for row in own]
     least = len(numbers) + int((rows.room[numbers] > 0).sum())
@@ -853,7 +842,7 @@ def variables(
             segments.count(k, start, start + room, exact=exact)
             for k, (start, room) in enumerate(zip(froms, rooms, strict=True))
         ]
-        # A segment alone needs no variable that chooses it.
+        # A single segment needs no variable that chooses it.
         least += sum([2 * n - 1 for n in counts if n > 1])
         if least > enough:
             break

@@ -1,12 +1,12 @@
 """The look-ahead planner of a tick: one call, never late, its plan verified.
 
-:func:`answer_window` begins with the quick search of a replay (``window_search``), goes
-on with a longer search that is led by the prices of the bound (:func:`improve`), and
-hands small windows to an integer program (``window_program``) for a better plan or a
-proof. The longer search repeats three things: the prices are made better, the trainers'
-choices at them are rounded to a plan (:func:`rounded`), and nodes change hands until
-nothing improves it (:class:`Exchange`); at last few trainers at a time choose anew
-(:func:`repair`). docs/reference/model.md, "Windows", has the reasons.
+:func:`answer_window` runs the quick search of a replay (``milp.window_search``), then a
+longer search with the prices of the bound (:func:`improve`), and gives small windows to
+an integer program (``milp.program``) for a better plan or a proof. The longer search
+improves the prices, rounds the trainers' choices at them to a plan (:func:`rounded`),
+and exchanges nodes until nothing improves it (:class:`Exchange`); this repeats. At last
+a few trainers at a time choose again (:func:`repair`). docs/reference/model.md,
+"Windows", has the reasons.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _SEARCH_SHARE = 0.8
 """Share of the rest that the longer search may take."""
 
 _MOST_VARIABLES = 5_000
-"""CBC proves most windows of that size within a second; twice as many take it more than
-five to find anything."""
+"""CBC proves most windows of that size within a second; with twice as many it finds
+nothing in five."""
 
 _LEAST_S = 0.3
-"""A solver's start and PuLP's import are not worth less."""
+"""With less left, starting a solver and importing PuLP does not pay."""
 
 _NO_PRICES = "searched; no time, or too many sizes and classes, for prices"
 
@@ -67,8 +67,7 @@ class WindowAnswer:
         gain: Their gain, W0.
         kept_gain: Gain of the present plan; never more than ``gain``.
         bound: No plan gains more; never less than ``gain``.
-        outcome: Proven optimal, the best found, or the present plan because nothing
-            better could be trusted.
+        outcome: As of ``Answer``.
         reason: Why, where there is more to say; for people.
     """
 
@@ -81,7 +80,7 @@ class WindowAnswer:
 
     @property
     def gap(self) -> float:
-        """How far it is below the bound at most; see ``milp.problem.gap``."""
+        """How far it is below the bound at most; see ``milp.answer.gap``."""
         return gap(self.gain, self.bound)
 
 
@@ -93,14 +92,14 @@ def answer_window(
     clock: Callable[[], float],
     solver: ModelSolver | None = None,
 ) -> WindowAnswer:
-    """Return the best plan of *window* that can be had and trusted within *limit_s*.
+    """Return the best plan of *window* that is found and verified within *limit_s*.
 
     Args:
-        window: What is to be planned.
-        starts: Node counts by trainer to begin from besides the present plan, for
-            example the published planner's.
-        limit_s: Seconds that all of this may take; at 0 the present plan stays, or
-            what the first steps find.
+        window: The problem.
+        starts: Node counts by trainer to begin from as well as from the present plan,
+            for example the published planner's.
+        limit_s: Seconds that all of this may take; at 0 the plan is the present one or
+            the result of the first moves.
         clock: Seconds that only go up, for example ``time.monotonic``.
         solver: Runs the integer program where the window is small enough; None for
             CBC, which is loaded only if it is needed.
@@ -139,14 +138,14 @@ def _solved(
     solver: ModelSolver | None,
     deadline: SearchDeadline,
 ) -> BoundedPlan:
-    """Improve on *known* by the integer program, or prove it, if that is small enough.
+    """Improve or prove *known* by the integer program, if that is small enough.
 
     Args:
         window: The problem.
         known: The best plan and bound so far.
         searched: The sizes and prices of the search.
         solver: Runs the program; None for CBC.
-        deadline: When to have an answer.
+        deadline: When to stop.
     """
     rows, dual = searched.rows, searched.dual
     if rows is None or dual is None:
@@ -176,22 +175,22 @@ def _kept(window: Window, plan: WindowPlan, why: Sequence[str]) -> WindowAnswer:
 # The longer search.
 
 _ROUNDS = 5
-"""Prices are made better and rounded so often; a sixth time seldom helps."""
+"""Of improving prices and rounding; a sixth seldom helps."""
 
 _STEPS = 15
-"""Of the bound in a round."""
+"""Of improving the prices in a round."""
 
 _LAST_STEPS = 40
-"""Of the bound, once the plan is there."""
+"""Of improving the prices, once there is a plan."""
 
 _ATTEMPTS = 1.5
-"""At repairing the best plan, for each trainer."""
+"""At repairing the best plan, a trainer."""
 
 _MOST_CELLS = 2_000_000
 """Sizes times classes; one relaxation of so many takes 0.1 s and 100 MB."""
 
 _FEW_CLASSES = 16
-"""Classes are merged to so many for a bound where there are too many cells."""
+"""Where there are too many cells, classes are merged to so many for the bound."""
 
 _CLOSE = 1e-7
 
@@ -202,9 +201,8 @@ class SearchResult(NamedTuple):
     Attributes:
         holdings: The plan, no worse than the one that it began from.
         bound: No plan gains more.
-        rows: Sizes of all trainers; None where there was no time, or where there are
-            too many sizes and classes.
-        dual: The prices that give the bound; None as ``rows``.
+        rows: Sizes of all trainers; None without time, or for too many cells.
+        dual: The prices that give the bound; None where ``rows`` is.
     """
 
     holdings: tuple[Holding, ...]
@@ -223,8 +221,8 @@ def improve(
 
     Args:
         window: The problem.
-        holdings: A plan that breaks nothing.
-        kept: The present plan, with all trainers on one of their sizes.
+        holdings: A sound plan.
+        kept: The present plan, with every trainer on one of its sizes.
         deadline: When to stop.
     """
     pool, most = BoundedClasses.of(window), loose_bound(window)
@@ -253,7 +251,7 @@ def _improve_many(
     Args:
         window: The problem.
         pool: Its classes.
-        plans: Where to begin from; they break nothing.
+        plans: Sound plans to begin from.
         most: A bound.
         deadline: When to stop.
     """
@@ -273,12 +271,7 @@ def _improve_many(
 
 
 class _Search:
-    """The best plan so far, and the best bound.
-
-    Attributes:
-        counts: Of the plan, nodes by trainer and class.
-        dual: The bound.
-    """
+    """The best plan so far, nodes by trainer and class, and the best bound."""
 
     def __init__(self, window: Window, rows: SizeRows, counts: Places) -> None:
         self._rows = rows
@@ -288,7 +281,7 @@ class _Search:
         self.dual = Dual(np.inf, np.zeros(len(rows.pool.nodes)))
 
     def improve(self, kept: Places, deadline: SearchDeadline) -> None:
-        """Search from the plan, from *kept*, and from the choices at prices."""
+        """Search from the plan, from *kept*, and from trainers' choices at prices."""
         rows = self._rows
         self._try(self.counts, deadline)
         if (kept != self.counts).any():
@@ -328,18 +321,18 @@ class _Search:
             self._gain, self.counts = changes.gain, changes.counts.copy()
 
 
-# Exchange: any number of nodes of a class change hands.
+# Exchange: any number of nodes of one class change hands at a time.
 
 
 class Columns(NamedTuple):
-    """Node counts of every class, one after the other: 0 .. all nodes of it.
+    """A column for every class and node count, 0 .. all nodes of the class.
 
     Attributes:
-        first: Where each class begins.
-        k: Class of a column.
-        nodes: How many of it.
-        most: All nodes of that class.
-        life_s: Its life.
+        first: First column of each class.
+        k: Class of each column.
+        nodes: Its node count.
+        most: All nodes of its class.
+        life_s: Life of its class.
     """
 
     first: Places
@@ -350,7 +343,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, pool: BoundedClasses) -> Columns:
-        """Return the columns of *pool*."""
+        """Return the columns of the classes of *pool*."""
         lengths = pool.nodes + 1
         first = np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.intp)
         k = np.repeat(np.arange(len(lengths)), lengths)
@@ -360,7 +353,7 @@ class Columns(NamedTuple):
 
 
 class ChangeTable:
-    """A plan under search, and the gain of giving or taking any nodes of any class.
+    """A plan under search, and the added gain of giving or taking nodes of one class.
 
     Attributes:
         counts: [x_jk] Nodes by trainer and class.
@@ -404,20 +397,20 @@ class ChangeTable:
         return float(self.gains.sum())
 
     def load(self, counts: Places) -> None:
-        """Make *counts* the plan; all of them are sizes and break nothing."""
+        """Make *counts*, a sound plan, the plan."""
         self.counts[:] = counts
         for place in range(len(counts)):
             self.refresh(place)
 
     def without_taken(self, place: int) -> Places:
-        """Return a trainer's nodes if it gives all that it took in this plan."""
+        """Return a trainer's nodes without those that it took in this plan."""
         counts, held = self.counts[place], self._held[place]
         is_size = self._sized[place, self._before[place]]
         least: Places = np.minimum(counts, held) if is_size else counts.copy()
         return least
 
     def refresh(self, place: int) -> None:
-        """Work out anew the gain of trainer *place*, now and by any change."""
+        """Recompute the gain of trainer *place*, and those of its changes."""
         pool, columns, counts = self._pool, self._columns, self.counts[place]
         new_share = self._new_share[place]
         nodes, life_s = int(counts.sum()), float(counts @ pool.life_s)
@@ -443,7 +436,7 @@ class ChangeTable:
             kept[place] = np.where(allowed, row - now[0], -np.inf)
 
     def _giveable(self, place: int) -> Places:
-        """Return the nodes by class that may be given: never below and above (M4)."""
+        """Return the nodes by class that it may give; M4 forbids below and above."""
         counts, held = self.counts[place], self._held[place]
         over = np.maximum(counts - held, 0)
         if not over.any():
@@ -488,9 +481,10 @@ NO_TRAINER = -1
 
 
 class _Trade(NamedTuple):
-    """Nodes of a class that *giver* gives and *taker* takes, the rest from or to free.
+    """A giver gives nodes of a class and a taker takes nodes of it.
 
-    Either is ``NO_TRAINER`` where only free nodes are its counterpart.
+    The difference comes from the free nodes or joins them; either trainer may be
+    ``NO_TRAINER``.
     """
 
     gain: float
@@ -502,10 +496,10 @@ class _Trade(NamedTuple):
 
 
 class Exchange:
-    """Improves plans of one window, one move after the other, the best one each time.
+    """Improves plans of one window by one trade after the other, the best each time.
 
-    A move: a trainer, or none, gives any number of nodes of a class, and a trainer, or
-    none, takes any number of these and of the free ones.
+    In a trade one trainer or none gives any number of nodes of a class, and one or none
+    takes any number of these and of the free ones.
     """
 
     def __init__(self, window: Window, pool: BoundedClasses) -> None:
@@ -518,7 +512,7 @@ class Exchange:
         return free
 
     def run(self, deadline: SearchDeadline) -> int:
-        """Move until nothing improves the plan; return how many moves that took."""
+        """Trade until nothing improves the plan; return the number of trades."""
         changes, free, moves = self.changes, self.free(), 0
         if not changes.gives.size:
             return 0
@@ -538,7 +532,7 @@ class Exchange:
                 self.changes.refresh(place)
 
     def _best(self, free: Places) -> _Trade:
-        """Return the best move; no trainer gives to itself."""
+        """Return the best trade between two trainers, or of one with the free nodes."""
         gives, takes = self.changes.gives, self.changes.takes
         best = self._pair(gives, takes, free)
         if best.giver != best.taker or best.giver == NO_TRAINER:
@@ -578,19 +572,19 @@ class Exchange:
         return _Trade(float(both[column]), k, giver, count, taker, most)
 
 
-# From prices to plans, and large steps out of a plan that no exchange improves.
+# From prices to plans, and larger changes of a plan that no exchange improves.
 
 
 def rounded(rows: SizeRows, dual: Dual, held: Places) -> Places:
-    """Return counts near those that trainers choose at *dual*'s prices.
+    """Return a sound plan near the trainers' choices at *dual*'s prices.
 
-    Trainers that want to shrink do. The others choose among the nodes left then, one
-    after the other, those first that gain most by a node.
+    Trainers that choose to shrink do. The others choose again in turn, those with the
+    largest gain a node first, each among the nodes that are left.
 
     Args:
         rows: Sizes of all trainers.
         dual: Prices.
-        held: A plan that breaks nothing, near what is held now.
+        held: A sound plan near the present one.
     """
     relaxed = relax(rows, dual.prices)
     takes, counts = relaxed.takes[relaxed.chosen], held.copy()
@@ -615,7 +609,7 @@ def choose_again(
     *,
     free: Places,
 ) -> None:
-    """Let trainers choose anew in the order of *places*, each from the nodes left.
+    """Let the trainers of *places* choose again in turn, each from the nodes left.
 
     *counts* and *free* are changed.
     """
@@ -633,7 +627,7 @@ def choose_again(
 
 
 _TOGETHER = 8
-"""Trainers that choose anew together; 3 and 20 find less in the same time."""
+"""Trainers that choose again together; 3 and 20 find less in the same time."""
 
 _GOLDEN = 0.618034
 
@@ -648,12 +642,12 @@ def repair(
     rounds: int,
     deadline: SearchDeadline,
 ) -> int:
-    """Let few trainers at a time give the nodes that they took and choose anew.
+    """Let a few trainers at a time give the nodes that they took and choose again.
 
-    Then nodes are exchanged until nothing improves; the result is kept if better.
+    Nodes are then exchanged until nothing improves; the result is kept if it is better.
 
     Args:
-        exchange: Holds the plan, which only gets better.
+        exchange: Has the plan, which only gets better.
         rows: Sizes of all trainers.
         dual: Prices of nodes: their worth to the other trainers.
         rounds: How many attempts to make at most.
@@ -685,7 +679,7 @@ def repair(
 
 
 def _few_at_a_time(trainers: int, rounds: int) -> Iterator[list[int]]:
-    """Yield trainers spread evenly, other ones each time, by the golden ratio."""
+    """Yield a few evenly spread trainers, others each time, by the golden ratio."""
     few = min(_TOGETHER, trainers)
     for number in range(rounds if trainers else 0):
         begin = number * few

@@ -1,12 +1,12 @@
 """The quick search of a window: a plan within a millisecond, as a replay needs it.
 
-From the present plan, and from the published planner's counts, it makes one move after
-the other, the best one each time: a trainer takes the free nodes of a class, gives a
-class back, or what it took goes to another trainer. :class:`WindowPlanner` is the
-front. The rest, from the inside out: what is derived once from curves and shares
-(:class:`TermCache`), one trainer's nodes under search (:class:`TrainerHolding`), what
-all plans of a window share (:class:`Survival`), a plan (:class:`PlanState`), and the
-moves (:class:`HillClimb`). docs/notes/lookahead.md, "Search", has the reasons.
+:class:`WindowPlanner` starts from the present plan and from the published planner's
+counts, and improves each by the best move at a time (:class:`HillClimb`): a trainer
+takes free nodes of a class, gives a class back, or nodes that it took go to another
+trainer. A plan under search (:class:`PlanState`) has the nodes of each trainer
+(:class:`TrainerHolding`). Most of the code saves time: terms of the objective are kept
+between windows (:class:`TermCache`), and all plans of a window share what does not
+change (:class:`WindowTerms`). docs/notes/lookahead.md, "Search", has the reasons.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ if TYPE_CHECKING:
     from milp.window import Holding, Window, WindowClass, WindowTrainer
 
 ClassTerms: TypeAlias = tuple[float, float, float, list[float]]
-"""Of a class: life, hit and, of all its nodes and of 0 .. all, ``hit_probabilities``.
+"""Of a class: life [L_k], hit [p_k], ``hit_probabilities`` of all its nodes, and the
+list of them for 0 .. all.
 
-Few of a class's node counts are ever looked at; ``WindowClass.hits`` works out all.
+The hits of n nodes [h_k(n)] are hit * list[n] / whole, which is worked out for the few
+counts that are looked at.
 """
 
 
 class TrainerTerms:
-    """The worth of a trainer's nodes to it, however long they stay.
+    """The terms of W0 that depend on the trainer alone.
 
-    Kept while the trainer stays as it is, and weighed anew for every window: the
-    weights of losses and changes are learned, and never twice the same.
+    Kept while the trainer stays the same. :meth:`weigh` is called for every window, as
+    the weights of losses and changes are learned and differ each time.
 
     Attributes:
         held: Nodes it holds now, by class.
@@ -70,12 +72,12 @@ class TrainerTerms:
         self.worth, self.most = worth, len(worth) - 1
         self.new_hit_share = trainer.new_hit_share
         self._trainer = trainer
-        # The count after a loss may be no size; the trainer trained on it all the same.
+        # The count after a loss may be no size, but the trainer did train on it.
         self._present = trainer.curve.value_per_s.item(self.before)
         self.up = self.down = self.start_s = self.loss_s = 0.0
 
     def weigh(self, hit_weight: float, change_weight: float) -> None:
-        """Work the costs out for these weights of losses and changes."""
+        """Set the costs for these weights of losses and changes."""
         trainer, present = self._trainer, self._present * change_weight
         self.up = present * trainer.up_s
         self.down = present * trainer.down_s
@@ -89,7 +91,7 @@ _WaitingKey: TypeAlias = "tuple[Curve, float, float, frozenset[tuple[int, float]
 
 
 class TermCache:
-    """What is derived from curves, trainers and shares, kept between windows."""
+    """Terms derived from curves, trainers and shares, kept between windows."""
 
     def __init__(self) -> None:
         self._worths: dict[Curve, list[float]] = {}
@@ -99,10 +101,10 @@ class TermCache:
         self._terms: list[TrainerTerms] = []
 
     def terms(self, window: Window) -> list[TrainerTerms]:
-        """Return the terms of each trainer; valid until the next window's.
+        """Return the terms of each trainer; valid until the next call.
 
-        Few trainers differ from the last window's. Those that hold nothing and are
-        equal otherwise share theirs.
+        Few trainers differ from the last window's. Equal trainers that hold nothing
+        share their terms.
         """
         known = len(window.trainers)
         self._terms = [
@@ -156,19 +158,22 @@ class TermCache:
 
 
 Release: TypeAlias = tuple[float, int, int]
-"""What a trainer gains by giving nodes of a class: gain, class, nodes."""
+"""A trainer gives nodes of a class: added gain, class, nodes."""
 
 _NO_ROOM = (-inf, 0)
 
 
 class TrainerHolding:
-    """One trainer's nodes in a plan under search; trainers that wait may share one.
+    """One trainer's nodes in a plan under search; waiting trainers may share one.
+
+    ``_above`` and ``_below`` count the classes of which it has more or fewer nodes than
+    it holds now: M4 forbids both at once.
 
     Attributes:
         held: Nodes it holds now, by class.
-        mine: Nodes it has in the plan, by class; another mapping after each move.
+        mine: Nodes it has in the plan, by class; a new mapping after each move.
         nodes: How many these are.
-        value: Its gain by ``mine``; -inf where they are no size.
+        value: Its gain with ``mine``; -inf where that is no size.
     """
 
     __slots__ = (
@@ -205,7 +210,7 @@ class TrainerHolding:
         self._known: dict[tuple[int, int], tuple[float, int]] = {}
 
     def copy(self) -> TrainerHolding:
-        """Return a holding that moves apart from this one."""
+        """Return a holding that can be moved without changing this one."""
         made = object.__new__(TrainerHolding)
         made._terms, made.held, made.mine = self._terms, self.held, self.mine
         made._class_terms = self._class_terms
@@ -250,29 +255,27 @@ class TrainerHolding:
         return worth * (life_s - terms.loss_s * hits - terms.start_s) - cost
 
     def with_up_to(self, k: int, nodes: int) -> tuple[float, int]:
-        """Return its value with as many of *nodes* of class *k* as it has room for.
+        """Return its gain with up to *nodes* more of class *k*, and how many it takes.
 
-        Kept until it moves: a search asks for the same again and again.
-
-        Returns:
-            Its gain, and how many nodes it takes; minus infinity and 0 without room.
+        Minus infinity and 0 where it has no room. Kept until it moves, as a search
+        asks for the same again and again.
         """
         known = self._known.get((k, nodes))
         if known is None:
             room = self._terms.most - self.nodes
             if self._below:
                 room = min(room, self.held.get(k, 0) - self.mine.get(k, 0))
-            # Here ``min`` takes as long as half of what is worked out.
+            # Here ``min`` takes half as long as ``with_more``.
             taken = nodes if nodes < room else room  # noqa: FURB136
             known = (self.with_more(k, taken), taken) if taken > 0 else _NO_ROOM
             self._known[k, nodes] = known
         return known
 
     def best_take(self, free: Mapping[int, int]) -> tuple[float, int, int]:
-        """Return the best of taking all free nodes of a class that there is room for.
+        """Return the best class to take all free nodes of, as far as there is room.
 
         Returns:
-            The added gain, the class, and how many nodes; zeros where nothing gains.
+            The added gain, the class, and how many nodes; 0, -1 and 0 where none gains.
         """
         best, present = (0.0, -1, 0), self.value
         for k, nodes in free.items():
@@ -282,14 +285,11 @@ class TrainerHolding:
         return best
 
     def releases(self) -> Sequence[Release]:
-        """Return its added gain by giving all that it may of a class, by class.
+        """Return the releases to look at, by class; kept until it moves.
 
-        A trainer that takes gives no more than it takes (M4); a release that is no
-        gain may be one where another trainer takes the nodes. Of a trainer that takes
-        nothing, releases that are no gain are left out. Kept until it moves.
-
-        Returns:
-            The added gain, the class, and how many nodes, above 0.
+        A trainer that takes may give only nodes that it took (M4). Such a release is
+        listed even if it loses, as another trainer may gain more by the nodes. Of a
+        trainer that takes nothing, only releases that may gain are listed.
         """
         if self._releases is None:
             value = self.value
@@ -318,7 +318,7 @@ class TrainerHolding:
         self.value = self._value()
 
     def _value(self) -> float:
-        """Return W0 of the present ``mine``; -inf where it is no size."""
+        """Return W0 with ``mine``; -inf where that is no size."""
         terms, nodes = self._terms, self.nodes
         before = terms.before
         cost = terms.up if nodes > before else terms.down if nodes < before else 0.0
@@ -328,11 +328,11 @@ class TrainerHolding:
             return -inf
         useful_s = self._life_s / nodes - terms.loss_s * self._hits - terms.start_s
         worth = terms.worth[nodes]
-        # Off its sizes it gains nothing, however bad the prospects.
+        # -inf times a negative time would be +inf.
         return worth * useful_s - cost if worth > -inf else worth
 
     def _taken(self) -> list[tuple[int, int]]:
-        """Return how many more nodes it has than it holds now, by class."""
+        """Return (class, nodes that it has beyond those it holds now)."""
         before = self.held.get
         return [
             (k, mine - before(k, 0))
@@ -341,9 +341,9 @@ class TrainerHolding:
         ]
 
     def _doubtful(self) -> list[tuple[int, int]]:
-        """Return all it has of the classes without which it might gain more.
+        """Return (class, its nodes) of the classes without which it might gain more.
 
-        For most classes that is ruled out even if the nodes left were never hit.
+        A bound rules most out: its gain if the nodes left were never hit.
         """
         terms, class_terms, life_s = self._terms, self._class_terms, self._life_s
         nodes, worths, least = self.nodes, terms.worth, self.value + terms.down
@@ -351,7 +351,7 @@ class TrainerHolding:
         for k, mine in self.mine.items():
             left = nodes - mine
             worth = worths[left]
-            # Where work is worth less than nothing, hits are a gain.
+            # The bound does not hold where a worth below 0 makes hits a gain.
             if (
                 worth * (life_s - mine * class_terms[k][0]) > least * left
                 or worth < 0.0
@@ -362,8 +362,8 @@ class TrainerHolding:
 
 
 Step: TypeAlias = tuple[float, int, int, int]
-"""A trainer takes nodes of a class that are free, or gives some: added gain, trainer,
-class, nodes; a plain tuple, as most are made and never looked at."""
+"""A trainer takes free nodes of a class, or gives some: added gain, trainer, class,
+nodes (below 0 where it gives). A plain tuple, as most are made and never looked at."""
 
 NO_STEP: Step = 0.0, -1, -1, 0
 
@@ -377,18 +377,17 @@ def best_release(place: int, holding: TrainerHolding) -> Step:
     return best
 
 
-class Survival:
-    """Lives and hits by class, worked out once for all plans of a window.
+class WindowTerms:
+    """The part that all plans of a window share, worked out once.
 
     Attributes:
         class_terms: Lives and hits, by class.
-        untouched: The classes that are free altogether, and whose hits count alike for
-            all trainers.
-        holdings: By trainer, what it holds now; never to be moved. Trainers that hold
-            nothing and are equal otherwise share one: half of 40 trainers on Summit
-            wait.
-        magnitude: Of the gains.
-        releases: The best release of each trainer that holds a size and gains by one.
+        untouched: The classes of which all nodes are free, and whose hits count alike
+            for all trainers.
+        holdings: Present holding by trainer; never to be moved. Equal trainers that
+            hold nothing share one: half of 40 trainers on Summit wait.
+        magnitude: Sum of the absolute gains, for tolerances.
+        releases: By trainer, the best release of those that hold a size and gain by it.
     """
 
     def __init__(self, window: Window, cache: TermCache) -> None:
@@ -419,15 +418,15 @@ class Survival:
         ] = {}
 
     def takers(self, k: int, nodes: int) -> Sequence[tuple[float, list[int]]]:
-        """Return the trainers that gain by *nodes* more of class *k*, the most first.
+        """Return the trainers that gain by *nodes* more of class *k*, best first.
 
-        All have what they hold now: transfers ask again and again, in every plan.
+        For trainers with their present holdings. Kept, as transfers of every plan ask
+        again and again.
 
         Returns:
-            Their losses by it, which are below 0, and the trainers that share a
-            holding.
+            Minus the added gain, and the trainers that share a holding.
         """
-        # A class that no trainer holds is worth as much as another one like it.
+        # Classes that no trainer holds are alike if their terms are.
         asked = self.untouched.get(k, k), nodes
         known = self._takers.get(asked)
         if known is None:
@@ -440,7 +439,7 @@ class Survival:
                 self._sharing.setdefault(holding, []).append(place)
         takers, others = [], self._classes[k].nodes - nodes
         for holding, places in self._sharing.items():
-            # A trainer that holds more than the others have gave some: it has moved.
+            # A trainer that holds more of it would have to give some first.
             if holding.mine.get(k, 0) <= others:
                 less = holding.value - holding.with_up_to(k, nodes)[0]
                 if less < 0.0:
@@ -471,26 +470,26 @@ class Survival:
 
 
 _FreeClass: TypeAlias = tuple[int, float, int]
-"""Of a class that is free: nodes, life, number."""
+"""Of a class with free nodes: nodes, life, number."""
 
 _FEW_CLASSES = 3
-"""Classes that are looked at sooner than compared."""
+"""So few classes are tried sooner than compared."""
 
 
 class PlanState:
-    """A plan under search, at first what is held now.
+    """A plan under search, at first the present one.
 
     Attributes:
-        survival: Lives and hits by class.
+        terms: Shared by all plans of the window.
         holdings: By trainer; those that did not move are shared with other plans.
         free: Nodes that no trainer has, by class; none of them 0.
         moved: Trainers whose holdings moved.
     """
 
-    def __init__(self, window: Window, survival: Survival) -> None:
-        self.survival = survival
+    def __init__(self, window: Window, terms: WindowTerms) -> None:
+        self.terms = terms
         self.free = dict(window.free)
-        self.holdings = list(survival.holdings)
+        self.holdings = list(terms.holdings)
         self.moved: set[int] = set()
         self._alike: dict[WindowClass | int, list[tuple[int, int]]] = {}
         self._turns: dict[int, int] = {}
@@ -502,21 +501,21 @@ class PlanState:
         return sum([holding.value for holding in self.holdings])
 
     def counts(self) -> tuple[Holding, ...]:
-        """Return nodes by trainer and class; equal where all have the same."""
+        """Return nodes by trainer and class."""
         return tuple([holding.mine for holding in self.holdings])
 
     def offers(self) -> Mapping[int, int]:
-        """Return free nodes by class; of classes that are alike the first alone.
+        """Return free nodes by class; of classes that are alike only the first.
 
-        Alike are those of equal lives and hits that are free altogether, now and in
-        the plan: a trainer that gains by one gains as much by another. Nodes that
-        leave each by itself are many such classes; a search asks after each move.
+        Classes are alike if their terms are equal and all their nodes are free, now and
+        in the plan: each is worth the same to any trainer. Where every node leaves by
+        itself, there are many such classes.
         """
         free = self.free
         if len(free) <= _FEW_CLASSES:
             return free
         if not self._alike:
-            # Which of them is the first stays so, as in the order of ``free``.
+            # The first stays the same from call to call, as in the order of ``free``.
             self._turns = dict(zip(free, self._turn, strict=False))
             for k, turn in self._turns.items():
                 self._alike.setdefault(self._kind(k, free[k]), []).append((turn, k))
@@ -539,13 +538,13 @@ class PlanState:
             self._update_alike(k, before, left)
 
     def settle(self) -> None:
-        """Let trainers that hold what is not a size fall back to the next below."""
+        """Let each trainer whose nodes are no size fall back to the next size below."""
         for place, holding in enumerate(self.holdings):
             if holding.value == -inf:
                 self._shed(place, holding.nodes - holding.fallback())
 
-    def reach(self, counts: Sequence[int]) -> None:
-        """Give each trainer as many nodes as *counts* says, whole classes first."""
+    def resize(self, counts: Sequence[int]) -> None:
+        """Give each trainer its number of nodes in *counts*, whole classes first."""
         for place, nodes in enumerate(counts):
             surplus = self.holdings[place].nodes - nodes
             if surplus > 0:
@@ -554,13 +553,13 @@ class PlanState:
         short = [(n - own.nodes, -j) for j, (n, own) in pairs if n > own.nodes]
         if not short:
             return
-        terms = self.survival.class_terms
+        terms = self.terms.class_terms
         ranks = sorted([(n, terms[k][0], k) for k, n in self.free.items()])
         for wanted, place in sorted(short, reverse=True):
             self._fill(-place, wanted, ranks)
 
     def _update_alike(self, k: int, before: int, left: int) -> None:
-        """Keep up which classes are alike, now that *left* nodes of *k* are free."""
+        """Note that of class *k* now *left* nodes are free instead of *before*."""
         if before:
             kind = self._kind(k, before)
             alike = self._alike[kind]
@@ -574,13 +573,13 @@ class PlanState:
             insort(alike, (self._turns[k], k))
 
     def _kind(self, k: int, nodes: int) -> WindowClass | int:
-        """Return what classes that are alike share, where *nodes* of them are free."""
-        known = self.survival.untouched.get(k)
+        """Return a key that is equal for classes that are alike, at *nodes* free."""
+        known = self.terms.untouched.get(k)
         return k if known is None or nodes < known.nodes else known
 
     def _shed(self, place: int, surplus: int) -> None:
-        """Let a trainer give whole classes that fit, the shortest-lived first."""
-        terms = self.survival.class_terms
+        """Let a trainer give whole classes, the shortest-lived first."""
+        terms = self.terms.class_terms
         while surplus:
             mine = self.holdings[place].mine
             fitting = [k for k, n in mine.items() if n <= surplus]
@@ -590,16 +589,17 @@ class PlanState:
             self.move(place, k, -given)
 
     def _fill(self, place: int, wanted: int, ranks: list[_FreeClass]) -> None:
-        """Let a trainer take whole classes that fit: its own, then the largest.
+        """Let a trainer take whole classes: of those it has nodes of, then the largest.
 
-        Where none fits, it takes part of its own, or of the longest-lived.
+        Where none fits, it takes part of one that it has nodes of, else of the
+        longest-lived.
 
         Args:
             place: The trainer.
             wanted: How many nodes it takes.
-            ranks: The classes that are free, ascending; kept up.
+            ranks: The classes with free nodes, ascending; updated.
         """
-        free, terms = self.free, self.survival.class_terms
+        free, terms = self.free, self.terms.class_terms
         while wanted:
             mine = self.holdings[place].mine
             own = [k for k in mine if free.get(k, inf) <= wanted]
@@ -620,15 +620,24 @@ class PlanState:
 
 
 _MOST_MOVES = 200
-"""Six days of Summit take 1 or 2 an event; this ends a search that a huge pool, all
-of it free, would make long."""
+"""Six days of Summit take 1 or 2 an event; a huge pool that is all free would take
+thousands."""
 
 _WORTH_IT = 1e-9
 """Relative to the plan's value; less is rounding."""
 
 
 class Move(NamedTuple):
-    """Nodes of one class that change hands; ``to`` is -1 where they stay free."""
+    """Nodes of one class change hands.
+
+    Attributes:
+        gain: Added gain.
+        place: The trainer that takes *more* nodes, or gives them (below 0).
+        k: The class.
+        more: Nodes.
+        to: The trainer that takes given nodes; -1 where they stay free.
+        taken: How many it takes.
+    """
 
     gain: float
     place: int
@@ -644,18 +653,21 @@ _NO_MOVE = Move(*NO_STEP)
 class HillClimb:
     """Improves a plan by one move after the other, the best one each time.
 
-    Moves: a trainer takes all free nodes of a class, or as many as it has room for;
-    it gives all of a class that it may give; or what it takes in this plan goes to
-    another trainer instead (a transfer). Best takes and releases of a trainer are kept
-    until they change.
+    A trainer takes all free nodes of a class, or as many as it has room for; it gives
+    all nodes of a class that it may give; or nodes that it took in this plan go to
+    another trainer (a transfer). The best take and the best release of each trainer
+    are kept until they may have changed.
+
+    ``_moved_at`` has the step in which a trainer moved last; ``_refused_at`` the step
+    after which no other trainer gained by a release (trainer, class, nodes).
     """
 
     def __init__(self, state: PlanState) -> None:
         self._state = state
         self._takes: dict[int, Step] = {}
-        self._releases = dict(state.survival.releases)
+        self._releases = dict(state.terms.releases)
         self._step = 0
-        self._least = _WORTH_IT * (1.0 + state.survival.magnitude)
+        self._least = _WORTH_IT * (1.0 + state.terms.magnitude)
         self._moved_at: dict[int, int] = {}
         self._refused_at: dict[tuple[int, int, int], int] = {}
         if state.free:
@@ -670,8 +682,8 @@ class HillClimb:
         """Move until nothing improves the plan.
 
         Args:
-            stop: Tells that there is no more time; asked before every move.
-            ended: Where another search ended: nothing leads on from there.
+            stop: Whether time is up; asked before every move.
+            ended: The plan in which another search ended, where this one ends too.
         """
         least = self._least
         for _ in range(_MOST_MOVES):
@@ -679,7 +691,7 @@ class HillClimb:
                 return
             steps = [*self._takes.values(), *self._releases.values(), NO_STEP]
             step = max(steps)
-            # Transfers take longest to look at, and seldom help.
+            # Transfers take the longest to find, and seldom help.
             best = Move(*step) if step[0] > least else self._best_transfer()
             if best.gain <= least:
                 return
@@ -709,7 +721,7 @@ class HillClimb:
             self._refused_at[move.place, move.k, move.more] = self._step
 
     def _update_takes(self, places: Iterable[int]) -> None:
-        """Find the best takes of trainers; those that share a holding have the same."""
+        """Find the best takes of trainers, once for those that share a holding."""
         holdings, free = self._state.holdings, self._state.offers()
         known: dict[TrainerHolding, tuple[float, int, int]] = {}
         for place in places:
@@ -723,7 +735,7 @@ class HillClimb:
                 self._takes.pop(place, None)
 
     def _offer_class(self, k: int, updated: AbstractSet[int]) -> None:
-        """Let the trainers that are not *updated* take of class *k* if that is best."""
+        """Make class *k* the best take of other trainers for which it is."""
         nodes = self._state.free[k]
         for place, holding in enumerate(self._state.holdings):
             if place in updated:
@@ -770,9 +782,10 @@ class HillClimb:
     ) -> Sequence[int]:
         """Return the trainers that may gain more by a release than its giver loses.
 
-        Where none did when asked last, or all of the class was free and went to the
-        trainer that gained most by it, those that did not move since do not either:
-        giver and release are the same. Of those that never moved one gains most.
+        If no trainer did when this release was looked at last, or the giver took all
+        free nodes of the class because it gained most by them, only trainers that have
+        moved since need another look. Of those that never moved, the one that gains
+        most is enough.
         """
         lost, k, spare = release
         refused_at = self._refused_at.get((place, k, spare))
@@ -782,13 +795,13 @@ class HillClimb:
         return others if best < 0 else sorted([*others, best])
 
     def _best_unmoved(self, k: int, spare: int, lost: float) -> int:
-        """Return which trainer that never moved gains most by nodes; -1 for none.
+        """Return the trainer that never moved and gains most by nodes.
 
-        It is -1 where no gain is worth more than *lost*, as for most releases.
+        -1 where none gains more than is *lost*, as for most releases.
         """
-        # Half of what is worth it, as sums round differently in another order.
+        # Half the tolerance, as sums round differently in another order.
         enough, moved = lost - self._least / 2, self._state.moved
-        for less, places in self._state.survival.takers(k, spare):
+        for less, places in self._state.terms.takers(k, spare):
             if less >= enough:
                 break
             for place in places:
@@ -806,8 +819,7 @@ class WindowPlan:
         gain: Their gain, W0.
         kept: The present plan; a trainer off its sizes falls back to the next below.
         kept_gain: Its gain; never more than ``gain``.
-        refused: Why the search's plan was refused and the present one kept; empty
-            as long as there is no defect.
+        refused: Why the search's plan was refused and the present one kept: a defect.
     """
 
     holdings: tuple[Holding, ...]
@@ -818,7 +830,7 @@ class WindowPlan:
 
 
 class WindowPlanner:
-    """Plans window after window; keeps what it derives from curves."""
+    """Plans window after window; keeps terms between two calls."""
 
     def __init__(self) -> None:
         self._cache = TermCache()
@@ -834,26 +846,24 @@ class WindowPlanner:
 
         Args:
             window: What is to be planned.
-            starts: Node counts by trainer to begin from besides, for example those
-                of the published planner; a start that does not fit the pool is left
-                out.
-            stop: Tells that there is no more time; the best plan so far is returned.
+            starts: Node counts by trainer to begin from as well, for example those
+                of the published planner; one that does not fit the pool is left out.
+            stop: Whether time is up; the best plan so far is returned.
         """
-        survival = Survival(window, self._cache)
-        present = PlanState(window, survival)
+        terms = WindowTerms(window, self._cache)
+        present = PlanState(window, terms)
         present.settle()
         kept, kept_gain = present.counts(), present.value
         counts = [holding.nodes for holding in present.holdings]
         stock = sum(counts) + sum(present.free.values())
         HillClimb(present).run(stop)
         ended = present.counts()
-        states = [present]
+        states = [present]  # no search goes on from where the first one ended
         for start in starts:
             fits = min(start, default=0) >= 0 and sum(start) <= stock
             if fits and list(start) != counts:
-                state = PlanState(window, survival)
-                state.reach(start)
-                # From where the first search ended nothing leads on.
+                state = PlanState(window, terms)
+                state.resize(start)
                 if state.counts() != ended:
                     HillClimb(state).run(stop, ended)
                     states.append(state)

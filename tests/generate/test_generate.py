@@ -304,19 +304,19 @@ def test_the_day_has_no_step_that_a_daily_cycle_cannot_have(jobs: JobClass) -> N
 
 @given(st.floats(0, 5 * WEEK_S), st.sampled_from([1.0, 0.3, 2.0]))
 def test_the_clock_and_working_time_are_inverse(clock_s: float, weight: float) -> None:
-    cycle = Cycle.of(ALL_JOBS, WorkloadModel(nodes=8, weekend_weight=weight))
+    cycle = Cycle(ALL_JOBS, WorkloadModel(nodes=8, weekend_weight=weight))
 
     assert cycle.clock_s(cycle.working_s(clock_s)) == pytest.approx(clock_s, abs=1e-5)
 
 
 def test_a_week_of_the_clock_is_a_week_of_working_time() -> None:
-    cycle = Cycle.of(BATCH, WorkloadModel(nodes=8, weekend_weight=0.4))
+    cycle = Cycle(BATCH, WorkloadModel(nodes=8, weekend_weight=0.4))
 
     assert cycle.working_s(3 * WEEK_S) == pytest.approx(3 * WEEK_S)
 
 
 def test_weekends_pass_with_their_weight() -> None:
-    cycle = Cycle.of(ALL_JOBS, WorkloadModel(nodes=8, weekend_weight=0.25))
+    cycle = Cycle(ALL_JOBS, WorkloadModel(nodes=8, weekend_weight=0.25))
 
     monday = cycle.working_s(86_400)
     saturday = cycle.working_s(6 * 86_400) - cycle.working_s(5 * 86_400)

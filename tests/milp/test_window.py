@@ -18,10 +18,10 @@ from milp.window import (
 )
 from milp.window_search import (
     PlanState,
-    Survival,
     TermCache,
     TrainerTerms,
     WindowPlanner,
+    WindowTerms,
 )
 from tests.milp.windows import rows_of, whole_problem, windows, wrong_gain
 
@@ -76,8 +76,8 @@ def test_a_plan_gains_no_less_than_any_start_it_is_given(
         fitting = [n for n in (0, *one.curve.sizes) if n <= pool]
         start.append(data.draw(st.sampled_from(fitting)))
         pool -= start[-1]
-    table = PlanState(window, Survival(window, TermCache()))
-    table.reach(start)
+    table = PlanState(window, WindowTerms(window, TermCache()))
+    table.resize(start)
 
     plan = WindowPlanner().plan(window, (start,))
 
@@ -176,7 +176,7 @@ def test_who_waits_and_for_whom_other_hits_count_is_not_taken_for_its_like() -> 
     )
 
     assert WindowPlanner().plan(window).holdings == ({0: 4}, {1: 4})
-    assert set(Survival(window, TermCache()).untouched) == {0}
+    assert set(WindowTerms(window, TermCache()).untouched) == {0}
 
 
 @given(windows())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from milp.problem import constraint_violations, custom
 from milp.window import Holding, Window, WindowClass, WindowTrainer, gain, total_gain
-from milp.window_search import HillClimb, PlanState, Survival, TermCache
+from milp.window_search import HillClimb, PlanState, TermCache, WindowTerms
 from tests.milp.windows import rows_of, whole_problem, windows
 
 
@@ -25,7 +25,7 @@ def table_of(
     """Return what is held now, of classes that stay for a hundred seconds."""
     stays = {k: WindowClass(m, 100.0, 0.0, 1.0) for k, m in nodes.items()}
     window = Window(stays, free, trainers, hit_weight=1.0, change_weight=1.0)
-    return PlanState(window, Survival(window, TermCache()))
+    return PlanState(window, WindowTerms(window, TermCache()))
 
 
 def searched(table: PlanState) -> list[Holding]:
@@ -49,7 +49,7 @@ def test_a_trainer_gives_what_slows_it_down() -> None:
 
 def test_what_a_start_gave_to_one_goes_to_another_who_gains_more_by_it() -> None:
     table = table_of({0: 2}, {0: 2}, holder([0.0, 1.0, 2.0]), holder([0.0, 10.0, 20.0]))
-    table.reach((2, 0))
+    table.resize((2, 0))
 
     assert searched(table) == [{}, {0: 2}]
 
@@ -105,9 +105,9 @@ def test_in_the_end_of_many_transfers_none_is_left(seed: int) -> None:
 
 def no_transfer_is_left(window: Window, start: list[int]) -> None:
     """Search from *start*, and look at all transfers there are in the end."""
-    table = PlanState(window, Survival(window, TermCache()))
+    table = PlanState(window, WindowTerms(window, TermCache()))
     table.settle()
-    table.reach(start)
+    table.resize(start)
 
     plan = searched(table)
 
@@ -146,7 +146,7 @@ def changed(own: Holding, k: int, more: int) -> Holding:
 def test_searching_one_table_leaves_another_of_the_same_window_alone() -> None:
     stays = {0: WindowClass(2, 100.0, 0.0, 1.0)}
     window = Window(stays, {0: 2}, (holder([0.0, 1.0, 2.0]),), 1.0, 1.0)
-    chances = Survival(window, TermCache())
+    chances = WindowTerms(window, TermCache())
     one, other = (PlanState(window, chances) for _ in range(2))
 
     HillClimb(one).run()
@@ -166,7 +166,7 @@ def test_of_classes_that_are_alike_one_is_offered_and_any_other_class_too() -> N
     free = {0: 2, 1: 2, 2: 2, 3: 2, 4: 2, 5: 2}
     trainers = holder([0.0, 1.0, 2.0, 3.0, 4.0], {3: 1}), holder([0.0, 1.0, 2.0])
     window = Window(stays, free, trainers, 1.0, 1.0)
-    table = PlanState(window, Survival(window, TermCache()))
+    table = PlanState(window, WindowTerms(window, TermCache()))
 
     assert table.offers() == {0: 2, 3: 2, 4: 2}
     table.move(1, 0, 1)
@@ -189,8 +189,8 @@ def test_counts_are_reached_by_whole_classes_the_largest_first_then_by_a_part() 
         (2, 6): ({1: 1, 0: 1}, {3: 5, 1: 1}),  # of what is left the longest-lived
         (4, 2): ({1: 2, 2: 2}, {0: 2}),  # its own before any other
     }.items():
-        table = PlanState(window, Survival(window, TermCache()))
-        table.reach(counts)
+        table = PlanState(window, WindowTerms(window, TermCache()))
+        table.resize(counts)
 
         assert table.counts() == held
 
@@ -199,7 +199,7 @@ def test_counts_are_reached_by_whole_classes_the_largest_first_then_by_a_part() 
 def test_the_first_of_those_alike_is_offered_whatever_moved(
     window: Window, data: st.DataObject
 ) -> None:
-    table = PlanState(window, Survival(window, TermCache()))
+    table = PlanState(window, WindowTerms(window, TermCache()))
     for _ in range(data.draw(st.integers(0, 6)) if window.trainers else 0):
         place = data.draw(st.integers(0, len(table.holdings) - 1))
         mine = table.holdings[place].mine
@@ -233,7 +233,7 @@ def test_a_search_goes_no_further_from_where_another_one_ended() -> None:
 
 @given(windows())
 def test_no_gift_that_is_a_gain_is_left_out(window: Window) -> None:
-    table = PlanState(window, Survival(window, TermCache()))
+    table = PlanState(window, WindowTerms(window, TermCache()))
     table.settle()
 
     for holding in table.holdings:
@@ -253,8 +253,8 @@ def test_who_gains_by_a_class_is_the_same_whatever_was_asked_before(
         classes={**window.classes, **strangers},
         free={**window.free, **dict.fromkeys(strangers, nodes)},
     )
-    asked = Survival(both, TermCache())
+    asked = WindowTerms(both, TermCache())
     for k, free in both.free.items():
         for some in range(1, free + 1):
-            fresh = Survival(both, TermCache())
+            fresh = WindowTerms(both, TermCache())
             assert asked.takers(k, some) == fresh.takers(k, some)
