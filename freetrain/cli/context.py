@@ -8,6 +8,7 @@ No ``from __future__ import annotations`` here and in the verbs: Typer reads the
 annotations of options while the program runs.
 """
 
+import errno
 import io
 import json
 import math
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from freetrain.config.site import Site
+    from logs.trace import Trace
 
 
 LEAST_COLUMNS = 80
@@ -556,6 +558,24 @@ def missing(named: str, error: OSError, *, undone: str) -> MissingInputError:
         f"cannot read {named}: {error.strerror or error}. Nothing was {undone}. Check "
         f"the name and its permissions."
     )
+
+
+def read_log(path: Path, *, named: str, skip_bad: int) -> "Trace":
+    """Read the scheduler log at *path*, *named* as the user named it.
+
+    Raises:
+        MissingInputError: It is not there or may not be read.
+        OSError: Reading it broke off.
+        UnreadableLogError: It is not a log, or a line of it is bad.
+    """
+    from logs.read import read_trace  # noqa: PLC0415 - NumPy
+
+    try:
+        return read_trace(path, skip_bad=skip_bad)
+    except OSError as error:
+        if error.errno == errno.EIO:
+            raise
+        raise missing(named, error, undone="done") from error
 
 
 EX_USAGE = 64

@@ -80,7 +80,7 @@ def demo(  # noqa: PLR0913 - one parameter an option, as Typer wants it
 def _replay(
     context: CliContext, *, as_json: bool, out: Path | None, force: bool
 ) -> None:
-    from freetrain.cli.replay_request import ReplayRequest  # noqa: PLC0415
+    from freetrain.cli.replay import ReplayRequest  # noqa: PLC0415
     from freetrain.cli.replay_run import run_and_show  # noqa: PLC0415
     from freetrain.replay.settings import ReplaySettings  # noqa: PLC0415
     from logs.generate import shipped_sample  # noqa: PLC0415
@@ -99,7 +99,7 @@ def _replay(
         seed=0,
         settings=ReplaySettings(),
         # Its sample is within the package, wherever that is.
-        by="freetrain demo",
+        demo_command="freetrain demo",
     )
     run_and_show(
         request,

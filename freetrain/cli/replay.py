@@ -1,13 +1,18 @@
 """``freetrain replay``: what a log's holes would have trained.
 
-Here are its options, and from them the request. ``replay_run`` replays it under several
+The options come first, then the ``ReplayRequest`` that they make, then the checks of
+options that do not go together. ``replay_run`` replays a request under several
 policies, or over seeds and loads; ``replay_loop`` with the broker in the loop. Both are
 imported when they are called, so that ``-h`` does without NumPy.
 """
 
-from dataclasses import replace
+import math
+import re
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,20 +21,26 @@ from freetrain.cli.context import (
     AsJson,
     CliContext,
     Force,
+    MethodName,
     ScheduleMethod,
     SkipBad,
     above_zero,
     zero_or_more,
 )
 from freetrain.errors import UsageError
-from freetrain.lookahead.base import (
-    DEFAULT_FORECASTER,
-    FORECASTERS,
-    check_forecaster,
-)
+from freetrain.lookahead.base import DEFAULT_FORECASTER, FORECASTERS, check_forecaster
 from freetrain.losscurve.forecast import Better
-from freetrain.planning.settings import POLICIES, Solver
-from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting, ReplaySettings
+from freetrain.planning.settings import POLICIES, RATED_POLICIES, Solver
+from freetrain.replay.settings import (
+    DEFAULT_PRIORITY,
+    IN_THE_LOOP,
+    Accounting,
+    LoopSettings,
+    ReplaySettings,
+    check_policy,
+    usual_settings,
+)
+from freetrain.text import one_line
 
 EXAMPLES = {
     "replay": """
@@ -51,10 +62,7 @@ freetrain replay KTH-SP2.swf.gz --schedule slurm --in-the-loop preempt --days 7
 freetrain replay KTH-SP2.swf.gz --schedule slurm --in-the-loop yield --days 7
 """,
 }
-
-
 POLICY_NAMES = tuple(POLICIES)
-
 PARALLEL = 10
 """Trainers at a time, as in the published evaluation."""
 
@@ -63,7 +71,7 @@ SWEEP_TRAINERS = "quality:40"
 SWEEP_AGAINST = "fair"
 SWEEP_POLICY = ["freetrain"]
 SWEEP_SEEDS = 5
-"""What a replay over seeds and loads does where an option does not say."""
+"""Defaults of a replay over seeds and loads."""
 
 
 def known_policies(values: list[str] | None) -> list[str]:
@@ -83,7 +91,7 @@ MaybeLogFile = Annotated[
     Path | None,
     typer.Argument(
         metavar="[LOG]",
-        readable=False,  # whoever opens it finds out, and exits with 66
+        readable=False,  # opening it fails with exit code 66
         help="A log as `freetrain trace info` reads it; or --pool.",
     ),
 ]
@@ -151,7 +159,7 @@ Curves = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        readable=False,  # whoever opens it finds out, and exits with 66
+        readable=False,  # opening it fails with exit code 66
         help="Trainers that are drawn: quality curves to draw from.",
         show_default="the recorded ones",
     ),
@@ -329,9 +337,9 @@ TopologyFile = Annotated[
     typer.Option(
         "--topology",
         metavar="FILE",
-        readable=False,  # whoever opens it finds out, and exits with 66
+        readable=False,  # opening it fails with exit code 66
         help="lookahead: which nodes are below one leaf switch, as scontrol show "
-        "topology tells it.",
+        "topology prints it.",
     ),
 ]
 InTheLoop = Annotated[
@@ -369,8 +377,8 @@ LastS = Annotated[
     typer.Option(
         "--last",
         metavar="S",
-        help="yield: a last look so long before backfill's, where somebody waits and "
-        "something has changed; none if not less than --lead.",
+        help="yield: a last look so long before backfill's, if jobs wait and something "
+        "has changed; none if not less than --lead.",
         show_default="3",
         callback=zero_or_more,
     ),
@@ -410,8 +418,8 @@ Careful = Annotated[
     typer.Option(
         "--careful/--careless",
         metavar="",
-        help="yield: whether leases keep off what somebody would need for longer than "
-        "a tick if one job ended.",
+        help="yield: whether leases keep off nodes that a job would need for longer "
+        "than a tick if another ended.",
         show_default="careful",
     ),
 ]
@@ -471,21 +479,6 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     force: Force = False,
 ) -> None:
     """Replay a scheduler log and compare policies for training in its holes."""
-    # NumPy and the planner take longer than all the rest together.
-    from freetrain.cli.replay_request import (  # noqa: PLC0415
-        ReplayRequest,
-        check_loop,
-        check_sweep,
-        given_settings,
-        is_drawn,
-        loop_settings,
-        policies_in_the_loop,
-        refuse_name_as_log,
-        refuse_unused,
-        with_baseline_policy,
-        with_baseline_priority,
-    )
-
     context: CliContext = ctx.obj
     refuse_name_as_log(log, context.cwd)
     given = {"tick": tick, "lead": lead, "last": last, "notice": notice}
@@ -569,3 +562,380 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         from freetrain.cli.replay_run import run_and_show  # noqa: PLC0415
 
         run_and_show(request, context, as_json=as_json, out=out, force=force)
+
+
+# The request
+
+DRAWN = "quality:"
+"""Prefix of the name of a drawn set of trainers; its size follows."""
+
+
+def is_drawn(trainers: str) -> bool:
+    """Return whether *trainers* names a drawn set."""
+    return trainers.startswith(DRAWN)
+
+
+Settings = tuple[tuple[str, float], ...]
+
+_SETTING_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRequest:
+    """One log, to be replayed under each of several policies.
+
+    Attributes:
+        log: The log's file; None for dedicated nodes.
+        named: The name of the log as the user wrote it.
+        pool: The number of dedicated nodes; None with a log.
+        trainers: A built-in set, ``quality:N`` or a TOML file.
+        load: Of a drawn set: the work that arrives, over what the nodes can do.
+        curves: Of a drawn set: the folder of its curves; None for the recorded ones.
+        better: Whether higher or lower values of these curves are good.
+        topology: The file of the leaf switches that nodes are below.
+        policies: At least one, each once.
+        priorities: At least one, each once. Each rated policy is replayed under each;
+            ``static`` under the first.
+        priority_settings: Settings by name; each priority gets those that it has.
+        forecasters: ``lookahead`` is replayed with each; empty for the default one.
+        against: The policy or priority that the others are compared with, trainer by
+            trainer.
+        schedule: How the jobs of a job log got their nodes.
+        nodes: How many of the log's nodes take part, the first ones; None for all.
+        start_s: Second of the log to begin at.
+        days: Days to replay; None to the end.
+        skip_bad: Bad lines that may be passed over.
+        settings: Everything else; its policy and priority are replaced.
+        demo_command: The command line of the demo that makes this request; empty for a
+            replay, whose own it is.
+    """
+
+    log: Path | None
+    named: str
+    pool: int | None = None
+    trainers: str
+    load: float = 1.0
+    curves: str | None = None
+    better: Better = Better.HIGHER
+    topology: str | None = None
+    policies: tuple[str, ...]
+    priorities: tuple[str, ...] = (DEFAULT_PRIORITY,)
+    priority_settings: Settings = ()
+    forecasters: tuple[str, ...] = ()
+    against: str | None = None
+    schedule: MethodName
+    nodes: int | None
+    start_s: float
+    days: float | None
+    skip_bad: int
+    seed: int
+    settings: ReplaySettings
+    demo_command: str = ""
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether forecasts count for any of its policies."""
+        return "lookahead" in self.policies
+
+    def forecasters_of(self, policy: str) -> tuple[str, ...]:
+        """Return the forecasters to replay *policy* with; most policies ignore it."""
+        usual = (DEFAULT_FORECASTER,)
+        return self.forecasters or usual if policy == "lookahead" else usual
+
+    @property
+    def command(self) -> str:
+        """The command line that asks for the same again, defaults spelled out."""
+        if self.demo_command:
+            return self.demo_command
+        settings, every_s = self.settings, self.settings.look_every_s
+        forecasters = self.forecasters_of("lookahead") if self.looks_ahead else ()
+        given: list[tuple[str, object]] = [
+            ("--pool", self.pool),
+            ("--trainers", self.trainers),
+            ("--load", None if self.load == 1.0 else f"{self.load:.15g}"),
+            ("--curves", self.curves),
+            ("--better", self.better if self.better is Better.LOWER else None),
+            *(("--policy", policy) for policy in self.policies),
+            *(("--priority", priority) for priority in self.priorities),
+            *(("--set", f"{k}={value:.15g}") for k, value in self.priority_settings),
+            ("--against", self.against),
+            ("--topology", self.topology),
+            *(("--forecaster", name) for name in forecasters),
+            ("--every", None if every_s is None else f"{every_s:.15g}"),
+            ("--accounting", settings.accounting),
+            ("--schedule", self.schedule),
+            ("--nodes", self.nodes),
+            ("--start", f"{self.start_s:.15g}"),
+            ("--days", None if self.days is None else f"{self.days:.15g}"),
+            ("--parallel", settings.parallel),
+            ("--t-fwd", f"{settings.t_fwd_s:.15g}"),
+            ("--cost-factor", f"{settings.cost_factor:.15g}"),
+            ("--solver", settings.solver),
+            ("--seed", self.seed),
+            ("--skip-bad", self.skip_bad or None),
+        ]
+        words = ["freetrain", "replay", *([] if self.log is None else [self.named])]
+        words += [str(w) for pair in given if pair[1] is not None for w in pair]
+        words += ["--requeue"] if settings.requeue else []
+        words += ["--learned"] if settings.learns_speeds else []
+        return shlex.join(words)
+
+
+def with_baseline_policy(
+    policies: Sequence[str], against: str | None
+) -> tuple[str, ...]:
+    """Return *policies*, with *against* if it is a policy.
+
+    Raises:
+        UsageError: *against* is a priority, and none of *policies* follows priorities.
+    """
+    if against is not None and against in POLICY_NAMES:
+        return tuple(dict.fromkeys([*policies, against]))
+    if against is not None and not set(RATED_POLICIES).intersection(policies):
+        raise UsageError(
+            f"--against {against} is no policy, and only the policies "
+            f"{' and '.join(RATED_POLICIES)} go by priorities; nothing was replayed. "
+            f"Add --policy {RATED_POLICIES[0]}."
+        )
+    return tuple(policies)
+
+
+def with_baseline_priority(
+    priorities: Sequence[str], against: str | None
+) -> tuple[str, ...]:
+    """Return *priorities*, each once, with *against* if it is a priority."""
+    also = [] if against is None or against in POLICY_NAMES else [against]
+    return tuple(dict.fromkeys([*priorities, *also]))
+
+
+def given_settings(words: Iterable[str]) -> Settings:
+    """Return the settings in *words* by name, as freetrain.toml has them.
+
+    Raises:
+        UsageError: A word is not ``NAME=VALUE`` with a finite number, or a name is
+            given twice.
+    """
+    found: dict[str, float] = {}
+    for word in words:
+        name, _, text = word.partition("=")
+        name = name.strip()
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not _SETTING_NAME.fullmatch(name) or not math.isfinite(value):
+            raise UsageError(
+                f"--set {word}: expected NAME=VALUE with a finite number, as in "
+                f"--set horizon_s=600. Nothing was replayed."
+            )
+        if name in found:
+            raise UsageError(
+                f"--set {name} is given twice, as {found[name]:g} and {value:g}. "
+                f"Nothing was replayed. Give it once, or replay twice."
+            )
+        found[name] = value
+    return tuple(sorted(found.items()))
+
+
+_OF_PREEMPT = ("--notice", "--commit")
+_OF_YIELD = ("--lead", "--last", "--careful", "--careless")
+
+
+def loop_settings(
+    mode: Mode | None,
+    given: Mapping[str, float | None],
+    *,
+    careful: bool | None,
+    blind: bool,
+) -> LoopSettings | None:
+    """Return the settings of the loop; None without ``--in-the-loop``.
+
+    *given* has ``--tick``, ``--lead``, ``--last``, ``--notice``, ``--commit`` and
+    ``--margin`` by name, None where they are not given; *careful* is None without
+    ``--careful`` and ``--careless``.
+
+    Raises:
+        UsageError: Options of a loop without one, or of the other mode.
+    """
+    named = [f"--{name}" for name, value in given.items() if value is not None]
+    named += [] if careful is None else [_care(careful)]
+    named += ["--blind"] * blind
+    if mode is None:
+        if named:
+            fits = Mode.YIELD if named[0] in _OF_YIELD else Mode.PREEMPT
+            raise UsageError(
+                f"{named[0]} is for replays with --in-the-loop; nothing was replayed. "
+                f"Add --in-the-loop {fits.value}, or leave it out."
+            )
+        return None
+    for option in _OF_PREEMPT:
+        if mode is Mode.YIELD and option in named:
+            raise UsageError(
+                f"{option} is for --in-the-loop preempt: under yield jobs wait for the "
+                f"next tick. Nothing was replayed. Leave it out."
+            )
+    for option in _OF_YIELD:
+        if mode is Mode.PREEMPT and option in named:
+            raise UsageError(
+                f"{option} is for --in-the-loop yield: under preempt jobs wait for no "
+                f"tick. Nothing was replayed. Leave it out."
+            )
+    chosen: dict[str, Any] = {
+        f"{name}_s": value for name, value in given.items() if value is not None
+    }
+    usual = usual_settings(mode)
+    if careful is not None:
+        chosen["is_careful"] = careful
+    return replace(usual, knows_plans=not blind, **chosen)
+
+
+def _care(is_careful: bool) -> str:  # noqa: FBT001 - the option's value
+    return "--careful" if is_careful else "--careless"
+
+
+def loop_words(loop: LoopSettings) -> list[str]:
+    """Return the options that ask for *loop*, defaults spelled out."""
+    words = ["--in-the-loop", loop.mode.value, "--tick", f"{loop.tick_s:.15g}"]
+    if loop.lead_s is not None:
+        words += ["--lead", f"{loop.lead_s:.15g}"]
+    if loop.last_s is not None:
+        words += ["--last", f"{loop.last_s:.15g}"]
+    if loop.mode is Mode.PREEMPT:
+        words += ["--notice", f"{loop.notice_s:.15g}"]
+        words += ["--commit", f"{loop.commit_s:.15g}"]
+    if loop.margin_s is not None:
+        words += ["--margin", f"{loop.margin_s:.15g}"]
+    if loop.mode is Mode.YIELD:
+        words += [_care(loop.is_careful)]
+    return words if loop.knows_plans else [*words, "--blind"]
+
+
+# Options that do not go together
+
+
+def refuse_name_as_log(log: Path | None, cwd: Path) -> None:
+    """Refuse the second word of ``--priority slaq fair``, which would be a log.
+
+    Raises:
+        UsageError: It names a policy or a priority, and no file.
+    """
+    name = str(log)
+    if log is None or (cwd / log).exists():
+        return
+    from freetrain.priority.base import priority_names  # noqa: PLC0415 - NumPy
+
+    option = "--priority" if name in priority_names() else "--policy"
+    if option == "--priority" or name in POLICY_NAMES:
+        raise UsageError(
+            f"{name!r} stands where the log does, and there is no such file; nothing "
+            f"was replayed. To compare by it, write {option} {name}: the option takes "
+            f"one name each time."
+        )
+
+
+def refuse_unused(request: ReplayRequest) -> None:
+    """Refuse options that have no effect without something that is missing.
+
+    Raises:
+        UsageError: There is such an option.
+    """
+    has_log, has_draw = request.log is not None, is_drawn(request.trainers)
+    has_curves, is_lower = request.curves is not None, request.better is Better.LOWER
+    rates = not set(RATED_POLICIES).isdisjoint(request.policies)
+    plans = rates or "static" in request.policies
+    without_effect = {
+        "replays of a log": {
+            "--schedule": not has_log and request.schedule != "recorded",
+            "--nodes": not has_log and request.nodes is not None,
+            "--start": not has_log and request.start_s > 0,
+            "--skip-bad": not has_log and request.skip_bad > 0,
+            "--topology": not has_log and request.topology is not None,
+        },
+        "the policy lookahead": {
+            "--topology": not request.looks_ahead and request.topology is not None,
+            "--forecaster": not request.looks_ahead and bool(request.forecasters),
+        },
+        "--trainers quality:N": {
+            "--load": not has_draw and request.load != 1.0,
+            "--curves": not has_draw and has_curves,
+        },
+        "--curves": {"--better": is_lower and not has_curves},
+        f"the policies {', '.join((*RATED_POLICIES, 'static'))}": {
+            "--priority": not plans and request.priorities != (DEFAULT_PRIORITY,)
+        },
+        f"the policies {', '.join(RATED_POLICIES)}": {
+            "a second --priority": not rates and len(request.priorities) > 1,
+            "--learned": not rates and request.settings.learns_speeds,
+        },
+    }
+    for needed, options in without_effect.items():
+        for option, is_given in options.items():
+            if is_given:
+                raise UsageError(
+                    f"{option} is for {needed}; nothing was replayed. Leave it out."
+                )
+
+
+def check_sweep(
+    request: ReplayRequest, loads: Collection[float] | None, *, in_the_loop: bool
+) -> None:
+    """Refuse options that do not go with several seeds and loads.
+
+    Raises:
+        UsageError: There is such an option.
+    """
+    if request.priorities == (request.against,):
+        raise UsageError(
+            f"{request.against} would be held against itself; nothing was replayed. "
+            f"Name another --priority, or another --against."
+        )
+    refused = {
+        "--in-the-loop": in_the_loop,
+        f"--policy {request.policies[-1]}: it holds priorities of the policy "
+        f"freetrain against each other": request.policies != ("freetrain",),
+        f"--trainers {one_line(request.trainers)}: it draws trainers. Say --trainers "
+        f"{DRAWN}40": not is_drawn(request.trainers),
+        "both --load and --loads": bool(loads) and request.load != 1.0,
+    }
+    for option, is_given in refused.items():
+        if is_given:
+            raise UsageError(
+                f"a replay over --seeds and --loads does not go with {option}. Nothing "
+                f"was replayed."
+            )
+
+
+def check_loop(request: ReplayRequest) -> None:
+    """Refuse options that do not go with the broker in the loop.
+
+    Raises:
+        UsageError: There is such an option.
+    """
+    refused = {
+        "--pool: there are no jobs there": request.pool is not None,
+        "--schedule recorded: that starts jobs at recorded times. Add --schedule slurm "
+        "or easy": request.pool is None and request.schedule == "recorded",
+        "--nodes: jobs need the whole machine": request.nodes is not None,
+        "--every: it decides at ticks": request.settings.look_every_s is not None,
+        "--against": request.against is not None,
+        "--topology: nodes of a log of jobs are any": request.topology is not None,
+        "quality:N: a load needs a known pool": is_drawn(request.trainers),
+    }
+    for option, is_given in refused.items():
+        if is_given:
+            raise UsageError(
+                f"--in-the-loop does not go with {option}. Nothing was replayed."
+            )
+
+
+def policies_in_the_loop(policies: tuple[str, ...]) -> tuple[str, ...]:
+    """Return *policies*; for the default, all, only those that can be in the loop.
+
+    Raises:
+        UsageError: One of them cannot be.
+    """
+    if policies == POLICY_NAMES:
+        return IN_THE_LOOP
+    for name in policies:
+        check_policy(name)
+    return policies

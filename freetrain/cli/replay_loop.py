@@ -1,4 +1,4 @@
-"""Replays with the broker in the loop, and what came of them."""
+"""Replay a request with the broker in the loop, and show what came out."""
 
 from __future__ import annotations
 
@@ -14,12 +14,17 @@ from freetrain.cli.context import (
     check_folder,
     json_text,
     progress,
+    read_log,
     write_folder,
     write_out,
 )
-from freetrain.cli.replay_input import load_trace, load_trainers
-from freetrain.cli.replay_request import ReplayRequest, loop_words
-from freetrain.cli.replay_run import figures_table, print_gaps
+from freetrain.cli.replay import ReplayRequest, loop_words
+from freetrain.cli.replay_run import (
+    entrants_of,
+    figures_table,
+    load_trainers,
+    print_gaps,
+)
 from freetrain.errors import UsageError
 from freetrain.replay.loop import Stage, run_in_the_loop
 from freetrain.replay.pool import DAY_S
@@ -45,7 +50,7 @@ if TYPE_CHECKING:
     from freetrain.replay.trainers import TrainerSpec
 
 
-def run_loop_and_show(  # noqa: PLR0913 - what the command line says, as it says it
+def run_loop_and_show(  # noqa: PLR0913 - as the command line has it
     request: ReplayRequest,
     loop: LoopSettings,
     context: CliContext,
@@ -62,7 +67,7 @@ def run_loop_and_show(  # noqa: PLR0913 - what the command line says, as it says
     folder = None if out is None else context.cwd / out
     if folder is not None:
         check_folder(folder, force=force)
-    entrants = request.entrants  # bad settings are refused before long work
+    entrants = entrants_of(request)  # bad settings are refused before long work
     began_s = context.clock()
     trainers = load_trainers(request.trainers, context.cwd)
     stage = _stage(request, context)
@@ -89,7 +94,7 @@ def run_loop_and_show(  # noqa: PLR0913 - what the command line says, as it says
 def _stage(request: ReplayRequest, context: CliContext) -> Stage:
     if request.log is None:
         raise UsageError("a loop needs a log; nothing was replayed.")
-    trace = load_trace(request.log, named=request.named, skip_bad=request.skip_bad)
+    trace = read_log(request.log, named=request.named, skip_bad=request.skip_bad)
     if not isinstance(trace, JobTrace):
         raise UsageError(
             f"{request.named} holds idle intervals and no jobs, so that no scheduler "
@@ -216,13 +221,13 @@ coverage:   idle node-time spent on training that lasted, of all idle node-time
 met:        jobs that had to wait for us to go; waited: how long, in seconds
 later:      jobs that started later than without us, however little, and sooner;
             median, mean, worst: by how many seconds, over all jobs"""
-"""What the columns mean; docs/notes/replay.md has the formulas."""
+"""The columns' meanings; docs/notes/replay.md has the formulas."""
 
 
 def _loop_text(
     read_as: str, results: Sequence[LoopResult], loop: LoopSettings, context: CliContext
 ) -> str:
-    """Return what was replayed, and two tables, for *context*'s terminal."""
+    """Return the description of the input, and two tables, for a terminal."""
     console = context.out()
     replays = [result.replay for result in results]
     named = [(name_among(each.replay, replays), each) for each in results]

@@ -1,8 +1,9 @@
 """Replay a request under each of its policies, and show what came out.
 
-``run_and_show`` compares policies on one log. ``run_sweep_and_show`` compares
-priorities: the same trainers on the same nodes are replayed under each, once for each
-load and seed, and each priority is held against one of them.
+``run_and_show`` compares policies on one log: it reads the log and the trainers,
+replays them once for each policy, priority and forecaster, and shows tables.
+``run_sweep_and_show`` compares priorities: the same trainers on the same nodes are
+replayed under each, once for each load and seed, and compared with one of them.
 """
 
 from __future__ import annotations
@@ -23,17 +24,32 @@ from freetrain.cli.context import (
     CliContext,
     check_folder,
     json_text,
+    missing,
     process_context,
     progress,
+    read_log,
     write_file,
     write_folder,
     write_out,
 )
-from freetrain.cli.replay_input import fitted, pool_of, read_leaves, trainers_of
-from freetrain.cli.replay_request import ReplayRequest, refuse_against
+from freetrain.cli.replay import DRAWN, ReplayRequest, Settings, is_drawn
+from freetrain.errors import BadDataError, MissingInputError, UsageError
+from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.recorded import load as recorded_curves
 from freetrain.planning.settings import HORIZON_S, RATED_POLICIES
-from freetrain.priority.base import Basis, priority_named
+from freetrain.priority.base import Basis, check_settings, priority_named, settings_of
+from freetrain.replay.pool import DAY_S, PoolTimeline, idle_of
 from freetrain.replay.run import run_replay, with_costs
+from freetrain.replay.trainers import (
+    BUILTIN_NAMES,
+    Demand,
+    QualityTruth,
+    TrainerSpec,
+    builtin_trainers,
+    quality_trainers,
+    truth_of,
+)
+from freetrain.replay.trainers_file import read_curve, read_trainers
 from freetrain.report.quality import (
     AGAINST_HEADINGS,
     QUALITY_HEADINGS,
@@ -57,7 +73,9 @@ from freetrain.report.summary import (
     percent,
     table_row,
 )
-from freetrain.text import counted, one_line, render_duration
+from freetrain.text import closest, counted, one_line, render_duration
+from logs.simulation import Method
+from slurm.errors import UnreadableOutputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -65,10 +83,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from freetrain.replay.pool import PoolTimeline
     from freetrain.replay.run import ReplayResult
     from freetrain.replay.settings import ReplaySettings
-    from freetrain.replay.trainers import TrainerSpec
 
 
 def run_and_show(
@@ -117,7 +133,7 @@ def compare(request: ReplayRequest, context: CliContext) -> tuple[Comparison, fl
         FreeTrainError, LogError, MilpError: See ``pool_of``, ``trainers_of`` and
             ``run_replay``.
     """
-    entrants = request.entrants  # refused before a log is read for nothing
+    entrants = entrants_of(request)  # refused before a log is read for nothing
     began_s = context.clock()
     timeline, left_out = pool_of(request, context)
     if request.topology is not None:
@@ -136,6 +152,48 @@ def compare(request: ReplayRequest, context: CliContext) -> tuple[Comparison, fl
         request, timeline, trainers, left_out=left_out + smaller, results=results
     )
     return comparison, load_s
+
+
+def entrants_of(request: ReplayRequest) -> tuple[ReplaySettings, ...]:
+    """Return the settings of each replay of *request*.
+
+    Each policy is replayed once; the rated ones under each priority, and ``lookahead``
+    with each forecaster.
+
+    Raises:
+        UsageError: There is no such priority, or none of them has such a setting.
+    """
+    own = _settings_by_priority(request.priorities, request.priority_settings)
+    return tuple(
+        replace(
+            request.settings,
+            policy=policy,
+            priority=priority,
+            priority_settings=own[priority],
+            forecaster=forecaster,
+        )
+        for policy in request.policies
+        for priority in (
+            request.priorities if policy in RATED_POLICIES else request.priorities[:1]
+        )
+        for forecaster in request.forecasters_of(policy)
+    )
+
+
+def _settings_by_priority(
+    priorities: Sequence[str], settings: Settings
+) -> dict[str, Settings]:
+    """Return those of *settings* that each of *priorities* has."""
+    own = {}
+    try:
+        check_settings(priorities, dict(settings))
+        for name in priorities:
+            known = settings_of(name)
+            own[name] = tuple(pair for pair in settings if pair[0] in known)
+            priority_named(name, dict(own[name]))
+    except UsageError as error:
+        raise UsageError(f"{error} Nothing was replayed.") from error
+    return own
 
 
 def _replay(
@@ -157,6 +215,207 @@ def _replay(
     )
 
 
+# Reading the input
+
+MOST_DAYS = 90.0
+"""Dedicated nodes are replayed until all trainers are done, or for so long."""
+
+
+def pool_of(
+    request: ReplayRequest, context: CliContext
+) -> tuple[PoolTimeline, tuple[str, ...]]:
+    """Return the pool over time, and the parts of its log that were not used.
+
+    Raises:
+        FreeTrainError, LogError: The log cannot be read, or nothing is left of it.
+    """
+    if request.log is None:
+        days = MOST_DAYS if request.days is None else request.days
+        return PoolTimeline.dedicated(request.pool or 1, days * DAY_S), ()
+    trace = read_log(request.log, named=request.named, skip_bad=request.skip_bad)
+    with progress(context, f"scheduling ({request.schedule})") as report:
+        idle, left_out = idle_of(trace, Method(request.schedule), on_progress=report)
+    if not len(idle.node):
+        reasons = "".join(f" {line}" for line in left_out)
+        raise BadDataError(
+            f"{request.named}: no node is idle while its jobs run, so there is nothing "
+            f"to replay and nothing was done.{reasons} If the log lacks start times, "
+            f"use --schedule easy; if the machine is larger than its jobs, say so in "
+            f"its header."
+        )
+    timeline = PoolTimeline.from_trace(
+        idle, start_s=request.start_s, nodes=request.nodes, days=request.days
+    )
+    return timeline, left_out
+
+
+def read_leaves(path: Path, nodes: Sequence[str], *, named: str) -> tuple[str, ...]:
+    """Return the leaf of each of *nodes*; empty for those that *path* does not name.
+
+    The file at *path*, which the user named *named*, is as ``scontrol show topology``
+    prints it.
+
+    Raises:
+        MissingInputError: It cannot be read.
+        BadDataError: It is no topology, or names none of *nodes*.
+    """
+    from slurm.records import leaf_by_node  # noqa: PLC0415 - few replays read one
+    from slurm.text import parse_topology  # noqa: PLC0415 - likewise
+
+    try:
+        text = path.read_text("utf-8", "surrogateescape")
+    except OSError as error:
+        raise missing(named, error, undone="replayed") from error
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    try:
+        topology = parse_topology("".join(f"{line}\n" for line in lines if line))
+        leaf_of = leaf_by_node(topology)
+    except UnreadableOutputError as error:
+        raise BadDataError(
+            f"{named} is no topology: {error.why}: {one_line(error.line)[:80]!r}. "
+            f"Nothing was replayed. Name what `scontrol show topology` prints."
+        ) from error
+    if leaf_of.keys().isdisjoint(nodes):
+        raise BadDataError(
+            f"{named} names no node of the log, whose first is {one_line(nodes[0])!r}. "
+            f"Nothing was replayed. Name the topology of that machine."
+        )
+    return tuple(leaf_of.get(node, "") for node in nodes)
+
+
+MOST_DRAWN = 10_000
+
+
+def trainers_of(
+    request: ReplayRequest, cwd: Path, *, mean_nodes: float
+) -> tuple[TrainerSpec, ...]:
+    """Return the trainers of *request*; a load is measured against *mean_nodes*.
+
+    Raises:
+        MissingInputError, BadConfigurationError, BadDataError: A file is not there,
+            or cannot be read.
+        UsageError: The set's size makes no sense.
+    """
+    if not is_drawn(request.trainers):
+        return load_trainers(request.trainers, cwd)
+    size = request.trainers.removeprefix(DRAWN)
+    if not size.isdecimal() or not 1 <= int(size) <= MOST_DRAWN:
+        raise UsageError(
+            f"{size!r} trainers: expected a number from 1 to {MOST_DRAWN}, as in "
+            f"{DRAWN}40. Nothing was replayed."
+        )
+    if request.curves is None:
+        curves = list(_recorded_curves())
+    else:
+        curves = _curves_in(cwd / request.curves, request.better)
+    demand = Demand(nodes=mean_nodes, load=request.load)
+    return quality_trainers(int(size), tuple(curves), seed=request.seed, demand=demand)
+
+
+def load_trainers(name: str, cwd: Path) -> tuple[TrainerSpec, ...]:
+    """Return the built-in set *name*, or the trainers of the TOML file *name*.
+
+    Raises:
+        MissingInputError: It is neither.
+        BadConfigurationError: The file does not describe trainers.
+    """
+    if name in BUILTIN_NAMES:
+        return builtin_trainers(name)
+    path = cwd / name
+    near = closest(name, BUILTIN_NAMES)
+    if near and not path.exists():
+        raise MissingInputError(
+            f"there is no built-in set and no file {name!r}; nothing was replayed."
+            f"{near}"
+        )
+    return read_trainers(path, named=name)
+
+
+def _recorded_curves() -> Iterator[QualityTruth]:
+    """Yield the loss and the validation metric of each recorded training."""
+    for name, curve in recorded_curves().items():
+        for series in (curve.loss, curve.validation):
+            yield truth_of(
+                series.samples.tolist(),
+                series.values.tolist(),
+                series.better,
+                name=f"{name}.{series.metric}",
+            )
+
+
+def _curves_in(folder: Path, better: Better) -> list[QualityTruth]:
+    """Return every curve under *folder*, of the column ``metric``.
+
+    Raises:
+        MissingInputError: There is none.
+        BadDataError: One cannot be read, or all of them get worse.
+    """
+    files = sorted(folder.rglob("*.csv"))
+    if not files:
+        raise MissingInputError(
+            f"there is no .csv file in {folder}; nothing was replayed. Name a folder "
+            f"of curves with --curves, or leave it out for the recorded ones."
+        )
+    curves = [
+        replace(
+            read_curve(file, "metric", better, named=str(file)),
+            name=f"{file.parent.name}.{file.stem}",
+        )
+        for file in files
+    ]
+    if not any(better.is_reached(each.values[0], each.values[-1]) for each in curves):
+        other = Better.LOWER if better is Better.HIGHER else Better.HIGHER
+        raise BadDataError(
+            f"every curve in {folder} ends worse than it begins where {better} values "
+            f"are good; nothing was replayed. Say --better {other}."
+        )
+    return curves
+
+
+def fitted(
+    trainers: tuple[TrainerSpec, ...], nodes: int
+) -> tuple[tuple[TrainerSpec, ...], tuple[str, ...]]:
+    """Return *trainers* with fixed sizes that *nodes* can hold, and a remark.
+
+    A trainer whose smallest size is too large stays as it is.
+    """
+    fitting = tuple(_fitted(trainer, nodes) for trainer in trainers)
+    smaller = sum(a is not b for a, b in zip(trainers, fitting, strict=True))
+    if not smaller:
+        return trainers, ()
+    change = (
+        f"{counted(smaller, 'trainer')} of a fixed size above {counted(nodes, 'node')} "
+        f"made smaller for scavenger."
+    )
+    return fitting, (change,)
+
+
+def _fitted(trainer: TrainerSpec, nodes: int) -> TrainerSpec:
+    sizes = [size for size in trainer.scaling.sizes if size <= nodes]
+    if trainer.fixed_nodes <= nodes or not sizes:
+        return trainer
+    return replace(trainer, fixed_nodes=sizes[-1])
+
+
+def refuse_against(request: ReplayRequest, trainers: Iterable[TrainerSpec]) -> None:
+    """Refuse ``--against`` if none of *trainers* has a quality curve.
+
+    Raises:
+        UsageError: None has.
+    """
+    if request.against is None or any(
+        trainer.quality is not None for trainer in trainers
+    ):
+        return
+    raise UsageError(
+        f"--against is for trainers with quality curves, and of "
+        f"{one_line(request.trainers)} none has one; nothing was replayed. Leave it "
+        f"out, or say --trainers {DRAWN}20."
+    )
+
+
+# What was replayed, in words
+
 MOST_NAMED = 8
 """Models whose names are shown; ``...`` stands for more."""
 
@@ -169,7 +428,7 @@ def _described(
     left_out: tuple[str, ...],
     results: tuple[ReplayResult, ...],
 ) -> Comparison:
-    """Put *results* together with what they were made from, in words."""
+    """Return *results* with a description of their input."""
     nodes = len(timeline.node_names)
     models = list(dict.fromkeys(trainer.scaling.model for trainer in trainers))
     return Comparison(
@@ -198,7 +457,7 @@ def _described(
 def _read_as(request: ReplayRequest, timeline: PoolTimeline) -> str:
     nodes = counted(len(timeline.node_names), "node")
     if request.log is None:
-        return f"{nodes} that nobody takes away."
+        return f"{nodes} that no other job takes."
     holes = counted(len(hole_lengths_s(timeline)), "hole")
     return (
         f"{holes} on {nodes} in {render_duration(timeline.horizon_s)}; "
@@ -208,7 +467,6 @@ def _read_as(request: ReplayRequest, timeline: PoolTimeline) -> str:
 
 HALF = 0.5
 """Share of idle nodes from which on an outage is more likely than a lack of jobs."""
-
 
 REPORTED_SHARE = 0.05
 """Share of the idle node-time, or of the span, from which on a caution is shown."""
@@ -234,7 +492,7 @@ def _cautions(
 def missing_basis(
     results: Sequence[ReplayResult], trainers: Sequence[TrainerSpec]
 ) -> tuple[str, ...]:
-    """Return which priorities rate by losses or deadlines that no trainer has."""
+    """Return a caution for priorities that rate by losses or deadlines none has."""
     asked = {run.priority for run in results if run.policy in RATED_POLICIES}
     by_losses = {n for n in asked if priority_named(n).basis is Basis.LOSSES}
     cautions = []
@@ -253,9 +511,9 @@ def never_started(
     trainers: Sequence[TrainerSpec],
     settings: ReplaySettings,
 ) -> tuple[str, ...]:
-    """Return which policies among *results* never start some of *trainers*.
+    """Return a caution for each policy that never starts some of *trainers*.
 
-    Starting is weighed against what is gained within the look-ahead.
+    A start that takes longer than the planning horizon gains nothing within it.
     """
     starts_s = [with_costs(each, settings).costs.start_s for each in trainers]
     reach_s = {
@@ -265,10 +523,10 @@ def never_started(
     cautions = []
     for name in dict.fromkeys(run.policy for run in results if run.policy in reach_s):
         t_fwd_s, called = reach_s[name]
-        dear = sum(start_s >= t_fwd_s for start_s in starts_s)
-        if dear:
+        slow = sum(start_s >= t_fwd_s for start_s in starts_s)
+        if slow:
             cautions.append(
-                f"Starting takes {dear:,} of {counted(len(trainers), 'trainer')} "
+                f"Starting takes {slow:,} of {counted(len(trainers), 'trainer')} "
                 f"{render_duration(t_fwd_s)} ({called}) or longer, in which {name} "
                 f"counts gains: it never starts these."
             )
@@ -276,7 +534,7 @@ def never_started(
 
 
 def hole_cautions(timeline: PoolTimeline) -> tuple[str, ...]:
-    """Return what in the holes of *timeline* inflates figures, one sentence each."""
+    """Return a sentence for each trait of the holes that inflates figures."""
     change = np.diff(timeline.joined.first) - np.diff(timeline.left.first)
     idle = np.cumsum(change)[: len(timeline.times_s)]
     until_s = np.append(timeline.times_s, timeline.horizon_s)
@@ -298,7 +556,7 @@ def hole_cautions(timeline: PoolTimeline) -> tuple[str, ...]:
 
 
 def _outside_log(timeline: PoolTimeline) -> str:
-    """Return how much of the span lies before the first hole or after the last."""
+    """Return a caution if there is no hole in much of the span's begin or end."""
     span_s, last_s = timeline.horizon_s, float(timeline.times_s[-1])
     if span_s - last_s >= REPORTED_SHARE * span_s:
         behind = render_duration(span_s - last_s)
@@ -314,7 +572,7 @@ def _outside_log(timeline: PoolTimeline) -> str:
 
 
 def ran_out(results: Sequence[ReplayResult], trainers: int, span_s: float) -> str:
-    """Return which of *results* finished all *trainers* before the span was over."""
+    """Return a caution if all *trainers* finished before the span was over."""
     early = [
         f"{name_among(result, results)} {render_duration(result.end_s)}"
         for result in results
@@ -328,13 +586,14 @@ def ran_out(results: Sequence[ReplayResult], trainers: int, span_s: float) -> st
     )
 
 
+# Tables
+
 LEGEND = """\
 efficiency: training speed over that of as many dedicated nodes ("static")
 coverage:   idle node-time spent on training that lasted, of all idle node-time
 lost:       training not done because of rescales, preemptions and starts
 slowdown:   arrival to finish, queueing included, over running alone at best"""
-"""What the columns mean; docs/notes/replay.md has the formulas."""
-
+"""The columns' meanings; docs/notes/replay.md has the formulas."""
 
 QUALITY_LEGEND = """\
 quality:    of the best, from 0 where a trainer began: mean and worst under way,
@@ -346,7 +605,7 @@ luckiest:   the trainer whose first target came soonest; slower: share of traine
 
 
 def _comparison_text(comparison: Comparison, context: CliContext) -> str:
-    """Return what was read and left out, and the table, for *context*'s terminal."""
+    """Return the description of the input, and the tables, for a terminal."""
     console = context.out()
     with console.capture() as captured:
         console.print(f"{comparison.log}: {comparison.read_as}", soft_wrap=True)
@@ -411,7 +670,10 @@ def _stacked(name: str) -> str:
     return name.replace(" ", "\n")
 
 
-def run_sweep_and_show(  # noqa: PLR0913 - what the command line says, as it says it
+# Replays over seeds and loads
+
+
+def run_sweep_and_show(  # noqa: PLR0913 - as the command line has it
     request: ReplayRequest,
     context: CliContext,
     *,
@@ -477,8 +739,8 @@ def _scores(
 def _interrupts_later() -> Iterator[None]:
     """Hold interrupts back, and let no process that begins meanwhile ever have one.
 
-    Ctrl-C goes to all processes of a terminal; each of ours would tell it by a
-    traceback. Processes keep the mask that they begin with, signal(7).
+    Ctrl-C goes to all processes of a terminal; each of ours would print a traceback.
+    Processes keep the mask that they begin with, signal(7).
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -1,29 +1,83 @@
 """The pool of a replay: which nodes are idle over time, and which run holds them.
 
-``PoolTimeline`` cuts pool events out of a log. ``NodePool`` plays them: it knows the
-free nodes, and the run that holds each of the others.
+``idle_of`` finds the idle intervals of a log, and ``PoolTimeline`` cuts pool events out
+of them. ``NodePool`` plays these: it knows the free nodes, and the run that holds each
+of the others.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from freetrain.errors import UsageError
+from freetrain.text import counted
+from logs.schedule import Schedule, holes, schedule
+from logs.simulation import Method, Reason
+from logs.trace import IdleTrace, JobTrace, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from freetrain.replay.accounting import Run
-    from logs.trace import IdleTrace
 
 
 DAY_S = 86_400.0
+
+WHY_LEFT_OUT = {
+    Reason.NO_UNITS: "they needed no nodes",
+    Reason.NEVER_RAN: "they never ran",
+    Reason.NO_START: "the log does not tell when they started",
+    Reason.TOO_WIDE: "they need more than the machine has",
+}
+
+
+def idle_of(
+    trace: Trace,
+    method: Method,
+    *,
+    on_progress: Callable[[float], None] | None = None,
+) -> tuple[IdleTrace, tuple[str, ...]]:
+    """Return when nodes are idle, as the log says or as *method* leaves them.
+
+    Also returns a sentence for each part of the log that was not used.
+
+    Raises:
+        UsageError: A log of idle intervals has no jobs to schedule.
+        UnusableLogError: The log's jobs cannot be scheduled.
+    """
+    skipped = counted(trace.skipped_lines, "bad line")
+    left_out = (f"{skipped} passed over.",) if trace.skipped_lines else ()
+    if isinstance(trace, JobTrace):
+        scheduled = schedule(trace, method, on_progress=on_progress)
+        return holes(scheduled), (*left_out, *_not_placed(scheduled))
+    if method is not Method.RECORDED:
+        raise UsageError(
+            f"{trace.source} holds idle intervals and no jobs, so there is nothing "
+            f"for --schedule {method} to place. Nothing was done. Leave --schedule out."
+        )
+    return trace, left_out
+
+
+def _not_placed(scheduled: Schedule) -> tuple[str, ...]:
+    reasons = Counter(scheduled.refused.values())
+    sentences = [
+        f"{counted(n, 'job')} left out: {WHY_LEFT_OUT[why]}."
+        for why, n in reasons.items()
+    ]
+    over = scheduled.over_commitment
+    if over.jobs:
+        sentences.append(
+            f"{counted(over.jobs, 'job')} held more than the machine has, "
+            f"by {over.worst_units:,} at the worst."
+        )
+    return tuple(sentences)
 
 
 @dataclass(frozen=True, slots=True)

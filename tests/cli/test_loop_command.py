@@ -150,7 +150,7 @@ def test_options_of_a_loop_need_one_that_knows_them(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("--schedule", "recorded"), "that starts jobs whoever is there"),
+        (("--schedule", "recorded"), "that starts jobs at recorded times"),
         (("--nodes", "2"), "jobs need the whole machine"),
         (("--policy", "static"), "the policy 'static' cannot be in the loop"),
         (("--against", "fair"), "does not go with --against"),

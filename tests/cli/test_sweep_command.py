@@ -116,7 +116,7 @@ def test_drawn_trainers_are_replayed_against_a_baseline(tmp_path: Path) -> None:
     records = json.loads(run(*asked, "freetrain", "--json", cwd=tmp_path).stdout)
 
     assert text.code == 0
-    assert "4 nodes: 4 nodes that nobody takes away." in text.stdout
+    assert "4 nodes: 4 nodes that no other job takes." in text.stdout
     assert "vs fair" in text.stdout
     assert [r["priority"] for r in records] == ["weight", "fair"]
     assert records[0]["quality"]["time_to"]["finish"]["trainers"] == 4

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from freetrain.cli.app import main
-from freetrain.cli.trace_text import LABELS
+from freetrain.cli.trace import LABELS
 from logs.generate import SAMPLE_NAME, shipped_sample
 from logs.summary import IdleSummary, JobSummary
 from tests.cli.commands import HOLES, JOBS, a_context, run
