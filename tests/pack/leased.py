@@ -31,7 +31,7 @@ from freetrain.tick.environment import real_environment
 from freetrain.tick.tick import tick
 from slurm.errors import SlurmError
 from tests.cluster.waiting import wait_for
-from tests.pack.packs import TOP, Stage
+from tests.pack.packs import PROGRESS, TOP, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,11 +66,6 @@ import time
 for step in range(100_000):
     time.sleep(0.01)
     print("step", step, "loss", {loss}, flush=True)
-"""
-PROGRESS = r"""
-[progress]
-format = "pattern"
-pattern = 'step (?P<step>\d+) loss (?P<loss>.*)'
 """
 TICK_EVERY_S = 1.0
 

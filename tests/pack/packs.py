@@ -7,23 +7,30 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from freetrain.elastic.files import RunDir
-from freetrain.pack.cpu_controllers import MARK
+from freetrain.elastic.files import Clock, RunDir
+from freetrain.pack.cpu_controllers import MARK, this_packer
+from freetrain.pack.run import pack_id, sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 TOP = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
+PROGRESS = r"""
+[progress]
+format = "pattern"
+pattern = 'step (?P<step>\d+) loss (?P<loss>.*)'
+"""
 
 
 @dataclass
 class Stage:
-    """A folder with a pack, and what runs of it."""
+    """A folder with a pack, and the processes that run it."""
 
     folder: Path
     packs: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -61,25 +68,31 @@ class Stage:
         return pack
 
     def end(self, pack: subprocess.Popen[str]) -> str:
-        """Wait for the end of *pack*; return what it printed."""
+        """Wait for the end of *pack*; return its output."""
         return pack.communicate(timeout=PATIENCE_S)[0]
 
     def run_to_end(self, text: str, **variables: str) -> tuple[int, str]:
-        """Run a pack of *text*; return its exit status and what it printed."""
+        """Run a pack of *text*; return its exit status and its output."""
         pack = self.start(text, **variables)
         printed = self.end(pack)
         return pack.returncode, printed
 
     def record(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.run.path / "pack.json").read_text())
-        return found
+        """The record of the pack; empty before there is one."""
+        path = self.run.path / "pack.json"
+        return dict(json.loads(path.read_text())) if path.exists() else {}
 
     def ends(self) -> dict[str, str]:
-        return {n: line["end"] for n, line in self.record()["members"].items()}
+        return {name: line["end"] for name, line in self.record()["members"].items()}
 
     def outcome(self, generation: int) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.run.outcome(generation).read_text())
-        return found
+        return dict(json.loads(self.run.outcome(generation).read_text()))
+
+    def log(self, member: str, generation: int = 1) -> str:
+        """The output of a member."""
+        logs = self.run.path / "members" / member / "logs"
+        path = logs / f"{generation:010d}.log"
+        return path.read_text() if path.exists() else ""
 
     def processes(self) -> list[int]:
         """All processes that carry the mark of a member and this folder."""
@@ -92,6 +105,20 @@ class Stage:
             if f"{MARK}=".encode() in environ and str(self.folder).encode() in environ:
                 found.append(int(path.parent.name))
         return found
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[Stage]:
+    """Give a stage in *folder*, and end its packs and all their processes."""
+    stage = Stage(folder)
+    yield stage
+    for pack in stage.packs:
+        pack.kill()
+        pack.wait()
+        if pack.stdout is not None:
+            pack.stdout.close()
+    sweep(this_packer(pack_id(stage.run)), Clock())
+    assert not stage.processes()
 
 
 def until(happened: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Pack files: every key and default, as the page has them, and every mistake."""
+"""Pack files and inboxes, with every mistake; records that come back; failures."""
 
 from __future__ import annotations
 
@@ -6,11 +6,34 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from freetrain.config.document import keys_of, toml_value
+from freetrain.config.job import (
+    CheckpointSettings,
+    NodeSettings,
+    RestartSettings,
+    TrainerJob,
+)
+from freetrain.elastic.files import RunDir
 from freetrain.errors import BadConfigurationError, FreeTrainError
 from freetrain.losscurve.forecast import Better
-from freetrain.pack.pack import ControllerName, Inbox, Pack, SharingName, read_pack
+from freetrain.pack.pack import (
+    ControllerName,
+    Inbox,
+    MemberRecord,
+    Pack,
+    PackRecord,
+    SharingName,
+    count_failure,
+    how_it_failed,
+    member_folder,
+    member_folders,
+    read_pack,
+    read_record,
+    write_record,
+)
 from freetrain.priority.flowcon import DEFAULT_ALPHA
 
 WHOLE = """
@@ -24,15 +47,6 @@ metric = "accuracy"
 better = "higher"
 means = "duty-cycle"
 cpus = 3
-"""
-JOB = """
-name = "{name}"
-command = "true"
-elastic = false
-[nodes]
-{nodes}
-[launch]
-{launch}
 """
 
 
@@ -78,47 +92,67 @@ def test_a_mistake_is_named(tmp_path: Path, text: str, named: str) -> None:
         read(tmp_path, text)
 
 
-def write_job(
-    folder: Path, file: str, name: str, nodes: str = "max = 4", launch: str = ""
-) -> Path:
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "packs.md"
+ROW = re.compile(r"^\| `([a-z_]+)` \| [^|]+ \| (`[^`]+`|-) \|", re.MULTILINE)
+
+
+def test_the_page_has_every_key_and_its_default() -> None:
+    assert dict(ROW.findall(PAGE.read_text())) == {
+        key.name: "-"
+        if key.default is None
+        else f"`{toml_value(key.written(key.default))}`"
+        for key in keys_of(Pack)
+    }
+    assert Pack().alpha == DEFAULT_ALPHA
+
+
+def write_job(folder: Path, file: str, name: str, *, more: str = "") -> Path:
     path = folder / file
-    path.write_text(JOB.format(name=name, nodes=nodes, launch=launch))
+    nodes = "" if "nodes" in more else "nodes = { max = 4 }\n"
+    command = "" if "pack" in more else 'command = "true"\nelastic = false\n'
+    path.write_text(f'name = "{name}"\n{command}{nodes}{more}')
     return path
 
 
-def test_a_trainer_that_needs_more_than_a_pack_has_is_refused(tmp_path: Path) -> None:
-    wide = write_job(tmp_path, "w.toml", "wide", nodes="min = 2\nmax = 4")
-    many = write_job(tmp_path, "m.toml", "many", launch="processes_per_node = 2")
-    for path in (wide, many):
-        with pytest.raises(FreeTrainError, match=path.name):
-            Inbox(Pack(members=(path,)), home=None, say=print)
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ("nodes = { min = 2, max = 4 }", r"a\.toml: .*needs 2 nodes"),
+        ("launch = { processes_per_node = 2 }", r"a\.toml: .*one process each"),
+        (
+            'nodes = { max = 1 }\nlaunch = { launcher = "pack", pack = "pack.toml" }',
+            "no members of packs",
+        ),
+    ],
+)
+def test_a_trainer_that_does_not_fit_a_pack_is_refused(
+    tmp_path: Path, more: str, why: str
+) -> None:
+    path = write_job(tmp_path, "a.toml", "a", more=more)
 
-
-def test_a_pack_is_no_member_of_a_pack(tmp_path: Path) -> None:
-    path = tmp_path / "p.toml"
-    launch = '[launch]\nlauncher = "pack"\npack = "pack.toml"\n'
-    path.write_text(f'name = "p"\n[nodes]\nmax = 1\n{launch}')
-    with pytest.raises(FreeTrainError, match="no members of packs"):
+    with pytest.raises(FreeTrainError, match=why):
         Inbox(Pack(members=(path,)), home=None, say=print)
 
 
-@pytest.mark.parametrize("table", ['[checkpoint]\npath = "x"', 'logs = "x"'])
-def test_two_trainers_with_one_folder_are_refused(tmp_path: Path, table: str) -> None:
+@pytest.mark.parametrize(
+    ("names", "more", "why"),
+    [
+        ("ab", 'checkpoint = {{ path = "{place}" }}', "the trainer 'a' has"),
+        ("ab", 'logs = "{place}"', "the trainer 'a' has"),
+        ("aa", "", "has a trainer 'a' already"),
+    ],
+)
+def test_two_trainers_of_one_folder_or_name_are_refused(
+    tmp_path: Path, names: str, more: str, why: str
+) -> None:
     (tmp_path / "y").symlink_to(tmp_path / "x")
-    for name, place in (("a", "x"), ("b", "y")):
-        said = table.replace('"x"', f'"{place}"')
-        nodes = "nodes = { max = 1 }"
-        text = f'name = "{name}"\ncommand = "x"\n{nodes}\n{said}\n'
-        (tmp_path / f"{name}.toml").write_text(text)
-    both = (tmp_path / "a.toml", tmp_path / "b.toml")
-    with pytest.raises(FreeTrainError, match="the trainer 'a' has"):
+    both = tuple(
+        write_job(tmp_path, f"{place}.toml", name, more=more.format(place=place))
+        for name, place in zip(names, "xy", strict=True)
+    )
+
+    with pytest.raises(FreeTrainError, match=why):
         Inbox(Pack(members=both), home=None, say=print)
-
-
-def test_two_trainers_of_one_name_are_refused(tmp_path: Path) -> None:
-    paths = tuple(write_job(tmp_path, file, "same") for file in ("a.toml", "b.toml"))
-    with pytest.raises(FreeTrainError, match="same"):
-        Inbox(Pack(members=paths), home=None, say=print)
 
 
 def test_the_inbox_is_read_once_and_mistakes_in_it_are_reported_once(
@@ -143,19 +177,117 @@ def test_an_inbox_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
     assert inbox.arrivals() == ()
 
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "packs.md"
-ROW = re.compile(r"^\| `([a-z_]+)` \| [^|]+ \| (`[^`]+`|-) \|", re.MULTILINE)
+def test_members_are_the_folders_and_no_file_beside_or_in_place_of_them(
+    tmp_path: Path,
+) -> None:
+    run, other = RunDir(tmp_path), RunDir(tmp_path / "other")
+    member_folder(run, "b").mkdir(parents=True)
+    member_folder(run, "a").mkdir()
+    member_folder(run, "notes.txt").write_text("of mine")
+    other.path.mkdir()
+    (other.path / "members").write_text("of mine")
+
+    assert member_folders(run) == (member_folder(run, "a"), member_folder(run, "b"))
+    assert member_folders(other) == ()
 
 
-def test_the_page_has_every_key_and_its_default() -> None:
-    expected = {
-        key.name: "-"
-        if key.default is None
-        else f"`{toml_value(key.written(key.default))}`"
-        for key in keys_of(Pack)
+def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+    failed = MemberRecord(
+        arrived_s=1.0, end="failed", failures=2, again_s=9.0, message="no"
+    )
+    record = PackRecord(
+        ran_s=5.0, members={"a": failed, "b": MemberRecord(arrived_s=2.0)}
+    )
+    write_record(RunDir(tmp_path), record)
+
+    assert read_record(RunDir(tmp_path)) == record
+
+
+def test_a_record_of_an_earlier_release_is_read(tmp_path: Path) -> None:
+    (tmp_path / "pack.json").write_text(
+        '{"members": {"a": {"arrived_s": 1.0, "ended_s": 2.0, "end": "failed", '
+        '"steps": 3, "samples": 4.0}}}'
+    )
+
+    assert read_record(RunDir(tmp_path)).members == {
+        "a": MemberRecord(
+            arrived_s=1.0, ended_s=2.0, end="failed", steps=3, samples=4.0
+        )
     }
-    assert dict(ROW.findall(PAGE.read_text())) == expected
 
 
-def test_the_default_of_alpha_is_that_of_the_priority() -> None:
-    assert Pack().alpha == DEFAULT_ALPHA
+def fail(
+    member: MemberRecord,
+    *,
+    at_s: float,
+    committed: int = 0,
+    attempts: int = 3,
+    elastic: bool = True,
+) -> None:
+    job = TrainerJob(
+        name="a",
+        directory=Path("/"),
+        nodes=NodeSettings(max_nodes=1),
+        elastic=elastic,
+        checkpoint=CheckpointSettings(every_s=60.0),
+        restart=RestartSettings(attempts=attempts, wait_s=10.0),
+    )
+    count_failure(member, job, committed_step=committed, now_s=at_s)
+
+
+def test_pauses_double_until_attempts_are_used_up() -> None:
+    member, pauses = MemberRecord(arrived_s=0.0), []
+    for at_s in (5.0, 100.0, 200.0, 201.0):
+        fail(member, at_s=at_s)
+        pauses.append(None if member.again_s is None else member.again_s - at_s)
+
+    assert pauses == [10.0, 20.0, None, None]
+    assert member.failures == 4
+
+
+def test_a_commit_in_between_makes_it_the_first_failure_again() -> None:
+    member = MemberRecord(arrived_s=0.0)
+    fail(member, at_s=1.0, committed=7)
+    fail(member, at_s=20.0, committed=7)
+    before = member.failures
+    fail(member, at_s=50.0, committed=8)
+
+    assert (before, member.failures, member.again_s) == (2, 1, 60.0)
+
+
+def test_a_program_without_known_commits_made_one_in_two_intervals() -> None:
+    member, in_a_row = MemberRecord(arrived_s=0.0), []
+    for started_s, at_s in ((0.0, 1.0), (11.0, 130.0), (150.0, 270.0)):
+        member.started_s = started_s
+        fail(member, at_s=at_s, elastic=False)
+        in_a_row.append(member.failures)
+
+    assert in_a_row == [1, 2, 1]
+
+
+@given(st.integers(0, 9), st.lists(st.integers(0, 3), max_size=12))
+def test_no_member_is_started_more_often_without_a_commit_than_its_attempts(
+    attempts: int, commits: list[int]
+) -> None:
+    member, in_a_row = MemberRecord(arrived_s=0.0), 0
+    for at_s, committed in enumerate(commits):
+        in_a_row = 1 if committed > member.committed_step else in_a_row + 1
+        fail(member, at_s=float(at_s), committed=committed, attempts=attempts)
+
+        assert (member.again_s is None) == (in_a_row >= max(1, attempts))
+
+
+@pytest.mark.parametrize(
+    ("failures", "message", "text"),
+    [
+        (1, "", "failed once"),
+        (3, "ValueError: no", "failed 3 times: ValueError: no"),
+        (0, "signal 9, Killed", "failed: signal 9, Killed"),
+    ],
+)
+def test_a_failure_is_described_by_how_often_and_why(
+    failures: int, message: str, text: str
+) -> None:
+    member = MemberRecord(arrived_s=0.0, failures=failures, message=message)
+
+    assert how_it_failed(member) == text

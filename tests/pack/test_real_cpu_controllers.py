@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -30,7 +29,7 @@ from freetrain.pack.cpu_controllers import (
 from freetrain.pack.pack import ControllerName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from freetrain.pack.cpu_controllers import CpuController
 
@@ -38,67 +37,77 @@ SPIN = (sys.executable, "-c", "while True: pass")
 NAMES = set(ControllerName) - {ControllerName.AUTO, ControllerName.AFFINITY}
 
 
+@contextmanager
+def ended(*processes: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End *processes* at last, also where they are stopped."""
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def cpus() -> Iterator[list[int]]:
+    """The CPUs of this process, which it has again after the test."""
+    before = sorted(os.sched_getaffinity(0))
+    yield before
+    pin_process(os.getpid(), before)
+
+
 @pytest.fixture(params=sorted(NAMES))
-def controller(request: pytest.FixtureRequest) -> Iterator[CpuController]:
+def controller(
+    request: pytest.FixtureRequest, cpus: list[int]
+) -> Iterator[CpuController]:
     """A controller of all of one CPU."""
-    before = os.sched_getaffinity(0)
-    first = sorted(before)[:1]
-    os.sched_setaffinity(0, first)
+    os.sched_setaffinity(0, cpus[:1])
     try:
         found = choose_controller(
             request.param,
             parents=own_cgroups(),
             cgroups=KernelCgroups(),
             packer=this_packer(f"test{os.getpid()}"),
-            cpus=first,
+            cpus=cpus[:1],
         )
     except BadConfigurationError as error:
-        os.sched_setaffinity(0, before)
         pytest.skip(str(error))
     yield found
     found.close()
-    os.sched_setaffinity(0, before)
 
 
 @pytest.mark.long
 def test_two_that_want_all_get_it_in_proportion(controller: CpuController) -> None:
-    spinning = {
-        name: subprocess.Popen((*controller.admit(name), *SPIN))  # noqa: S603
+    spinning = [
+        subprocess.Popen((*controller.admit(name), *SPIN))  # noqa: S603
         for name in ("a", "b")
-    }
-    try:
-        for name, process in spinning.items():
-            controller.follow(name, (process.pid,))
+    ]
+    with ended(*spinning):
+        pids = [process.pid for process in spinning]
+        for name, pid in zip("ab", pids, strict=True):
+            controller.follow(name, (pid,))
         controller.set_shares({"a": 0.75, "b": 0.25})
-        pids = [process.pid for process in spinning.values()]
         begun = [used_s((pid,)) for pid in pids]
-        while True:  # until there is enough to compare, however busy the machine
+        a = b = 0.0
+        while a + b <= 1.5:  # enough to compare, however busy the machine
             time.sleep(min(0.05, controller.turn(time.monotonic())))
             a, b = (used_s((p,)) - s for p, s in zip(pids, begun, strict=True))
-            if a + b > 1.5:
-                break
-    finally:
-        for process in spinning.values():
-            process.kill()
-            process.wait()
     assert a / b == pytest.approx(3, rel=0.35)
 
 
-def test_all_threads_of_a_process_are_pinned() -> None:
-    before = os.sched_getaffinity(0)
-    gate = threading.Event()
-    thread = threading.Thread(target=gate.wait)
+def test_all_threads_of_a_process_are_pinned(cpus: list[int]) -> None:
+    gate = Event()
+    thread = Thread(target=gate.wait)
     thread.start()
     assert thread.native_id is not None
     try:
-        last = sorted(before)[-1:]
-        pin_process(os.getpid(), last)
+        pin_process(os.getpid(), cpus[-1:])
         pinned = [os.sched_getaffinity(task) for task in (0, thread.native_id)]
     finally:
-        pin_process(os.getpid(), sorted(before))
         gate.set()
         thread.join()
-    assert pinned == [set(last), set(last)]
+    assert pinned == [{cpus[-1]}] * 2
 
 
 def test_pinning_a_process_that_is_gone_is_no_error() -> None:
@@ -110,29 +119,9 @@ PATIENCE_S = 2.0
 LOOKS = 20
 
 
-@pytest.fixture
-def spinning() -> Iterator[Callable[[], list[MarkedProcess]]]:
-    """Look at two processes with a lease's marks; the first has a small share."""
-    lease = f"{uuid4()}-0"
-    marks = {"FREETRAIN_LEASE": lease, "FREETRAIN_WORLD": "t/1"}
-    both = [subprocess.Popen(SPIN, env=marks) for _ in range(2)]  # noqa: S603
-    pids = [process.pid for process in both]
-
-    def look() -> list[MarkedProcess]:
-        every = marked_processes(uid=os.geteuid(), own_pid=os.getpid())
-        found = {process.pid: process for process in every}
-        return [found[pid] for pid in pids]
-
-    yield look
-    for process in both:
-        process.send_signal(signal.SIGCONT)
-        process.kill()
-        process.wait()
-
-
 @contextmanager
 def taking_turns(cycle: DutyCycleController) -> Iterator[None]:
-    """Do what a packer does meanwhile, which does not wait for the agent."""
+    """Do a packer's work meanwhile, which does not wait for the agent."""
     over = Event()
 
     def turn() -> None:
@@ -149,20 +138,25 @@ def taking_turns(cycle: DutyCycleController) -> Iterator[None]:
         cycle.close()
 
 
-def test_a_member_that_is_stopped_in_every_look_is_not_stuck(
-    spinning: Callable[[], list[MarkedProcess]],
-) -> None:
+def test_a_member_that_is_stopped_in_every_look_is_not_stuck() -> None:
+    marks = {"FREETRAIN_LEASE": f"{uuid4()}-0", "FREETRAIN_WORLD": "t/1"}
+    both = [subprocess.Popen(SPIN, env=marks) for _ in range(2)]  # noqa: S603
     cycle, watch = DutyCycleController(1, signal_all), StoppedWatch(PATIENCE_S)
-    for name, process in zip("ab", spinning(), strict=True):
+
+    def first() -> MarkedProcess:
+        every = marked_processes(uid=os.geteuid(), own_pid=os.getpid())
+        return next(process for process in every if process.pid == both[0].pid)
+
+    for name, process in zip("ab", both, strict=True):
         cycle.admit(name)
         cycle.follow(name, (process.pid,))
     cycle.set_shares({"a": 0.25, "b": 0.75})
 
-    with taking_turns(cycle):
+    with ended(*both), taking_turns(cycle):
         begun_s, looks, stuck = time.monotonic(), 0, 0
         while looks < LOOKS or time.monotonic() < begun_s + 2 * PATIENCE_S:
             time.sleep(0.02)
-            found = spinning()[0]
+            found = first()
             if found.is_stopped:  # the agent looks at the wrong moment each time
                 looks += 1
                 stuck += len(watch.stuck((found,), now_s=time.monotonic()))

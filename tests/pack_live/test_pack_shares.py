@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from freetrain.elastic.files import Clock
 from freetrain.errors import BadConfigurationError
 from freetrain.pack.cpu_controllers import (
     PREFIX,
@@ -21,8 +20,8 @@ from freetrain.pack.cpu_controllers import (
     whole_cpus,
 )
 from freetrain.pack.pack import ControllerName
-from freetrain.pack.run import pack_id, sweep
-from tests.pack.packs import Stage, until
+from freetrain.pack.run import pack_id
+from tests.pack.packs import PROGRESS, Stage, staged, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,11 +36,6 @@ while True:
     print("step", step, "loss", {loss}, flush=True)
     step += 1
 """
-PROGRESS = r"""
-[progress]
-format = "pattern"
-pattern = 'step (?P<step>\d+) loss (?P<loss>.*)'
-"""
 CPUS = {ControllerName.AFFINITY: 2}  # whole ones; the others share one
 FLAT = tuple(f"flat{k}" for k in range(9))
 """Trainers whose loss does not fall any more."""
@@ -54,17 +48,12 @@ ENOUGH_S = 1.5
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    """A pack of one trainer whose loss falls ever quicker, and of those."""
-    found = Stage(tmp_path)
-    found.job("falls", TRAINS.format(loss="-(1.01**step)"), more=PROGRESS)
-    for name in FLAT:
-        found.job(name, TRAINS.format(loss="10 if step < 5 else 1"), more=PROGRESS)
-    yield found
-    for pack in found.packs:
-        pack.kill()
-        pack.communicate()
-    sweep(this_packer(pack_id(found.run)), Clock())
-    assert not found.processes()
+    """A pack of one trainer whose loss falls ever quicker, and of nine flat ones."""
+    with staged(tmp_path) as found:
+        found.job("falls", TRAINS.format(loss="-(1.01**step)"), more=PROGRESS)
+        for name in FLAT:
+            found.job(name, TRAINS.format(loss="10 if step < 5 else 1"), more=PROGRESS)
+        yield found
 
 
 @pytest.fixture(
@@ -133,10 +122,7 @@ def test_the_trainer_that_grows_is_given_most_of_the_cpus(
 
 def shares(stage: Stage) -> dict[str, float]:
     """The shares that the pack keeps; none before it kept any."""
-    if not (stage.run.path / "pack.json").exists():
-        return {}
-    found: dict[str, float] = stage.record()["shares"]
-    return found
+    return dict(stage.record().get("shares", {}))
 
 
 def processes(stage: Stage) -> dict[str, int]:

@@ -7,110 +7,73 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     Rows = NDArray[np.float64]
-    _Training = tuple["Rows", "Rows", "Learner"]
+    Step = Callable[["Rows", "Rows"], float]
 
 BATCH = 64
 LINES = 1000
 """Lines that a training prints after its first step, whatever its number of steps."""
 
-
-class Learner(Protocol):
-    """Does one step and returns the loss of its batch."""
-
-    def step(self, x: Rows, y: Rows) -> float: ...
-
-
-class Network:
-    """One hidden layer, softmax, plain gradient descent, NumPy only."""
-
-    def __init__(self, sizes: tuple[int, int, int], rate: float, seed: int) -> None:
-        random = np.random.default_rng(seed)
-        inputs, hidden, outputs = sizes
-        self.first = random.normal(0, inputs**-0.5, (inputs, hidden))
-        self.second = random.normal(0, hidden**-0.5, (hidden, outputs))
-        self.rate = rate
-
-    def step(self, x: Rows, y: Rows) -> float:
-        inner = np.tanh(x @ self.first)
-        likely = _softmax(inner @ self.second)
-        wrong = (likely - y) / len(x)
-        back = (wrong @ self.second.T) * (1 - inner**2)
-        self.second -= self.rate * (inner.T @ wrong)
-        self.first -= self.rate * (x.T @ back)
-        return _loss(likely, y)
-
-
-class Softmax:
-    """Multinomial logistic regression, plain gradient descent, NumPy only."""
-
-    def __init__(self, inputs: int, outputs: int, rate: float) -> None:
-        self.weights = np.zeros((inputs, outputs))
-        self.rate = rate
-
-    def step(self, x: Rows, y: Rows) -> float:
-        likely = _softmax(x @ self.weights)
-        self.weights -= self.rate * (x.T @ (likely - y)) / len(x)
-        return _loss(likely, y)
-
-
-class Sklearn:
-    """A model of scikit-learn, by its partial_fit."""
-
-    def __init__(self, model: Any, classes: int) -> None:  # noqa: ANN401 -- untyped
-        self.model = model
-        self.classes = np.arange(classes)
-
-    def step(self, x: Rows, y: Rows) -> float:
-        self.model.partial_fit(x, y.argmax(axis=1), classes=self.classes)
-        return _loss(self.model.predict_proba(x), y)
-
-
-def _network(name: str, hidden: int, rate: float) -> Callable[[int], _Training]:
-    def make(seed: int) -> _Training:
-        x, y = _rows(name)
-        return x, y, Network((x.shape[1], hidden, y.shape[1]), rate, seed)
-
-    return make
-
-
-def _softmax_of(name: str, rate: float) -> Callable[[int], _Training]:
-    def make(seed: int) -> _Training:
-        del seed  # only the order of the rows is by chance
-        x, y = _rows(name)
-        return x, y, Softmax(x.shape[1], y.shape[1], rate)
-
-    return make
-
-
-def _sklearn(name: str, rate: float) -> Callable[[int], _Training]:
-    def make(seed: int) -> _Training:
-        x, y = _rows(name)
-        networks = import_module("sklearn.neural_network")
-        model = networks.MLPClassifier(
-            (64,), solver="sgd", learning_rate_init=rate, random_state=seed
-        )
-        return x, y, Sklearn(model, y.shape[1])
-
-    return make
-
-
-KINDS: Mapping[str, Callable[[int], _Training]] = {
-    "network-digits": _network("digits", 128, 0.5),
-    "softmax-cancer": _softmax_of("breast_cancer", 0.5),
-    "softmax-digits": _softmax_of("digits", 0.5),
-    "network-wine": _network("wine", 256, 0.5),
-    "sklearn-digits": _sklearn("digits", 0.0005),
+KINDS: dict[str, tuple[str, int]] = {  # data set, and hidden units of the network
+    "network-digits": ("digits", 128),
+    "softmax-cancer": ("breast_cancer", 0),
+    "softmax-digits": ("digits", 0),
+    "network-wine": ("wine", 256),
+    "sklearn-digits": ("digits", 64),
 }
+
+
+def network(sizes: tuple[int, int, int], seed: int, rate: float = 0.5) -> Step:
+    """One hidden layer, softmax, plain gradient descent, NumPy only."""
+    chance = np.random.default_rng(seed)
+    inputs, hidden, outputs = sizes
+    first = chance.normal(0, inputs**-0.5, (inputs, hidden))
+    second = chance.normal(0, hidden**-0.5, (hidden, outputs))
+
+    def step(x: Rows, y: Rows) -> float:
+        inner = np.tanh(x @ first)
+        likely = _softmax(inner @ second)
+        wrong = (likely - y) / len(x)
+        back = (wrong @ second.T) * (1 - inner**2)
+        second[:] -= rate * (inner.T @ wrong)
+        first[:] -= rate * (x.T @ back)
+        return _loss(likely, y)
+
+    return step
+
+
+def softmax(inputs: int, outputs: int, rate: float = 0.5) -> Step:
+    """Multinomial logistic regression, plain gradient descent, NumPy only."""
+    weights = np.zeros((inputs, outputs))
+
+    def step(x: Rows, y: Rows) -> float:
+        likely = _softmax(x @ weights)
+        weights[:] -= rate * (x.T @ (likely - y)) / len(x)
+        return _loss(likely, y)
+
+    return step
+
+
+def sklearn(hidden: int, classes: int, seed: int, rate: float = 0.0005) -> Step:
+    """A model of scikit-learn, by its partial_fit."""
+    model: Any = import_module("sklearn.neural_network").MLPClassifier(
+        (hidden,), solver="sgd", learning_rate_init=rate, random_state=seed
+    )
+
+    def step(x: Rows, y: Rows) -> float:
+        model.partial_fit(x, y.argmax(axis=1), classes=np.arange(classes))
+        return _loss(model.predict_proba(x), y)
+
+    return step
 
 
 def _rows(name: str) -> tuple[Rows, Rows]:
@@ -133,13 +96,20 @@ def _loss(likely: Rows, y: Rows) -> float:
 
 
 def main(kind: str, steps: int, seed: int) -> None:
-    x, y, learner = KINDS[kind](seed)
-    random = np.random.default_rng(seed)
+    data, hidden = KINDS[kind]
+    x, y = _rows(data)
+    if kind.startswith("sklearn"):
+        learn = sklearn(hidden, y.shape[1], seed)
+    elif hidden:
+        learn = network((x.shape[1], hidden, y.shape[1]), seed)
+    else:
+        learn = softmax(x.shape[1], y.shape[1])
+    chance = np.random.default_rng(seed)
     every = max(1, steps // LINES)
     losses = []
     for step in range(1, steps + 1):
-        batch = random.integers(0, len(x), BATCH)
-        losses.append(learner.step(x[batch], y[batch]))
+        batch = chance.integers(0, len(x), BATCH)
+        losses.append(learn(x[batch], y[batch]))
         if step % every == 0 or step in (1, steps):
             sys.stdout.write(f"step {step} loss {np.mean(losses):.6e}\n")
             sys.stdout.flush()
