@@ -9,7 +9,7 @@ missed it over several ticks. A query that failed says nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from freetrain.broker.lease import (
     IntentOutcome,
@@ -80,13 +80,13 @@ class Belief:
     Attributes:
         leases: All leases given, and those adopted.
         intents: All intents given, each with its outcome.
-        extras: Jobs that stand for no lease.
+        duplicates: Jobs that stand for no lease.
         adopted: Leases of submissions whose answer never came.
     """
 
     leases: tuple[Lease, ...]
     intents: tuple[Intent, ...]
-    extras: tuple[DuplicateJob, ...] = ()
+    duplicates: tuple[DuplicateJob, ...] = ()
     adopted: tuple[LeaseKey, ...] = ()
 
 
@@ -132,22 +132,14 @@ def believe(
             for lease in (*before.values(), *adopted)
         ),
         intents=tuple(settled.values()),
-        extras=_duplicates(answers, settled),
+        duplicates=_duplicates(answers, settled),
         adopted=tuple(lease.key for lease in adopted),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _OurJobs:
-    """Our jobs in one answer.
-
-    Attributes:
-        by_lease: Jobs by the lease whose name they bear.
-        waiting: Intents of which squeue shows the waiting tasks as one line.
-    """
-
-    by_lease: Mapping[LeaseKey, Sequence[JobRecord]]
-    waiting: frozenset[str]
+_OurJobs: TypeAlias = "tuple[Mapping[LeaseKey, Sequence[JobRecord]], frozenset[str]]"
+"""Our jobs in one answer, by the lease whose name they bear; and the intents of which
+squeue shows the waiting tasks as one line."""
 
 
 def _our_jobs(
@@ -164,7 +156,7 @@ def _our_jobs(
         else:
             key = LeaseKey(uuid, job.array_task_id or 0)
             by_lease.setdefault(key, []).append(job)
-    return _OurJobs(by_lease, frozenset(waiting))
+    return by_lease, frozenset(waiting)
 
 
 def _settle(
@@ -175,8 +167,8 @@ def _settle(
         return intent
     numbers = {
         _number(job)
-        for answer in answers
-        for key, jobs in answer.by_lease.items()
+        for by_lease, _ in answers
+        for key, jobs in by_lease.items()
         if key.uuid == intent.uuid
         for job in jobs
     }
@@ -186,7 +178,7 @@ def _settle(
         )
     if intent.outcome is not IntentOutcome.OPEN or len(answers) < _BOTH:
         return intent
-    if any(intent.uuid in answer.waiting for answer in answers):
+    if any(intent.uuid in waiting for _, waiting in answers):
         return replace(intent, missed=0)
     missed = intent.missed + 1
     has_settled = now_s >= intent.created_s + limits.settle_s
@@ -204,12 +196,12 @@ def _update(
     limits: Limits,
 ) -> Lease:
     intent = settled.get(lease.key.uuid)
-    for answer in answers:
-        for job in answer.by_lease.get(lease.key, ()):
+    for by_lease, waiting in answers:
+        for job in by_lease.get(lease.key, ()):
             # A job may merely bear the name: only the intent's own number counts.
             if intent is not None and _number(job) == intent.job_id:
                 return _as_reported(lease, job)
-        if lease.key.uuid in answer.waiting and lease.state is LeaseState.PENDING:
+        if lease.key.uuid in waiting and lease.state is LeaseState.PENDING:
             return replace(lease, missed=0, missed_s=None)
     if len(answers) < _BOTH or not lease.is_live:
         return lease
@@ -226,8 +218,8 @@ def _duplicates(
     """Return live jobs that bear an intent's name but are not the job it became."""
     found = {
         DuplicateJob(key.uuid, job.display_id)
-        for answer in answers
-        for key, jobs in answer.by_lease.items()
+        for by_lease, _ in answers
+        for key, jobs in by_lease.items()
         for job in jobs
         if not job.has_ended and _number(job) != settled[key.uuid].job_id
     }

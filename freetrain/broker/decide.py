@@ -1,108 +1,46 @@
 """The whole decision of a tick, pure: from holes, trainers and leases to actions.
 
-``decide`` sorts the nodes that can be planned with into classes, asks the policy how
-many of each class every trainer gets, names the leases that this takes, and compares
-them with those that exist (``reconcile``). It also says why, for users.
+``decide_leases`` sorts the nodes that can be planned with into classes, asks the policy
+how many of each class every trainer gets, names the leases that this takes, and
+compares them with those that exist (``reconcile``). It also says why, for users.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import LeaseState
-from freetrain.broker.limits import NOTHING_LATELY, HoleReason, Pace, TrainerReason
+from freetrain.broker.limits import HoleReason, TrainerReason
 from freetrain.broker.pool import classify, classify_by, pool_of, rank_by
 from freetrain.broker.reconcile import (
-    Actual,
     Wanted,
     WantedLeases,
     WantedTrainer,
-    allowance,
     reconcile,
 )
-from freetrain.broker.yielding import NO_CLAIMS, Claims
 from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
 from milp.answer import assign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from freetrain.broker.belief import Belief
-    from freetrain.broker.lease import Assignment, LeaseKey
     from freetrain.broker.limits import Brake, Limits, Refusal
-    from freetrain.broker.pool import Classes, Foresight, Pool, PoolNode
+    from freetrain.broker.pool import (
+        Classes,
+        Foresight,
+        Pool,
+        PoolNode,
+        Situation,
+        Trainer,
+    )
     from freetrain.broker.reconcile import Action
     from freetrain.planning.policy import Planned, Policy
-    from milp.problem import Curve
     from milp.window import Holding
     from slurm.holes import Hole
-
-
-@dataclass(frozen=True, slots=True)
-class Trainer:
-    """A trainer that wants nodes, as the broker sees it.
-
-    Attributes:
-        name: Unique among the trainers.
-        curve: Its worth by node count.
-        shape: The requirement that its nodes must meet.
-        up_s: Seconds that growing costs.
-        down_s: Seconds that shrinking costs.
-        start_s: Seconds that starting from no nodes costs.
-        assignment: Its newest generation, None before the first.
-        loss_s: Seconds of its work that losing nodes costs.
-    """
-
-    name: str
-    curve: Curve
-    shape: str
-    up_s: float
-    down_s: float
-    start_s: float
-    assignment: Assignment | None = None
-    loss_s: float = 0.0
-
-    @property
-    def leases(self) -> frozenset[LeaseKey]:
-        """The leases of its newest generation."""
-        return frozenset() if self.assignment is None else self.assignment.leases
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """All that a decision is made of.
-
-    Attributes:
-        now_s: When the snapshot was taken, by slurmctld's clock.
-        holes: Holes by shape: one ``find_holes`` for each requirement.
-        belief: What is believed of our leases.
-        trainers: Trainers that want nodes.
-        assignments: The newest generation of every trainer that has one.
-        claims: Nodes that others' jobs could start on; none where Slurm preempts.
-        pace: What happened lately.
-        silent: Leases whose agents do not answer: not up yet, leaving, or lost.
-        absent: Leases of which no agent was ever heard.
-        unheard_s: For how long running leases have not been heard.
-        is_plan_known: Whether the holes can be trusted.
-        background: Names of trainers that get only what the others leave.
-    """
-
-    now_s: float
-    holes: Mapping[str, tuple[Hole, ...]]
-    belief: Belief
-    trainers: tuple[Trainer, ...]
-    assignments: tuple[Assignment, ...]
-    claims: Claims = NO_CLAIMS
-    pace: Pace = NOTHING_LATELY
-    silent: frozenset[LeaseKey] = frozenset()
-    absent: frozenset[LeaseKey] = frozenset()
-    unheard_s: Mapping[LeaseKey, float] = field(default_factory=dict)
-    is_plan_known: bool = True
-    background: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,39 +49,37 @@ class Decision:
 
     Attributes:
         actions: What to do, in order.
-        wanted: What the plan asks for.
+        wanted: The leases that the plan asks for.
         classes: The nodes planned with.
-        actual: What was so.
         planned: The plan.
-        brake: What keeps more leases from being asked for, None for nothing.
-        trainers: Why each trainer has what it has.
-        holes: What each hole is used for, or why for nothing.
+        brake: Why no more leases may be asked for, None where they may.
+        trainers: Why each trainer has the nodes it has.
+        holes: What each hole is used for, in Slurm's order, the refused ones last.
     """
 
     actions: tuple[Action, ...]
     wanted: Wanted
     classes: Classes
-    actual: Actual
     planned: Planned
     brake: Brake | None
     trainers: tuple[TrainerExplanation, ...]
     holes: tuple[HoleExplanation, ...]
 
 
-def decide(
-    look: Look,
+def decide_leases(
+    situation: Situation,
     policy: Policy,
     limits: Limits,
     *,
     t_fwd_s: float,
     foresight: Foresight | None = None,
 ) -> Decision:
-    """Return what to do about *look*.
+    """Return what to do about leases and generations.
 
     Args:
-        look: What is so.
+        situation: All that is known.
         policy: What plans; it keeps what runs where it fails.
-        limits: Caps and patience.
+        limits: Caps and time-outs.
         t_fwd_s: Look-ahead over which a plan's gain is counted, seconds.
         foresight: How long nodes are expected to stay, by which they are sorted and
             planned with; None where that is not known.
@@ -151,66 +87,40 @@ def decide(
     Raises:
         MalformedProblemError: Two trainers have one name, or a curve makes no sense.
     """
-    now_s = look.now_s
-    pool = pool_of(
-        look.holes,
-        look.belief.leases,
-        claimed=look.claims.nodes,
-        assigned=frozenset(key for one in look.assignments for key in one.leases),
-        now_s=now_s,
-        limits=limits,
-        kept=look.claims.kept_free.nodes.keys(),
-        rank=None if foresight is None else partial(rank_by, foresight, now_s=now_s),
-    )
+    now_s = situation.now_s
     if foresight is None:
+        pool = pool_of(situation, limits)
         classes, forecast = classify(pool, now_s=now_s), None
     else:
+        rank = partial(rank_by, foresight, now_s=now_s)
+        pool = pool_of(situation, limits, rank=rank)
         classes, forecast = classify_by(foresight, pool, now_s=now_s)
     planned = policy.plan(
         request_of(
-            look.trainers,
+            situation.trainers,
             classes,
             t_fwd_s=t_fwd_s,
-            background=look.background,
+            background=situation.background,
             forecast=forecast,
         )
     )
     wanted = wanted_of(
-        planned.holdings, look.trainers, classes, now_s=now_s, limits=limits
+        planned.holdings, situation.trainers, classes, now_s=now_s, limits=limits
     )
-    actual = _actual(look, frozenset(node.name for node in pool.nodes))
-    intents = look.belief.intents
-    may = allowance(
-        actual, intents, limits, churn=limits.most_churn - look.pace.churned
+    actions, brake = reconcile(
+        wanted,
+        situation,
+        limits,
+        pool_nodes=frozenset(node.name for node in pool.nodes),
     )
-    brake = may.brake if may.leases == 0 else None
     return Decision(
-        actions=reconcile(wanted, actual, intents, limits),
+        actions=actions,
         wanted=wanted,
         classes=classes,
-        actual=actual,
         planned=planned,
         brake=brake,
-        trainers=explain_trainers(
-            look.trainers, wanted, classes, holes=look.holes, brake=brake
-        ),
-        holes=explain_holes(classes, wanted, actual, brake=brake),
-    )
-
-
-def _actual(look: Look, pool_nodes: frozenset[str]) -> Actual:
-    return Actual(
-        leases=look.belief.leases,
-        assignments=look.assignments,
-        now_s=look.now_s,
-        pool_nodes=pool_nodes,
-        extras=look.belief.extras,
-        claims=look.claims,
-        pace=look.pace,
-        silent=look.silent,
-        absent=look.absent,
-        unheard_s=look.unheard_s,
-        is_plan_known=look.is_plan_known,
+        trainers=_explain_trainers(situation, wanted, classes, brake),
+        holes=_explain_holes(situation, wanted, classes, brake),
     )
 
 
@@ -222,8 +132,8 @@ def held_nodes(
 ) -> tuple[tuple[PoolNode, ...], ...]:
     """Return the nodes of *pool* that each trainer runs on now.
 
-    A trainer whose curve has become shorter holds as many as it can use; the
-    others are anybody's.
+    A trainer whose curve has become shorter holds as many as it can use; the others
+    are free.
     """
     by_lease = {node.lease.key: node for node in pool.nodes if node.lease is not None}
     held = []
@@ -300,7 +210,7 @@ def wanted_of(
         trainers: Those that were planned for.
         classes: The nodes.
         now_s: Unix time.
-        limits: Caps and patience.
+        limits: Caps and time-outs.
 
     Raises:
         MalformedProblemError: The plan is for another pool.
@@ -336,7 +246,7 @@ def _requests(
     idle: Sequence[tuple[str, PoolNode]], *, now_s: float, limits: Limits
 ) -> tuple[WantedLeases, ...]:
     by_shape: dict[str, list[PoolNode]] = defaultdict(list)
-    for shape, node in sorted(idle, key=lambda one: (one[1].end_s, one[1].name)):
+    for shape, node in sorted(idle, key=lambda asked: (asked[1].end_s, asked[1].name)):
         by_shape[shape].append(node)
     requests = (
         _request(shape, group, now_s=now_s, limits=limits)
@@ -388,12 +298,11 @@ def _request(
 
 @dataclass(frozen=True, slots=True)
 class TrainerExplanation:
-    """Why a trainer has what it has.
+    """Why a trainer has the nodes it has.
 
     Attributes:
         trainer: Its name.
         reason: Why.
-        nodes: How many nodes its newest generation has.
         planned_nodes: How many the plan gives it.
         usable_nodes: How many meet its requirement, others' included.
         brake: What keeps leases from being asked for, None for nothing.
@@ -403,7 +312,6 @@ class TrainerExplanation:
 
     trainer: str
     reason: TrainerReason
-    nodes: int
     planned_nodes: int
     usable_nodes: int
     brake: Brake | None = None
@@ -427,71 +335,41 @@ class HoleExplanation:
     brake: Brake | None = None
 
 
-def explain_trainers(
-    trainers: Sequence[Trainer],
-    wanted: Wanted,
-    classes: Classes,
-    *,
-    holes: Mapping[str, Sequence[Hole]],
-    brake: Brake | None,
+def _explain_trainers(
+    situation: Situation, wanted: Wanted, classes: Classes, brake: Brake | None
 ) -> tuple[TrainerExplanation, ...]:
-    """Return why each of *trainers* has what it has.
-
-    Args:
-        trainers: As they stood when planning.
-        wanted: What the plan asks for, in the same order.
-        classes: The nodes planned with.
-        holes: Holes by requirement, those included that cannot be planned with.
-        brake: What kept leases from being asked for.
-    """
     usable: Counter[str] = Counter()
     for node_class, shapes in zip(classes.classes, classes.shapes, strict=True):
         usable.update(dict.fromkeys(shapes, node_class.nodes))
-    refusals = {
-        shape: _mostly(classes.pool.refused, found) for shape, found in holes.items()
-    }
-    return tuple(
-        _explained(
-            trainer, one, usable[trainer.shape], refusals.get(trainer.shape), brake
+    explained = []
+    for trainer, plan in zip(situation.trainers, wanted.trainers, strict=True):
+        shape = trainer.shape
+        reason, refusal = _why(trainer, plan, usable[shape], brake), None
+        if reason is TrainerReason.NO_NODES:
+            holes = situation.holes.get(shape, ())
+            refusal = _mostly(classes.pool.refused, holes)
+            reason = TrainerReason.NO_USABLE_NODES if refusal else reason
+        explained.append(
+            TrainerExplanation(
+                trainer=trainer.name,
+                reason=reason,
+                planned_nodes=plan.planned_nodes,
+                usable_nodes=usable[shape],
+                brake=brake if plan.awaited_nodes else None,
+                refusal=refusal,
+            )
         )
-        for trainer, one in zip(trainers, wanted.trainers, strict=True)
-    )
-
-
-def _explained(
-    trainer: Trainer,
-    one: WantedTrainer,
-    usable: int,
-    refusal: Refusal | None,
-    brake: Brake | None,
-) -> TrainerExplanation:
-    reason = _why(trainer, one, usable, brake)
-    is_refused = reason is TrainerReason.NO_NODES and refusal is not None
-    return TrainerExplanation(
-        trainer=trainer.name,
-        reason=TrainerReason.NO_USABLE_NODES if is_refused else reason,
-        nodes=len(trainer.leases),
-        planned_nodes=one.planned_nodes,
-        usable_nodes=usable,
-        brake=brake if one.awaited_nodes else None,
-        refusal=refusal if is_refused else None,
-    )
-
-
-def _mostly(refused: Mapping[str, Refusal], holes: Iterable[Hole]) -> Refusal | None:
-    """Return why most of *holes* were refused; None where none was."""
-    why = Counter(refused[hole.node] for hole in holes if hole.node in refused)
-    return why.most_common(1)[0][0] if why else None
+    return tuple(explained)
 
 
 def _why(
-    trainer: Trainer, one: WantedTrainer, usable: int, brake: Brake | None
+    trainer: Trainer, plan: WantedTrainer, usable: int, brake: Brake | None
 ) -> TrainerReason:
-    if one.awaited_nodes:
+    if plan.awaited_nodes:
         return TrainerReason.HELD_BACK if brake else TrainerReason.AWAITS_LEASES
-    if one.leases != trainer.leases:
+    if plan.leases != trainer.leases:
         return TrainerReason.RE_FORMS
-    if one.leases:
+    if plan.leases:
         return TrainerReason.AS_PLANNED
     if not usable:
         return TrainerReason.NO_NODES
@@ -500,15 +378,20 @@ def _why(
     return TrainerReason.OTHERS_GAIN_MORE
 
 
-def explain_holes(
-    classes: Classes, wanted: Wanted, actual: Actual, *, brake: Brake | None
+def _mostly(refused: Mapping[str, Refusal], holes: Iterable[Hole]) -> Refusal | None:
+    """Return why most of *holes* were refused; None where none was."""
+    why = Counter(refused[hole.node] for hole in holes if hole.node in refused)
+    return why.most_common(1)[0][0] if why else None
+
+
+def _explain_holes(
+    situation: Situation, wanted: Wanted, classes: Classes, brake: Brake | None
 ) -> tuple[HoleExplanation, ...]:
-    """Return what each hole is used for, in Slurm's order, the refused ones last."""
     awaited = {node for request in wanted.requests for node in request.nodes}
-    training = {key for one in actual.assignments for key in one.leases}
+    training = situation.assigned
     running = {
         lease.node: lease.key in training
-        for lease in actual.leases
+        for lease in situation.belief.leases
         if lease.state is LeaseState.RUNNING
     }
     used = []

@@ -130,13 +130,13 @@ def failed_to_start(lease: Lease, limits: Limits) -> bool:
 class EndReason(StrEnum):
     """Why a lease is ended; shown to users."""
 
-    CLAIMED = "somebody's job could start on its node"
-    KEPT_FREE = "somebody's job would need its node if another ended"
+    CLAIMED = "another user's job could start on its node"
+    KEPT_FREE = "another user's job would need its node if a running job ended"
     MAKES_ROOM = "waiting leases must not take what is given up"
     SECOND_JOB = "a lease has two jobs"
     HOLE_CLOSED = "its hole closes"
     SURPLUS = "no trainer wants it"
-    STAYED = "it was told to leave and did not"
+    STAYED = "it did not leave after the notice"
     OVERRAN = "its time limit is over"
     UNHEARD = "its agent is not heard"
 
@@ -168,8 +168,8 @@ class HoleReason(StrEnum):
 class Refusal(StrEnum):
     """Why a hole is not planned with."""
 
-    CLAIMED = "somebody's job could start there"
-    KEPT_FREE = "somebody's job would need it if another ended"
+    CLAIMED = "another user's job could start there"
+    KEPT_FREE = "another user's job would need it if a running job ended"
     HIDDEN_END = "its end is hidden from us"
     TOO_SHORT = "too short for a lease"
     LEAVING = "a lease there is leaving"

@@ -1,8 +1,9 @@
-"""The nodes that can be planned with, and the few classes they fall into.
+"""What a tick decides by, the nodes that it can plan with, and their few classes.
 
-``pool_of`` refuses holes that are claimed, too short or beyond the caps. ``classify``
-sorts the rest by the requirements that they meet; ``classify_by`` sorts them also by
-how long, and with which others, they are expected to stay idle.
+``Situation`` is all that the broker goes by. ``pool_of`` takes the holes that can be
+planned with and says why it refuses the others: claimed, too short, or beyond the caps.
+``classify`` sorts the pool by the requirements that nodes meet; ``classify_by`` sorts
+it also by how long, and with which others, nodes are expected to stay idle.
 """
 
 from __future__ import annotations
@@ -12,20 +13,98 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from freetrain.broker.limits import Refusal
+from freetrain.broker.limits import NOTHING_LATELY, Pace, Refusal
+from freetrain.broker.yielding import NO_CLAIMS, Claims
 from freetrain.planning.policy import ClassForecast
 from milp.problem import NodeClass
 from milp.window import WindowClass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from freetrain.broker.lease import Lease, LeaseKey
+    from freetrain.broker.belief import Belief
+    from freetrain.broker.lease import Assignment, Lease, LeaseKey
     from freetrain.broker.limits import Limits
     from freetrain.lookahead.base import Prospect
+    from milp.problem import Curve
     from slurm.holes import Hole
 
     Key = tuple[tuple[str, ...], str, int, bool]
+    Member = tuple["PoolNode", str, WindowClass]
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """A trainer that wants nodes, as the broker sees it.
+
+    Attributes:
+        name: Unique among the trainers.
+        curve: Its worth by node count.
+        shape: The requirement that its nodes must meet.
+        up_s: Seconds that growing costs.
+        down_s: Seconds that shrinking costs.
+        start_s: Seconds that starting from no nodes costs.
+        assignment: Its newest generation, None before the first.
+        loss_s: Seconds of its work that losing nodes costs.
+    """
+
+    name: str
+    curve: Curve
+    shape: str
+    up_s: float
+    down_s: float
+    start_s: float
+    assignment: Assignment | None = None
+    loss_s: float = 0.0
+
+    @property
+    def leases(self) -> frozenset[LeaseKey]:
+        """The leases of its newest generation."""
+        return frozenset() if self.assignment is None else self.assignment.leases
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """All that the broker decides by.
+
+    Attributes:
+        now_s: When the snapshot was taken, by slurmctld's clock, Unix time.
+        belief: What is believed of our leases and submissions.
+        holes: Holes by shape: one ``find_holes`` for each requirement.
+        trainers: Trainers that want nodes.
+        background: Names of those that get only what the others leave.
+        assignments: The newest generation of every trainer that has one, those that
+            want no more nodes included.
+        claims: Nodes that others' jobs could start on; none where Slurm preempts.
+        pace: Recent churn and failed starts.
+        not_ready: Leases that no new generation may be formed of, because their agents
+            have not come up, are leaving or are not heard any more.
+        never_heard: Leases of which no agent was ever heard.
+        unheard_s: By running lease: for how long it has not been heard, from its start
+            where it never was.
+        is_plan_known: Whether Slurm's plan is known well enough to take new holes.
+    """
+
+    now_s: float
+    belief: Belief
+    holes: Mapping[str, Sequence[Hole]] = field(default_factory=dict)
+    trainers: Sequence[Trainer] = ()
+    background: frozenset[str] = frozenset()
+    assignments: Sequence[Assignment] = ()
+    claims: Claims = NO_CLAIMS
+    pace: Pace = NOTHING_LATELY
+    not_ready: frozenset[LeaseKey] = frozenset()
+    never_heard: frozenset[LeaseKey] = frozenset()
+    unheard_s: Mapping[LeaseKey, float] = field(default_factory=dict)
+    is_plan_known: bool = True
+
+    @property
+    def assigned(self) -> frozenset[LeaseKey]:
+        """Leases of the newest generations: trainers run on them now."""
+        return frozenset(key for made in self.assignments for key in made.leases)
+
+
+# The nodes that can be planned with.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,72 +126,40 @@ class PoolNode:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What there is to plan with.
-
-    Attributes:
-        nodes: By node, in Slurm's order.
-        refused: Holes left alone, with the reason.
-    """
+    """The nodes to plan with, in Slurm's order, and why other holes are left alone."""
 
     nodes: tuple[PoolNode, ...]
     refused: Mapping[str, Refusal]
 
 
-@dataclass(frozen=True, slots=True)
-class Classes:
-    """The nodes of a pool, sorted into classes.
-
-    Attributes:
-        pool: The nodes.
-        classes: What the planner sees.
-        shapes: Requirements that each class meets.
-        index: Each node's class.
-    """
-
-    pool: Pool
-    classes: tuple[NodeClass, ...]
-    shapes: tuple[frozenset[str], ...]
-    index: Mapping[str, int]
-
-
 Rank: TypeAlias = "Callable[[Sequence[PoolNode]], Sequence[PoolNode]]"
 """Sorts nodes, those to be had first."""
 
-_LEFT = 0.5  # of the least limit; a lease with less left is not worth a start
+_LEFT = 0.5
+"""Of the least limit; a lease with less left is not worth a start."""
 
 
-def pool_of(  # noqa: PLR0913 - one fact each, and none of them has a default
-    holes: Mapping[str, Sequence[Hole]],
-    leases: Iterable[Lease],
-    *,
-    claimed: frozenset[str],
-    assigned: frozenset[LeaseKey],
-    now_s: float,
-    limits: Limits,
-    kept: Collection[str] = frozenset(),
-    rank: Rank | None = None,
-) -> Pool:
+def pool_of(situation: Situation, limits: Limits, *, rank: Rank | None = None) -> Pool:
     """Return the nodes that can be planned with.
 
+    A lease that a trainer runs on counts however little time is left, since the trainer
+    stays there until the end.
+
     Args:
-        holes: Holes by shape: one ``find_holes`` for each requirement.
-        leases: What is believed of our leases.
-        claimed: Nodes that pending jobs of others could start on.
-        assigned: Leases that trainers run on now; these count however little
-            time is left, since whoever is there stays until the end.
-        now_s: Unix time.
+        situation: Holes, leases and claims.
         limits: What is too short, and how long a hidden end is.
-        kept: Those of the claimed ones that none could start on yet.
         rank: Says which idle nodes are left out beyond the cap on leases: those
             ranked last; None for those that end first.
     """
+    now_s, claimed = situation.now_s, situation.claims.nodes
+    kept_free, assigned = situation.claims.kept_free.nodes, situation.assigned
     shapes: dict[str, set[str]] = {}
     hole_of: dict[str, Hole] = {}
-    for shape, found in holes.items():
+    for shape, found in situation.holes.items():
         for hole in found:
             shapes.setdefault(hole.node, set()).add(shape)
             hole_of.setdefault(hole.node, hole)
-    held, leaving = _held(leases)
+    held, leaving = _held(situation.belief.leases)
     nodes = []
     refused: dict[str, Refusal] = {}
     for name, hole in hole_of.items():
@@ -120,7 +167,7 @@ def pool_of(  # noqa: PLR0913 - one fact each, and none of them has a default
         is_leaving = name in leaving or (node.lease is None and bool(hole.held_by))
         why = (
             Refusal.KEPT_FREE
-            if name in kept
+            if name in kept_free
             else Refusal.CLAIMED
             if name in claimed
             else Refusal.LEAVING
@@ -202,12 +249,32 @@ def _too_short(
     return Refusal.TOO_SHORT if node.end_s - now_s < needed_s else None
 
 
-def classify(pool: Pool, *, now_s: float) -> Classes:
-    """Sort nodes of the same use into classes.
+# Classes of nodes.
 
-    Lives are not told apart: a planner that gains nothing by a longer one solves one
-    class exactly and at once, and the nodes of a class are given out longest life
-    first. Planning by forecasts has its own classes (:func:`classify_by`).
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The nodes of a pool, sorted into classes.
+
+    Attributes:
+        pool: The nodes.
+        classes: What the planner sees.
+        shapes: Requirements that each class meets.
+        index: Each node's class.
+    """
+
+    pool: Pool
+    classes: tuple[NodeClass, ...]
+    shapes: tuple[frozenset[str], ...]
+    index: Mapping[str, int]
+
+
+def classify(pool: Pool, *, now_s: float) -> Classes:
+    """Sort the nodes of *pool* into one class for each set of requirements they meet.
+
+    Nodes of different lives share a class: the published objective does not value life,
+    a problem of one class is solved exactly and at once, and the nodes of a class are
+    given out longest life first.
     """
     keys = {node.name: tuple(sorted(node.shapes)) for node in pool.nodes}
     distinct = sorted(set(keys.values()))
@@ -252,14 +319,14 @@ _APART = 1e-6
 
 
 class Forecast(Protocol):
-    """What is expected of nodes; ``forecast.live.LiveForecast`` or a fake of it."""
+    """What is expected of nodes: ``lookahead.live.LiveForecast``, or a fake of it."""
 
     def group(self, node: str) -> str:
-        """Return the name of the nodes that are expected to leave with *node*."""
+        """Return the name of the group that is expected to leave with *node*."""
         ...
 
     def size(self, node: str) -> int:
-        """Return how many idle nodes that group has, whoever may use them."""
+        """Return how many idle nodes that group has, usable ones or not."""
         ...
 
     def prospect(self, node: str, usable_s: float) -> Prospect:
@@ -286,32 +353,16 @@ class Foresight:
     wait_s: float = 0.0
 
 
-@dataclass(slots=True)
-class _Alike:
-    """Nodes that fall into one class, and what is expected of their whole groups."""
-
-    nodes: list[PoolNode] = field(default_factory=list)
-    groups: dict[str, WindowClass] = field(default_factory=dict)
-
-    def add(self, node: PoolNode, group: str, whole: WindowClass) -> None:
-        self.nodes.append(node)
-        self.groups[group] = whole
-
-
 def classify_by(
     foresight: Foresight, pool: Pool, *, now_s: float
 ) -> tuple[Classes, ClassForecast]:
     """Sort the nodes of *pool* by which of them leave together, and about when.
 
-    A class has one use, one group, and one known end where that comes before the
-    horizon. Nodes that leave alone are put together by how long they last: each of
-    them is hit by itself, so that the hits of a class add up. Where idle nodes wait
-    for a lease, during which nothing trains there, they are apart from leased ones.
-
-    Args:
-        foresight: What is expected.
-        pool: The nodes.
-        now_s: Unix time.
+    The nodes of a class meet the same requirements, belong to one group, and have one
+    known end where that comes before the horizon. Nodes that leave alone are put
+    together by how long they last: each of them is hit by itself, so that the hits of
+    a class add up. Idle nodes are apart from leased ones where their leases take time
+    to start, during which nothing trains there.
 
     Returns:
         The classes, and what is expected of each.
@@ -320,7 +371,7 @@ def classify_by(
     groups = {node.name: forecast.group(node.name) for node in pool.nodes}
     sizes = Counter(groups.values())
     wholes: dict[tuple[str, int], WindowClass] = {}
-    found: dict[Key, _Alike] = {}
+    found: dict[Key, list[Member]] = {}
     for node in pool.nodes:
         group = groups[node.name]
         until = _until(max(0.0, node.end_s - now_s), horizon_s)
@@ -333,7 +384,7 @@ def classify_by(
         alike = f"alone {int(whole.life_s / _ALIKE_S)}" if is_alone else group
         waits = foresight.wait_s > 0.0 and node.lease is None
         key = (tuple(sorted(node.shapes)), alike, until, waits)
-        found.setdefault(key, _Alike()).add(node, group, whole)
+        found.setdefault(key, []).append((node, group, whole))
     return _classified(foresight, pool, found, now_s=now_s)
 
 
@@ -358,16 +409,21 @@ def _until(usable_s: float, horizon_s: float) -> int:
 
 
 def _classified(
-    foresight: Foresight, pool: Pool, found: Mapping[Key, _Alike], *, now_s: float
+    foresight: Foresight,
+    pool: Pool,
+    found: Mapping[Key, Sequence[Member]],
+    *,
+    now_s: float,
 ) -> tuple[Classes, ClassForecast]:
     horizon_s, wait_s = foresight.horizon_s, foresight.wait_s
     classes, stays, index = [], [], {}
     ordered = sorted(found)
     for k, key in enumerate(ordered):
-        nodes, (shapes, alike, until, waits) = found[key].nodes, key
+        shapes, alike, until, waits = key
+        nodes = [node for node, _, _ in found[key]]
         life_s = max(0.0, min(node.end_s for node in nodes) - now_s)
         classes.append(NodeClass(f"{'+'.join(shapes)}, {alike}", len(nodes), life_s))
-        wholes = list(found[key].groups.values())
+        wholes = list({group: whole for _, group, whole in found[key]}.values())
         stay = _stay(wholes, len(nodes), is_end_known=until >= 0).until(horizon_s)
         useful_s = max(0.0, stay.life_s - wait_s) if waits else stay.life_s
         stays.append(stay._replace(life_s=useful_s))
@@ -390,13 +446,13 @@ def _classified(
 
 
 def _groups(
-    found: Mapping[Key, _Alike], stays: Sequence[WindowClass]
+    found: Mapping[Key, Sequence[Member]], stays: Sequence[WindowClass]
 ) -> tuple[tuple[int, ...], ...]:
     """Return the classes of each group that falls into several, the longest first."""
     parts: dict[tuple[str, int], list[int]] = {}
     for k, key in enumerate(sorted(found)):
         # Nodes that leave alone are in one class only: any of their groups will do.
-        group, (_, _, until, _) = next(iter(found[key].groups)), key
+        (_, group, _), (_, _, until, _) = found[key][0], key
         parts.setdefault((group, until), []).append(k)
     return tuple(
         tuple(sorted(own, key=lambda k: -stays[k].life_s))
@@ -410,19 +466,21 @@ def _stay(
 ) -> WindowClass:
     """Return what is expected of a class of one group, or of nodes that leave alone.
 
-    What is expected is told of whole groups, all idle nodes of them: of a group that
-    has others beside the class, fewer nodes are hit less, as W1 has it.
+    Forecasts are of whole groups, all their idle nodes. Where the class is only a part
+    of its group, fewer nodes are hit less often, by W1.
 
-    Of nodes that leave alone W1 is to be linear: x nodes are hit x times as often as
-    one. It is where the share is next to nothing, and ``hit`` then the hits on all of
-    them. But those whose known ends fall into one minute are lost at once.
+    Nodes that leave alone are hit each by itself: x nodes x times as often as a single
+    one. W1 is linear like that where the share is next to nothing, and ``hit`` is then
+    the hits on all of them. Those whose known ends fall into one minute are lost at
+    once.
     """
     if len(wholes) == 1:
-        one = wholes[0]
-        is_whole = one.nodes == nodes
-        return one if is_whole else one._replace(nodes=nodes, hit=one.hits()[nodes])
-    life_s = sum(one.life_s for one in wholes) / len(wholes)
+        whole = wholes[0]
+        if whole.nodes == nodes:
+            return whole
+        return whole._replace(nodes=nodes, hit=whole.hits()[nodes])
+    life_s = sum(whole.life_s for whole in wholes) / len(wholes)
     if is_end_known:
         return WindowClass(nodes, life_s, 1.0, 1.0)
-    hits = sum(one.hits()[1] for one in wholes)
+    hits = sum(whole.hits()[1] for whole in wholes)
     return WindowClass(nodes, life_s, hits, _APART)

@@ -10,30 +10,28 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from freetrain.broker.lease import Assignment, Intent, IntentOutcome, Lease, LeaseState
 from freetrain.broker.limits import (
-    NOTHING_LATELY,
     Brake,
     EndReason,
-    Pace,
     paused_until_s,
 )
-from freetrain.broker.yielding import NO_CLAIMS, Claims
 
 if TYPE_CHECKING:
     from collections.abc import (
+        Collection,
         Iterable,
         Iterator,
         Mapping,
         Sequence,
     )
 
-    from freetrain.broker.belief import DuplicateJob
     from freetrain.broker.lease import LeaseKey
     from freetrain.broker.limits import Limits
+    from freetrain.broker.pool import Situation
 
     Waiting: TypeAlias = Intent | Lease
 
@@ -94,44 +92,9 @@ class Wanted:
     requests: tuple[WantedLeases, ...]
 
     @property
-    def kept(self) -> frozenset[LeaseKey]:
+    def leases(self) -> frozenset[LeaseKey]:
         """The running leases that some trainer is to have."""
         return frozenset(key for trainer in self.trainers for key in trainer.leases)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Actual:
-    """The leases, agents and claims of this tick.
-
-    Attributes:
-        leases: As believed.
-        assignments: The newest generation of every trainer that has one, those that
-            want no more nodes included.
-        now_s: Time of the snapshot by slurmctld's clock, Unix time.
-        pool_nodes: Nodes that can be planned with; a lease elsewhere has lost its
-            hole.
-        extras: Jobs that stand for no lease.
-        claims: Nodes that others' jobs could start on; none where Slurm preempts.
-        pace: What happened lately.
-        silent: Leases that no new generation may be formed of, because their agents
-            have not come up, are leaving or are not heard any more.
-        absent: Leases of which no agent was ever heard.
-        unheard_s: By running lease: for how long it has not been heard, from its start
-            where it never was.
-        is_plan_known: Whether Slurm's plan is known well enough to take new holes.
-    """
-
-    leases: tuple[Lease, ...]
-    assignments: tuple[Assignment, ...]
-    now_s: float
-    pool_nodes: frozenset[str]
-    extras: tuple[DuplicateJob, ...] = ()
-    claims: Claims = NO_CLAIMS
-    pace: Pace = NOTHING_LATELY
-    silent: frozenset[LeaseKey] = frozenset()
-    absent: frozenset[LeaseKey] = frozenset()
-    unheard_s: Mapping[LeaseKey, float] = field(default_factory=dict)
-    is_plan_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,18 +132,10 @@ class EndLeases:
     by_notice: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Assign:
-    """Create the file of a new generation, unless an agent was faster.
-
-    If one was, later assignments of the same tick wait for the next: they may need
-    leases that this one gives up.
-    """
-
-    assignment: Assignment
-
-
-Action: TypeAlias = Submit | EndLeases | Assign
+Action: TypeAlias = Assignment | EndLeases | Submit
+"""An assignment is carried out by creating the file of its generation, unless an agent
+was faster; then later assignments of the same tick wait for the next, since they may
+need leases that this one gives up."""
 
 
 def intent_of(submit: Submit, uuid: str, now_s: float) -> Intent:
@@ -206,9 +161,9 @@ _NONE: frozenset[LeaseKey] = frozenset()
 
 
 def reconcile(
-    wanted: Wanted, actual: Actual, intents: Iterable[Intent], limits: Limits
-) -> tuple[Action, ...]:
-    """Return the actions, in the order in which to carry them out.
+    wanted: Wanted, situation: Situation, limits: Limits, *, pool_nodes: Collection[str]
+) -> tuple[tuple[Action, ...], Brake | None]:
+    """Return the actions in order, and why no more leases may be asked for.
 
     New generations come first, so that survivors know before a lease leaves; then the
     ends that others wait for; then the leases that no trainer wants; submissions last.
@@ -216,56 +171,55 @@ def reconcile(
 
     Args:
         wanted: The leases that the plan asks for.
-        actual: The leases, agents and claims of this tick.
-        intents: Every intent that may still have jobs.
+        situation: Leases, agents and claims as they are.
         limits: Caps and time-outs.
+        pool_nodes: Nodes that can be planned with; a lease elsewhere has lost its hole.
     """
-    intents = tuple(intents)
-    missing, unused = _match(wanted.requests, actual, intents, limits)
-    churn = max(0, limits.most_churn - actual.pace.churned)
-    by_choice = _by_choice(wanted, actual, unused)[:churn]
-    may = allowance(actual, intents, limits, churn=churn - len(by_choice))
+    missing, unused = _match(wanted.requests, situation, limits)
+    churn = max(0, limits.most_churn - situation.pace.churned)
+    by_choice = _by_choice(wanted, situation, pool_nodes, unused)[:churn]
+    most_new, brake = _allowance(situation, limits, churn=churn - len(by_choice))
     calls: tuple[EndLeases | Submit, ...] = (
-        *_grouped(_due(wanted, actual, limits)),
+        *_grouped(_due(wanted, situation, pool_nodes, limits)),
         *_grouped(by_choice),
-        *_submits(missing, may.leases, limits),
+        *_submits(missing, most_new, limits),
     )
-    new = (Assign(one) for one in _generations(wanted, actual, limits))
-    return (*new, *calls[: limits.most_calls])
+    actions = (*_generations(wanted, situation, limits), *calls[: limits.most_calls])
+    return actions, brake if most_new == 0 else None
 
 
 # Submissions: what waits already, what is missing, how much may be asked for.
 
 
-def _under_way(intents: Iterable[Intent]) -> tuple[Intent, ...]:
+def _under_way(situation: Situation) -> list[Intent]:
     """Return the intents of which it is unknown whether Slurm has them."""
-    return tuple(i for i in intents if i.outcome is IntentOutcome.OPEN)
+    intents = situation.belief.intents
+    return [intent for intent in intents if intent.outcome is IntentOutcome.OPEN]
 
 
 def _match(
-    requests: Sequence[WantedLeases],
-    actual: Actual,
-    intents: Iterable[Intent],
-    limits: Limits,
+    requests: Sequence[WantedLeases], situation: Situation, limits: Limits
 ) -> tuple[list[tuple[WantedLeases, int]], list[Lease]]:
     """Return requests with the number of leases they lack, and leases that serve none.
 
     A submission under way counts like leases that wait, once for each task: whether
     Slurm took it is unknown, and asking again would ask twice.
     """
-    now_s = actual.now_s
-    waiting: list[Waiting] = [i for i in _under_way(intents) for _ in range(i.tasks)]
+    now_s = situation.now_s
+    waiting: list[Waiting] = [
+        intent for intent in _under_way(situation) for _ in range(intent.tasks)
+    ]
     waiting += [
         lease
-        for lease in actual.leases
+        for lease in situation.belief.leases
         if lease.state is LeaseState.PENDING and lease.cancel_s is None
     ]
     lacking = []
     for request in requests:
         missing = len(request.nodes)
-        for one in sorted(waiting, key=_longest_first):
-            if missing and _serves(one, request, now_s=now_s, limits=limits):
-                waiting.remove(one)
+        for earlier in sorted(waiting, key=_longest_first):
+            if missing and _serves(earlier, request, now_s=now_s, limits=limits):
+                waiting.remove(earlier)
                 missing -= 1
         if missing:
             lacking.append((request, missing))
@@ -273,63 +227,55 @@ def _match(
     return lacking, unused
 
 
-def _longest_first(one: Waiting) -> tuple[bool, int]:
-    return (isinstance(one, Lease), -one.limit_min)
+def _longest_first(waiting: Waiting) -> tuple[bool, int]:
+    return (isinstance(waiting, Lease), -waiting.limit_min)
 
 
 def _serves(
-    one: Waiting, request: WantedLeases, *, now_s: float, limits: Limits
+    earlier: Waiting, request: WantedLeases, *, now_s: float, limits: Limits
 ) -> bool:
-    """Tell whether *one*, submitted earlier, is as good as a new lease of *request*.
+    """Tell whether an *earlier* submission is as good as a new lease of *request*.
 
     It must be over before the hole is, but for the time by which Slurm itself shifts
     plans, and long enough not to waste the hole.
     """
     return (
-        one.shape == request.shape
-        and request.limit_min <= 2 * one.limit_min
-        and one.limit_min <= request.most_limit_min
-        and one.deadline_s <= request.end_s + limits.start_slack_s
-        and _can_start(one, now_s)
+        earlier.shape == request.shape
+        and request.limit_min <= 2 * earlier.limit_min
+        and earlier.limit_min <= request.most_limit_min
+        and earlier.deadline_s <= request.end_s + limits.start_slack_s
+        and _can_start(earlier, now_s)
     )
 
 
-def _can_start(one: Waiting, now_s: float) -> bool:
+def _can_start(waiting: Waiting, now_s: float) -> bool:
     """Tell whether it can still end by its deadline; if not, Slurm removes it."""
-    return now_s + 60.0 * one.limit_min <= one.deadline_s
+    return now_s + 60.0 * waiting.limit_min <= waiting.deadline_s
 
 
-class Allowance(NamedTuple):
-    """How many leases may be submitted, and what allows no more."""
-
-    leases: int
-    brake: Brake
-
-
-def allowance(
-    actual: Actual, intents: Iterable[Intent], limits: Limits, *, churn: int
-) -> Allowance:
-    """Return how many leases may be submitted now.
+def _allowance(
+    situation: Situation, limits: Limits, *, churn: int
+) -> tuple[int, Brake]:
+    """Return how many leases may be submitted now, and what allows no more.
 
     Args:
-        actual: The leases, agents and claims of this tick.
-        intents: Every intent that may still have jobs.
+        situation: Leases, agents and claims as they are.
         limits: Caps and time-outs.
         churn: How many leases may still come and go.
     """
-    if not actual.is_plan_known:
-        return Allowance(0, Brake.PLAN_UNKNOWN)
-    until_s = paused_until_s(actual.pace, limits)
-    if until_s is not None and actual.now_s < until_s:
-        return Allowance(0, Brake.PAUSED)
-    if actual.claims.startable:
-        return Allowance(0, Brake.YIELDING)
-    live = sum(lease.is_live for lease in actual.leases)
-    live += sum(intent.tasks for intent in _under_way(intents))
+    if not situation.is_plan_known:
+        return 0, Brake.PLAN_UNKNOWN
+    until_s = paused_until_s(situation.pace, limits)
+    if until_s is not None and situation.now_s < until_s:
+        return 0, Brake.PAUSED
+    if situation.claims.startable:
+        return 0, Brake.YIELDING
+    live = sum(lease.is_live for lease in situation.belief.leases)
+    live += sum(intent.tasks for intent in _under_way(situation))
     return min(
-        Allowance(max(0, limits.most_leases - live), Brake.LEASE_CAP),
-        Allowance(limits.most_new_leases, Brake.TICK_CAP),
-        Allowance(max(0, churn), Brake.CHURN_CAP),
+        (max(0, limits.most_leases - live), Brake.LEASE_CAP),
+        (limits.most_new_leases, Brake.TICK_CAP),
+        (max(0, churn), Brake.CHURN_CAP),
     )
 
 
@@ -369,36 +315,45 @@ def _ending(lease: Lease, why: EndReason, *, by_notice: bool = False) -> _Ending
     return _Ending(lease.display_id, lease.key, why, by_notice)
 
 
-def _due(wanted: Wanted, actual: Actual, limits: Limits) -> Iterator[_Ending]:
+def _due(
+    wanted: Wanted, situation: Situation, pool_nodes: Collection[str], limits: Limits
+) -> Iterator[_Ending]:
     """Yield what must end whatever the churn, waiting leases first."""
-    yield from _making_room(actual, limits)
-    yield from _claimed(actual, limits)
-    for extra in actual.extras:
-        yield _Ending(extra.display_id, None, EndReason.SECOND_JOB)
-    yield from _stayed(actual, limits)
-    yield from _unheard(actual, limits)
-    yield from _closed(wanted, actual)
+    yield from _making_room(situation, limits)
+    yield from _claimed(situation, limits)
+    for duplicate in situation.belief.duplicates:
+        yield _Ending(duplicate.display_id, None, EndReason.SECOND_JOB)
+    yield from _stayed(situation, limits)
+    yield from _unheard(situation, limits)
+    yield from _closed(wanted, situation, pool_nodes)
 
 
 def _by_choice(
-    wanted: Wanted, actual: Actual, waiting: Iterable[Lease]
+    wanted: Wanted,
+    situation: Situation,
+    pool_nodes: Collection[str],
+    waiting: Iterable[Lease],
 ) -> list[_Ending]:
     """Return what may end because no trainer wants it; *waiting* leases first.
 
     Nothing where Slurm's plan is not known: then what runs is kept.
     """
-    if not actual.is_plan_known:
+    if not situation.is_plan_known:
         return []
     # Where room is made, waiting leases are due already.
-    unused = [] if actual.claims.startable else waiting
+    unused = [] if situation.claims.startable else waiting
     return [
         *(_ending(lease, EndReason.SURPLUS) for lease in unused),
         *(
-            _ending(lease, EndReason.SURPLUS, by_notice=lease.key not in actual.absent)
-            for lease in actual.leases
+            _ending(
+                lease,
+                EndReason.SURPLUS,
+                by_notice=lease.key not in situation.never_heard,
+            )
+            for lease in situation.belief.leases
             if lease.is_usable
-            and lease.key not in wanted.kept
-            and lease.node in actual.pool_nodes
+            and lease.key not in wanted.leases
+            and lease.node in pool_nodes
         ),
     ]
 
@@ -422,101 +377,111 @@ def _grouped(endings: Iterable[_Ending]) -> tuple[EndLeases, ...]:
     )
 
 
-def _making_room(actual: Actual, limits: Limits) -> Iterator[_Ending]:
+def _making_room(situation: Situation, limits: Limits) -> Iterator[_Ending]:
     """Yield waiting leases, which would take nodes that are being given up."""
-    for lease in actual.leases:
+    for lease in situation.belief.leases:
         waits = lease.state is LeaseState.PENDING
-        if waits and actual.claims.startable and _may_cancel(lease, actual, limits):
+        if (
+            waits
+            and situation.claims.startable
+            and _may_cancel(lease, situation, limits)
+        ):
             yield _ending(lease, EndReason.MAKES_ROOM)
 
 
-def _claimed(actual: Actual, limits: Limits) -> Iterator[_Ending]:
+def _claimed(situation: Situation, limits: Limits) -> Iterator[_Ending]:
     """Yield leases that others wait for: by notice first, for they commit in a moment.
 
     Cancelled at once, a lease loses its work: scancel reaches mpirun under its batch
     script, which ends the world there and then. A lease without an agent has none.
     """
-    for lease in actual.leases:
-        is_claimed = lease.node in actual.claims.leased
+    for lease in situation.belief.leases:
+        is_claimed = lease.node in situation.claims.leased
         if not is_claimed or lease.state is not LeaseState.RUNNING:
             continue
-        if lease.is_usable and lease.key not in actual.absent:
-            is_kept_free = lease.node in actual.claims.kept_free.nodes
+        if lease.is_usable and lease.key not in situation.never_heard:
+            is_kept_free = lease.node in situation.claims.kept_free.nodes
             why = EndReason.KEPT_FREE if is_kept_free else EndReason.CLAIMED
             yield _ending(lease, why, by_notice=True)
             continue
         notice_s = 0.0 if lease.notice_s is None else lease.notice_s
-        has_stayed = actual.now_s - notice_s >= limits.claim_patience_s
-        if has_stayed and _may_cancel(lease, actual, limits):
+        has_stayed = situation.now_s - notice_s >= limits.claim_patience_s
+        if has_stayed and _may_cancel(lease, situation, limits):
             yield _ending(lease, EndReason.CLAIMED)
 
 
-def _stayed(actual: Actual, limits: Limits) -> Iterator[_Ending]:
+def _stayed(situation: Situation, limits: Limits) -> Iterator[_Ending]:
     """Yield leases that did not leave after a notice or cancel, or ran out of time.
 
     Slurm itself may let a job overrun its limit, by OverTimeLimit without end.
     """
-    for lease in _unclaimed(actual):
-        if not _may_cancel(lease, actual, limits):
+    for lease in _unclaimed(situation):
+        if not _may_cancel(lease, situation, limits):
             continue
         notice_s = math.inf if lease.notice_s is None else lease.notice_s
-        has_stayed = actual.now_s - notice_s >= limits.notice_patience_s
+        has_stayed = situation.now_s - notice_s >= limits.notice_patience_s
         end_s = math.inf if lease.end_s is None else lease.end_s
         if has_stayed or lease.cancel_s is not None:
             yield _ending(lease, EndReason.STAYED)
-        elif actual.now_s - end_s >= limits.claim_patience_s:
+        elif situation.now_s - end_s >= limits.claim_patience_s:
             yield _ending(lease, EndReason.OVERRAN)
 
 
-def _unheard(actual: Actual, limits: Limits) -> Iterator[_Ending]:
+def _unheard(situation: Situation, limits: Limits) -> Iterator[_Ending]:
     """Yield leases that hold a node for nothing, as no agent is heard there.
 
     Those of a generation are left to the other agents of it: where only the files
     cannot be reached, their worlds train on.
     """
-    training = {key for one in actual.assignments for key in one.leases}
-    for lease in _unclaimed(actual):
-        unheard_s = actual.unheard_s.get(lease.key, 0.0)
+    training = situation.assigned
+    for lease in _unclaimed(situation):
+        unheard_s = situation.unheard_s.get(lease.key, 0.0)
         is_held_in_vain = lease.is_usable and lease.key not in training
         if is_held_in_vain and unheard_s >= limits.unheard_s:
             yield _ending(lease, EndReason.UNHEARD)
 
 
-def _unclaimed(actual: Actual) -> Iterator[Lease]:
+def _unclaimed(situation: Situation) -> Iterator[Lease]:
     """Yield waiting and running leases but for those that others wait for."""
-    for lease in actual.leases:
+    for lease in situation.belief.leases:
         waits = lease.state is LeaseState.PENDING
-        if lease.node in actual.claims.leased or (waits and actual.claims.startable):
+        if lease.node in situation.claims.leased or (
+            waits and situation.claims.startable
+        ):
             continue
         if waits or lease.state is LeaseState.RUNNING:
             yield lease
 
 
-def _may_cancel(lease: Lease, actual: Actual, limits: Limits) -> bool:
+def _may_cancel(lease: Lease, situation: Situation, limits: Limits) -> bool:
     """Tell whether no cancel of *lease* is still on its way."""
     if lease.cancel_s is None:
         return True
-    return actual.now_s - lease.cancel_s >= limits.cancel_retry_s
+    return situation.now_s - lease.cancel_s >= limits.cancel_retry_s
 
 
-def _closed(wanted: Wanted, actual: Actual) -> Iterator[_Ending]:
+def _closed(
+    wanted: Wanted, situation: Situation, pool_nodes: Collection[str]
+) -> Iterator[_Ending]:
     """Yield leases whose node is no hole any more, planned or reserved as it is.
 
     A lease that started after the snapshot was taken could not be seen in it.
     """
-    known = actual.claims.leased.keys() | actual.pool_nodes
-    for lease in actual.leases:
-        was_seen = lease.start_s is not None and lease.start_s < actual.now_s
+    known = {*situation.claims.leased, *pool_nodes}
+    for lease in situation.belief.leases:
+        was_seen = lease.start_s is not None and lease.start_s < situation.now_s
         is_closed = was_seen and lease.node not in known
-        if lease.is_usable and is_closed and lease.key not in wanted.kept:
-            is_heard = lease.key not in actual.absent
+        if lease.is_usable and is_closed and lease.key not in wanted.leases:
+            is_heard = lease.key not in situation.never_heard
             yield _ending(lease, EndReason.HOLE_CLOSED, by_notice=is_heard)
 
 
 # New generations: which trainers re-form now, and on which leases.
 
 
-def _generations(wanted: Wanted, actual: Actual, limits: Limits) -> list[Assignment]:
+def _generations(
+    wanted: Wanted, situation: Situation, limits: Limits
+) -> list[Assignment]:
     """Return the assignments to create.
 
     Losing leases cannot wait, and neither can starting. Growing by some of the
@@ -526,19 +491,19 @@ def _generations(wanted: Wanted, actual: Actual, limits: Limits) -> list[Assignm
     """
     ready = {
         lease.key: lease
-        for lease in actual.leases
+        for lease in situation.belief.leases
         if lease.is_usable
-        and lease.node not in actual.claims.leased
-        and lease.key not in actual.silent
+        and lease.node not in situation.claims.leased
+        and lease.key not in situation.not_ready
     }
-    newest = {assignment.trainer: assignment for assignment in actual.assignments}
+    newest = {assignment.trainer: assignment for assignment in situation.assignments}
     new = [
-        _generation(trainer, newest.get(trainer.name), ready, actual, limits)
+        _generation(trainer, newest.get(trainer.name), ready, situation, limits)
         for trainer in wanted.trainers
     ]
     wanting = {trainer.name for trainer in wanted.trainers}
     new += [
-        _next(name, assignment, _NONE, actual.now_s)
+        _next(name, assignment, _NONE, situation.now_s)
         for name, assignment in newest.items()
         if name not in wanting
     ]
@@ -548,31 +513,31 @@ def _generations(wanted: Wanted, actual: Actual, limits: Limits) -> list[Assignm
         return not assignment.leases <= (_NONE if before is None else before.leases)
 
     # A lease leaves one trainer before it joins another, wherever a tick is cut off.
-    return sorted((one for one in new if one is not None), key=gains)
+    return sorted((made for made in new if made is not None), key=gains)
 
 
 def _generation(
     trainer: WantedTrainer,
     newest: Assignment | None,
     ready: Mapping[LeaseKey, Lease],
-    actual: Actual,
+    situation: Situation,
     limits: Limits,
 ) -> Assignment | None:
     """Return the next generation of *trainer* on *ready* leases; None for none."""
     before = _NONE if newest is None else newest.leases
     # Where Slurm's plan is unknown no lease changes hands, but for those lost.
-    planned = trainer.leases if actual.is_plan_known else before
+    planned = trainer.leases if situation.is_plan_known else before
     usable = [ready[key] for key in planned if key in ready]
     leases = _formed(usable, before, trainer.sizes)
     if newest is not None and before and before < leases:
         is_complete = not trainer.awaited_nodes and len(usable) == len(planned)
         # Survivors may have made it since the snapshot. An agent's clock may be ahead
         # by any amount, too, and would hold growth back for as long: hence abs().
-        age_s = actual.now_s - newest.created_s
+        age_s = situation.now_s - newest.created_s
         wait_s = limits.grow_after_s if is_complete else limits.grow_every_s
         if abs(age_s) < wait_s:
             return None
-    return _next(trainer.name, newest, leases, actual.now_s)
+    return _next(trainer.name, newest, leases, situation.now_s)
 
 
 def _formed(

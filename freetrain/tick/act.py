@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.broker.lease import IntentOutcome, submitted_leases
+from freetrain.broker.lease import Assignment, IntentOutcome, submitted_leases
 from freetrain.broker.limits import EndReason
 from freetrain.broker.reconcile import (
-    Assign,
     EndLeases,
     Submit,
     intent_of,
@@ -65,13 +64,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from freetrain.broker.belief import DuplicateJob
-    from freetrain.broker.lease import Assignment, Intent, Lease, LeaseKey
-    from freetrain.broker.reconcile import Action
+    from freetrain.broker.lease import Intent, Lease, LeaseKey
     from freetrain.config.job import TargetSettings, TrainerJob
     from freetrain.state.tables import TrainerRow
     from freetrain.tick.environment import TickContext
     from freetrain.tick.observe import Observed
-    from freetrain.tick.plan import Decided
+    from freetrain.tick.plan import TickPlan
     from freetrain.tick.trainers import TickTrainer
     from slurm.batch import LeaseRequest
 
@@ -82,7 +80,7 @@ class ActionResults:
 
     Attributes:
         assigned: Generations created.
-        ended: Jobs ended, or told to leave.
+        ended: Jobs ended, or sent the notice to leave.
         asked: Leases asked for.
         requests: What sbatch was asked, or in a dry run would be.
         problems: What went wrong, for people. Hostile text.
@@ -98,7 +96,7 @@ class ActionResults:
 
 
 def carry_out(
-    context: TickContext, observed: Observed, decided: Decided
+    context: TickContext, observed: Observed, plan: TickPlan
 ) -> ActionResults:
     """Carry out the actions in order, as far as Slurm answers.
 
@@ -112,21 +110,19 @@ def carry_out(
     """
     done = ActionResults()
     may_assign = True
-    for action in decided.decision.actions:
-        if isinstance(action, Assign):
-            may_assign = may_assign and _assign(
-                context, observed, action.assignment, done
-            )
+    for action in plan.decision.actions:
+        if isinstance(action, Assignment):
+            may_assign = may_assign and _assign(context, observed, action, done)
         elif done.error is None:
-            _call_slurm(context, observed, decided, action, done)
+            _call_slurm(context, observed, plan, action, done)
     return done
 
 
 def _call_slurm(
     context: TickContext,
     observed: Observed,
-    decided: Decided,
-    action: Action,
+    plan: TickPlan,
+    action: EndLeases | Submit,
     done: ActionResults,
 ) -> None:
     try:
@@ -136,8 +132,8 @@ def _call_slurm(
                 if context.is_dry
                 else end_leases(context, observed, action)
             )
-        elif isinstance(action, Submit):
-            _submit(context, observed, decided, action, done)
+        else:
+            _submit(context, observed, plan, action, done)
     except (SlurmRefusedError, ValueError) as error:
         done.problems.append(str(error))
     except SlurmError as error:
@@ -163,7 +159,7 @@ def _assign(
         with context.effect(f"assigning {assignment.generation} of {name}"):
             is_ours = create_assigned(folder, _assigned(assignment, trainer, leases))
         if not is_ours:
-            done.problems.append(f"somebody else gave {name} a new generation first")
+            done.problems.append(f"an agent gave {name} a new generation first")
             return False
     done.assigned += 1
     return True
@@ -244,7 +240,7 @@ def end_leases(context: TickContext, observed: Observed, end: EndLeases) -> int:
     leases = [seen[key] for key in end.leases if key in seen]
     duplicates = [
         duplicate
-        for duplicate in observed.belief.extras
+        for duplicate in observed.belief.duplicates
         if duplicate.display_id in end.display_ids
     ]
     known = {lease.display_id for lease in leases}
@@ -309,11 +305,11 @@ _MOST_DETAIL = 500
 def _submit(
     context: TickContext,
     observed: Observed,
-    decided: Decided,
+    plan: TickPlan,
     action: Submit,
     done: ActionResults,
 ) -> None:
-    excluded = nodes_to_exclude(decided, action)
+    excluded = nodes_to_exclude(plan, action)
     intent = intent_of(action, context.environment.new_uuid(), observed.now_s)
     if excluded:
         intent = with_short_wait(intent)
@@ -321,7 +317,7 @@ def _submit(
         context.site,
         context.folder,
         intent,
-        decided.shapes[action.shape],
+        plan.shapes[action.shape],
         grace_s=grace_s(observed.config, observed.partition, observed.limits.mode),
     )
     request = replace(request, excluded=excluded)
@@ -388,8 +384,8 @@ _MORE_S = 120.0
 """Two commits and two minutes after its target was reached, a trainer that stopped
 short of a commit is delivered with what it has."""
 
-NOBODY_KNOWS = (
-    "a tick died while it called the hook: nobody knows how far that came, and it is "
+HOOK_CUT_OFF = (
+    "a tick died while it called the hook: how far the hook came is unknown, and it is "
     "not called again"
 )
 
@@ -446,7 +442,7 @@ class _Delivery:
     def advance(self, delivery: Delivery) -> bool:
         """Take *delivery* through its next stages; tell whether a hook was called."""
         if delivery.stage is DeliveryStage.CALLING:
-            self._record(delivery, DeliveryStage.DELIVERED, problem=NOBODY_KNOWS)
+            self._record(delivery, DeliveryStage.DELIVERED, problem=HOOK_CUT_OFF)
             return False
         if delivery.stage is DeliveryStage.REACHED:
             delivery = self._publish(delivery)

@@ -12,7 +12,7 @@ import math
 import traceback
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from freetrain.broker.lease import LeaseKey, LeaseState
 from freetrain.broker.pool import Foresight
@@ -66,21 +66,22 @@ class NodeForecasts:
     """How long nodes are expected to stay idle, as of this tick.
 
     Attributes:
-        forecast: What was learned, this look included.
+        forecast: The forecast, this tick's snapshot included.
         pairs: Its departures.
         known_names: How many of its names the store has.
-        told: What was expected of leases that run or ended last, as the store has it.
+        lease_forecasts: Forecasts of leases that run or ended last, as the store has
+            them.
         ended: The latter, the newest first.
         leaves: Which leaf switches nodes are below; None where there are none.
-        problem: Why what was kept could not be used; empty if it could.
-        text: What is to be kept, JSON; empty until that is ``settled``.
-        changes: What is told anew of leases, likewise.
+        problem: Why the saved forecast could not be used; empty if it could.
+        text: The state to save, JSON; empty until it is ``settled``.
+        changes: New and changed forecasts of leases, to save likewise.
     """
 
     forecast: LiveForecast
     pairs: RecentAffinity
     known_names: int
-    told: Mapping[LeaseKey, LeaseForecast]
+    lease_forecasts: Mapping[LeaseKey, LeaseForecast]
     ended: tuple[LeaseForecast, ...]
     leaves: LeafSwitches | None = None
     problem: str = ""
@@ -88,21 +89,22 @@ class NodeForecasts:
     changes: tuple[LeaseForecast, ...] = ()
 
     def settled(self, observed: Observed) -> NodeForecasts:
-        """Return the same with what is to be kept, once plans were made by it.
+        """Return the same with the state to save, once plans were made by it.
 
         A forecaster that cannot be saved fails here, before anything relies on it.
 
         Raises:
-            TypeError: What it would keep is nothing that JSON has.
+            TypeError: JSON cannot hold its state.
         """
-        kept = {"cluster": observed.config.cluster, **self.forecast.to_state()}
+        saved = {"cluster": observed.config.cluster, **self.forecast.to_state()}
         if self.leaves is not None:
-            kept["topology"] = self.leaves.to_state()
+            saved["topology"] = self.leaves.to_state()
         try:
-            text = json.dumps(kept, separators=(",", ":"))
+            text = json.dumps(saved, separators=(",", ":"))
         except TypeError as error:
             raise TypeError(
-                f"to_state of the forecaster {kept['forecaster']!r} is no JSON: {error}"
+                f"to_state of the forecaster {saved['forecaster']!r} is no JSON: "
+                f"{error}"
             ) from error
         return replace(self, text=text, changes=tuple(_changes(self, observed)))
 
@@ -127,30 +129,62 @@ def foresee(
         StoreError: The state cannot be read.
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
     """
-    last, now_s = load_saved(context.state, observed.config.cluster), observed.now_s
-    topology = None if last.kept is None else last.kept.get("topology")
+    state, now_s = context.state, observed.now_s
+    saved, problem = load_saved(state, observed.config.cluster)
+    topology = None if saved is None else saved.get("topology")
     leaves = leaf_switches_of(context.backend, observed.config, topology, now_s=now_s)
-    sight = _sight(observed, is_ours)
+    snapshot = _pool_snapshot(observed, is_ours)
 
-    def begin(kept: Mapping[str, Any] | None) -> _Begun:
-        by_node = None if leaves is None else leaves.by_node
-        begun = _begin(context.site.planner.forecaster, by_node, context.state, kept)
-        begun.forecast.look(now_s, sight)
-        if kept is not None:
-            validate_forecast(begun.forecast, sight.idle, horizon_s=HORIZON_S)
-        return begun
+    def begin(saved: Saved | None) -> tuple[LiveForecast, RecentAffinity, int]:
+        names = () if saved is None else node_names(state)
+        pairs = (
+            RecentAffinity()
+            if saved is None
+            else RecentAffinity(partial(departures, state))
+        )
+        forecast = LiveForecast(
+            HORIZON_S,
+            names=names,
+            pairs=pairs,
+            state=saved,
+            leaf_of=None if leaves is None else leaves.by_node,
+            forecaster=context.site.planner.forecaster,
+        )
+        forecast.look(now_s, snapshot)
+        if saved is not None:
+            validate_forecast(forecast, snapshot.idle, horizon_s=HORIZON_S)
+        return forecast, pairs, len(names)
 
-    begun, problem = restored(last, begin)
-    ended = ended_lease_forecasts(context.state, most=MOST_ENDED)
-    every = (*pending_lease_forecasts(context.state), *ended)
+    (forecast, pairs, known_names), dropped = restored(saved, begin)
+    ended = ended_lease_forecasts(state, most=MOST_ENDED)
+    lease_forecasts = (*pending_lease_forecasts(state), *ended)
     return NodeForecasts(
-        forecast=begun.forecast,
-        pairs=begun.pairs,
-        known_names=begun.known_names,
-        told={LeaseKey(one.uuid, one.task): one for one in every},
+        forecast=forecast,
+        pairs=pairs,
+        known_names=known_names,
+        lease_forecasts={LeaseKey(f.uuid, f.task): f for f in lease_forecasts},
         ended=ended,
         leaves=leaves,
-        problem=problem,
+        problem=problem or dropped,
+    )
+
+
+def _pool_snapshot(
+    observed: Observed, is_ours: Callable[[JobRecord], bool]
+) -> PoolSnapshot:
+    idle = find_idle(observed.snapshot, is_ours=is_ours)
+    return PoolSnapshot(
+        idle=idle.nodes,
+        unclear=idle.unclear,
+        promised={
+            name: Promise(plan.start_s, str(plan.job_id))
+            for name, plan in idle.planned.items()
+        },
+        held={
+            trainer.row.name: frozenset(m.node for m in trainer.newest.members)
+            for trainer in observed.trainers
+            if trainer.is_wanted and trainer.newest is not None
+        },
     )
 
 
@@ -170,10 +204,10 @@ def foresight_of(settings: PlannerSettings, forecasts: NodeForecasts) -> Foresig
     )
 
 
-def keep(
+def save(
     state: sqlite3.Connection, forecasts: NodeForecasts, observed: Observed
 ) -> None:
-    """Save what was learned and is settled, inside the caller's transaction."""
+    """Save settled forecasts, inside the caller's transaction."""
     if forecasts.problem:
         forget_forecasts(state)
     put_forecast(state, forecasts.text)
@@ -183,138 +217,85 @@ def keep(
     drop_lease_forecasts(state, before_s=observed.now_s - LEASE_FORECASTS_KEPT_S)
 
 
-def _sight(observed: Observed, is_ours: Callable[[JobRecord], bool]) -> PoolSnapshot:
-    idle = find_idle(observed.snapshot, is_ours=is_ours)
-    return PoolSnapshot(
-        idle=idle.nodes,
-        unclear=idle.unclear,
-        promised={
-            name: Promise(plan.start_s, str(plan.job_id))
-            for name, plan in idle.planned.items()
-        },
-        held={
-            one.row.name: frozenset(member.node for member in one.newest.members)
-            for one in observed.trainers
-            if one.is_wanted and one.newest is not None
-        },
-    )
-
-
-class _Begun(NamedTuple):
-    """A forecast, its departures, and how many of its names the store has."""
-
-    forecast: LiveForecast
-    pairs: RecentAffinity
-    known_names: int
-
-
-def _begin(
-    forecaster: str,
-    leaf_of: Mapping[str, str] | None,
-    state: sqlite3.Connection,
-    kept: Mapping[str, Any] | None,
-) -> _Begun:
-    """Return a forecast that goes on from what was *kept*; None to begin anew."""
-    names = () if kept is None else node_names(state)
-    load = partial(departures, state)
-    pairs = RecentAffinity() if kept is None else RecentAffinity(load)
-    forecast = LiveForecast(
-        HORIZON_S,
-        names=names,
-        pairs=pairs,
-        state=kept,
-        leaf_of=leaf_of,
-        forecaster=forecaster,
-    )
-    return _Begun(forecast, pairs, len(names))
-
-
 def _changes(forecasts: NodeForecasts, observed: Observed) -> Iterator[LeaseForecast]:
     """Yield forecasts of leases first seen to run, and outcomes of others."""
-    live = {one.key: one for one in observed.belief.leases if one.is_live}
-    for key, lease in live.items():
-        if (
-            lease.state is LeaseState.RUNNING
-            and lease.node
-            and key not in forecasts.told
-        ):
-            expected = forecasts.forecast.expected(lease.node)
-            if expected is not None:
-                yield LeaseForecast(
-                    uuid=key.uuid,
-                    task=key.task,
-                    node=lease.node,
-                    at_s=observed.now_s,
-                    horizon_s=expected.horizon_s,
-                    departure_probability=expected.leaves,
-                    median_s=expected.even_s,
-                    promised_s=expected.promised_s,
-                )
-    gone = {one.key: one for one in observed.belief.leases if not one.is_live}
-    for key, told in forecasts.told.items():
-        if told.ended_s is None and key not in live:
-            yield _over(told, gone.get(key), observed.now_s)
+    before = forecasts.lease_forecasts
+    leases = {lease.key: lease for lease in observed.belief.leases}
+    for key, lease in leases.items():
+        if lease.state is not LeaseState.RUNNING or not lease.node or key in before:
+            continue
+        expected = forecasts.forecast.expected(lease.node)
+        if expected is not None:
+            yield LeaseForecast(
+                uuid=key.uuid,
+                task=key.task,
+                node=lease.node,
+                at_s=observed.now_s,
+                horizon_s=expected.horizon_s,
+                departure_probability=expected.leaves,
+                median_s=expected.even_s,
+                promised_s=expected.promised_s,
+            )
+    for key, pending in before.items():
+        ended = leases.get(key)
+        if pending.ended_s is None and (ended is None or not ended.is_live):
+            yield _with_outcome(pending, ended, observed.now_s)
 
 
-def _over(told: LeaseForecast, lease: Lease | None, now_s: float) -> LeaseForecast:
-    """Return *told* with its outcome; the end may be long before this tick."""
-    if lease is None:
-        return replace(told, ended_s=max(told.at_s, now_s), outcome="gone")
-    end_s = now_s if lease.end_s is None else min(now_s, lease.end_s)
-    ended_s = max(told.at_s, end_s)  # clocks go back
-    return replace(told, ended_s=ended_s, outcome=str(lease.ended or "gone"))
+def _with_outcome(
+    pending: LeaseForecast, lease: Lease | None, now_s: float
+) -> LeaseForecast:
+    """Return *pending* with its outcome; the end may be long before this tick."""
+    outcome, end_s = "gone", now_s
+    if lease is not None:
+        outcome = str(lease.ended or outcome)
+        end_s = now_s if lease.end_s is None else min(now_s, lease.end_s)
+    # max(): clocks go back.
+    return replace(pending, ended_s=max(pending.at_s, end_s), outcome=outcome)
 
 
-Kept = dict[str, Any]
+# The forecast that the last tick saved.
 
+Saved = dict[str, Any]
 Begun = TypeVar("Begun")
 
 
-class SavedForecast(NamedTuple):
-    """The forecast that the last tick saved.
-
-    Attributes:
-        kept: Its state; None where there is none, or it cannot be used.
-        problem: Why it cannot be used, for people.
-    """
-
-    kept: Kept | None
-    problem: str = ""
-
-
-def load_saved(state: sqlite3.Connection, cluster: str) -> SavedForecast:
+def load_saved(state: sqlite3.Connection, cluster: str) -> tuple[Saved | None, str]:
     """Load the saved forecast of *cluster*.
+
+    Returns:
+        Its state, None where there is none or it cannot be used; and why it cannot.
 
     Raises:
         StoreError: The state cannot be read.
     """
     text = forecast_state(state)
     if text is None:
-        return SavedForecast(None)
+        return None, ""
     try:
-        kept: Kept = json.loads(text, parse_constant=_no_number)
-        if kept["cluster"] != cluster:
-            raise ValueError(f"it is of cluster {kept['cluster']!r}")
+        saved: Saved = json.loads(text, parse_constant=_no_number)
+        if saved["cluster"] != cluster:
+            raise ValueError(f"it is of cluster {saved['cluster']!r}")
     except FAULTS as error:
-        return SavedForecast(None, _dropped(error))
-    return SavedForecast(kept)
+        return None, _dropped(error)
+    return saved, ""
 
 
 def restored(
-    last: SavedForecast, begin: Callable[[Kept | None], Begun]
+    saved: Saved | None, begin: Callable[[Saved | None], Begun]
 ) -> tuple[Begun, str]:
-    """Return what *begin* makes of the saved forecast, or anew; and why, where anew.
+    """Return what *begin* makes of the saved state, or anew; and why, where anew.
 
     Args:
-        last: The saved forecast.
+        saved: The saved state; None where there is none.
         begin: Goes on from a state and validates the result; None to begin anew.
     """
-    if last.kept is not None:
+    if saved is not None:
         try:
-            return begin(last.kept), last.problem
+            return begin(saved), ""
         except FAULTS as error:
-            last = SavedForecast(None, _dropped(error))
-    return begin(None), last.problem
+            return begin(None), _dropped(error)
+    return begin(None), ""
 
 
 def _no_number(text: str) -> NoReturn:
@@ -324,8 +305,8 @@ def _no_number(text: str) -> NoReturn:
 def _dropped(error: Exception) -> str:
     """Return the line of the report about a forecast that was discarded."""
     return (
-        f"what was learned of nodes cannot be used ({said_of(error)}); it is learned "
-        f"anew, and until then plans go by speed alone"
+        f"the saved forecast of nodes cannot be used ({said_of(error)}); learning "
+        f"begins anew, and until then plans go by speed alone"
     )
 
 
@@ -352,14 +333,13 @@ ASKED_EVERY_S = 3_600.0
 """Racks are rewired seldom; nodes that a site adds wait that long."""
 
 SILENCES = 3
-"""Ticks in a row at which Slurm answers everything else and names no leaf of a topology
-that it need not have. One that was asked too late looks the same; after that many there
-is no topology any more."""
+"""So many ticks in a row at which Slurm names no leaf of an optional topology, having
+named some before, mean that there is no topology any more. Fewer may be a time-out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafSwitches:
-    """What is known of leaf switches, or blocks.
+    """Which leaf switch, or block, each node is below, as far as that is known.
 
     Attributes:
         plugin: The topology plugin that the configuration named then.
@@ -391,7 +371,7 @@ class LeafSwitches:
 def leaf_switches_of(
     backend: SlurmBackend, config: ClusterConfig, state: object, *, now_s: float
 ) -> LeafSwitches | None:
-    """Return what is known of leaf switches, asking Slurm once an hour.
+    """Return the leaf switches of nodes, asking Slurm once an hour.
 
     Where Slurm names none of those that it named before, it is asked again at the next
     tick.
@@ -407,7 +387,7 @@ def leaf_switches_of(
     """
     if not may_have_leaves(config):
         return None
-    last = _kept(state)
+    last = _leaf_switches_from(state)
     if last is None or last.plugin != config.topology_plugin:
         last = LeafSwitches(plugin=config.topology_plugin, asked_s=-math.inf)
     if 0.0 <= now_s - last.asked_s < ASKED_EVERY_S and not last.silences:
@@ -423,15 +403,15 @@ def _asked(
     try:
         leaves = backend.topology()
         if not leaves and must_have_leaves(config):
-            problem = f"it names {config.topology_plugin} and tells no leaf of it"
+            problem = f"{config.topology_plugin} is configured, and Slurm names no leaf"
         elif not leaves and last.leaves and last.silences + 1 < SILENCES:
             silences = last.silences + 1
-            problem = "it tells nothing of those that it told before"
+            problem = "Slurm names none of those that it named before"
     except SlurmError as error:
         leaves, problem = (), str(error)
     if problem:
         leaves = last.leaves
-        problem = f"what switches nodes are below was not told: {problem}"
+        problem = f"the leaf switches of nodes are not known now: {problem}"
     return LeafSwitches(
         plugin=config.topology_plugin,
         asked_s=now_s,
@@ -442,7 +422,7 @@ def _asked(
     )
 
 
-def _kept(state: Any) -> LeafSwitches | None:  # noqa: ANN401 - JSON
+def _leaf_switches_from(state: Any) -> LeafSwitches | None:  # noqa: ANN401 - JSON
     try:
         leaves = tuple(Leaf(str(name), str(nodes)) for name, nodes in state["told"])
         return LeafSwitches(

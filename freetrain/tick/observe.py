@@ -204,20 +204,20 @@ class Heartbeats:
     Attributes:
         latest: The last heartbeat of each lease that has one.
         seen: What to remember until the next tick.
-        silent: Leases of which no generation may be formed: never heard, silent or
-            leaving.
+        not_ready: Leases of which no generation may be formed: never heard, silent
+            or leaving.
         new: Leases that are heard for the first time.
         never_heard: Leases of which no agent was ever heard.
-        quiet_s: For how long each lease has reported nothing new; since its start
+        unheard_s: For how long each lease has reported nothing new; since its start
             where it never did.
     """
 
     latest: Mapping[LeaseKey, Heartbeat]
     seen: tuple[SeenHeartbeat, ...]
-    silent: frozenset[LeaseKey]
+    not_ready: frozenset[LeaseKey]
     new: frozenset[LeaseKey]
     never_heard: frozenset[LeaseKey]
-    quiet_s: Mapping[LeaseKey, float]
+    unheard_s: Mapping[LeaseKey, float]
 
 
 def read_heartbeats(
@@ -251,10 +251,10 @@ def read_heartbeats(
     return Heartbeats(
         latest=latest,
         seen=tuple(seen.values()),
-        silent=frozenset(never | going | lost),
+        not_ready=frozenset(never | going | lost),
         new=frozenset(latest.keys() - before.keys()),
         never_heard=frozenset(never),
-        quiet_s={key: now_s - then_s for key, then_s in since_s.items()},
+        unheard_s={key: now_s - then_s for key, then_s in since_s.items()},
     )
 
 

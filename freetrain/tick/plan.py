@@ -1,6 +1,7 @@
 """From what a tick observed to what it does: holes, ratings, plan, actions.
 
-``decide_on`` tells the whole way. Where forecasts fail, it plans without them.
+``make_plan`` goes the whole way. Where forecasts fail, it plans without them. A *shape*
+is what leases ask of their nodes, under a name that never changes.
 """
 
 from __future__ import annotations
@@ -11,40 +12,29 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
-from freetrain.broker.decide import Decision, Look, Trainer, decide
+from freetrain.broker.decide import Decision, decide_leases
 from freetrain.broker.lease import uuid_in
 from freetrain.broker.limits import Mode, Refusal
+from freetrain.broker.pool import Situation, Trainer
 from freetrain.broker.yielding import NO_CLAIMS, DelayProtection, find_claims, keep_free
 from freetrain.config.job import NodeSettings
 from freetrain.config.site import requirement_of
 from freetrain.planning.policy import Tools, make_policy
 from freetrain.planning.rating import Ratings
 from freetrain.planning.settings import HORIZON_S, POLICIES
-from freetrain.tick.leases import (
-    margin_s,
-)
+from freetrain.tick.leases import margin_s
 from milp.planner import Planner, SolverName
 from slurm.batch import MAX_VALUE_BYTES, gres_argument
-from slurm.errors import (
-    SlurmRefusedError,
-)
+from slurm.errors import SlurmRefusedError
 from slurm.holes import HoleEnd, find_holes
-from slurm.records import (
-    JobState,
-    NodeState,
-    Requirement,
-    collapse,
-    expand,
-)
+from slurm.records import JobState, NodeState, Requirement, collapse, expand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from freetrain.broker.belief import Belief
     from freetrain.broker.lease import Intent
-    from freetrain.broker.reconcile import (
-        Submit,
-    )
+    from freetrain.broker.reconcile import Submit
     from freetrain.broker.yielding import Claims, KeptFree, PendingDemand
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import PlannerSettings, Site
@@ -57,14 +47,16 @@ if TYPE_CHECKING:
     from slurm.holes import Hole
     from slurm.records import JobRecord, Node
 
+    IsOurs = Callable[[JobRecord], bool]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
-    """What to do, and all that it was decided by.
+class TickPlan:
+    """What a tick is to do, and what that follows from.
 
     Attributes:
-        look: What was observed, as the broker takes it.
-        decision: What to do.
+        situation: What the broker decided by.
+        decision: What it decided.
         shapes: What leases ask of their nodes, by shape.
         ratings: What the priority says of the trainers.
         problems: What could not be taken into account, for people.
@@ -72,7 +64,7 @@ class Decided:
         forecasts: How long nodes stay; None where the policy asks no forecasts.
     """
 
-    look: Look
+    situation: Situation
     decision: Decision
     shapes: Mapping[str, Requirement]
     ratings: Ratings
@@ -81,19 +73,19 @@ class Decided:
     forecasts: NodeForecasts | None = None
 
 
-def decide_on(
+def make_plan(
     context: TickContext,
     observed: Observed,
     *,
     foresee: Callable[..., NodeForecasts] | None = None,
-) -> Decided:
+) -> TickPlan:
     """Return what to do about what was observed.
 
     Args:
         context: The tick.
         observed: What the tick observed.
-        foresee: Makes forecasts in place of ``tick.lookahead``; one that fails, in a
-            test.
+        foresee: Makes forecasts in place of ``tick.lookahead``: in a test, forecasts
+            that fail.
 
     Raises:
         SolverUnavailableError: The solver asked for is not installed.
@@ -102,37 +94,35 @@ def decide_on(
         BadConfigurationError: There is no such priority.
         StoreError: What it remembers cannot be read.
     """
-    settings, limits = context.site.planner, observed.limits
-    shapes, is_ours = _shapes(context.site, observed), _ours(context, observed)
-    finder = Finder(context.site, observed, is_ours, context.environment.clock)
-    holes, problems = finder.holes(shapes)
-    claims = finder.claims(shapes)
-    holes = finder.before_bookings(holes, claims, shapes)
+    site, settings = context.site, context.site.planner
+    clock = context.environment.clock
+    shapes, is_ours = _shapes(site, observed), _is_ours(context, observed)
+    holes, refused_shapes = _holes_by_shape(site, observed, is_ours, shapes)
+    claims = _claims(site, observed, is_ours, shapes, clock)
+    holes = _before_bookings(site, observed, holes, shapes, claims)
     nodes = {hole.node for found in holes.values() for hole in found}
-    ratings, loss_forecasts = _rated(context, observed, nodes=len(nodes))
-    look = Look(
+    ratings, loss_forecasts = _ratings(context, observed, nodes=len(nodes))
+    situation = Situation(
         now_s=observed.now_s,
         holes=holes,
-        belief=_without_the_unreadable(observed, claims),
-        trainers=_trainers(context.site, observed, ratings),
+        belief=_without_unreadable(observed, claims),
+        trainers=_trainers(site, observed, ratings),
+        background=ratings.background,
         assignments=tuple(
-            one.newest.assignment
-            for one in observed.trainers
-            if one.newest is not None and not one.problem
+            trainer.newest.assignment
+            for trainer in observed.trainers
+            if trainer.newest is not None and not trainer.problem
         ),
         claims=claims,
         pace=observed.pace,
-        silent=observed.heartbeats.silent,
-        absent=observed.heartbeats.never_heard,
-        unheard_s=observed.heartbeats.quiet_s,
+        not_ready=observed.heartbeats.not_ready,
+        never_heard=observed.heartbeats.never_heard,
+        unheard_s=observed.heartbeats.unheard_s,
         is_plan_known=observed.is_plan_known,
-        background=ratings.background,
     )
-    policy = make_policy(
-        settings.policy, tools_for(settings, context.environment.clock)
-    )
+    policy = make_policy(settings.policy, tools_for(settings, clock))
     forecasts, decision = None, None
-    dropped: tuple[str, ...] = ()
+    forecast_problems: tuple[str, ...] = ()
     if POLICIES[settings.policy].looks_ahead:
         # Imported here: forecasts need NumPy, and most sites' ticks none of them.
         from freetrain.tick import lookahead  # noqa: PLC0415
@@ -141,29 +131,37 @@ def decide_on(
             forecasts = (foresee or lookahead.foresee)(
                 context, observed, is_ours=is_ours
             )
-            decision = decide(
-                look,
+            decision = decide_leases(
+                situation,
                 policy,
-                limits,
+                observed.limits,
                 t_fwd_s=settings.t_fwd_s,
                 foresight=lookahead.foresight_of(settings, forecasts),
             )
             forecasts = forecasts.settled(observed)
-            dropped = forecasts.problems
+            forecast_problems = forecasts.problems
         except lookahead.FAULTS as error:
             forecasts, decision = None, None
             why = lookahead.said_of(error)
-            dropped = (f"looking ahead failed ({why}); plans go by speed alone",)
+            forecast_problems = (
+                f"looking ahead failed ({why}); plans go by speed alone",
+            )
     if decision is None:
-        decision = decide(look, policy, limits, t_fwd_s=settings.t_fwd_s)
-    unreadable = tuple(one.problem for one in observed.trainers if one.problem)
-    too_dear = _too_dear(settings, ratings, forecasts)
-    return Decided(
-        look=look,
+        decision = decide_leases(
+            situation, policy, observed.limits, t_fwd_s=settings.t_fwd_s
+        )
+    return TickPlan(
+        situation=situation,
         decision=decision,
         shapes=shapes,
         ratings=ratings,
-        problems=(*unreadable, *problems, *dropped, *too_dear, *not_tried(claims)),
+        problems=(
+            *(trainer.problem for trainer in observed.trainers if trainer.problem),
+            *refused_shapes,
+            *forecast_problems,
+            *_never_started(settings, ratings, forecasts),
+            *_untried(claims),
+        ),
         loss_forecasts=loss_forecasts,
         forecasts=forecasts,
     )
@@ -174,12 +172,7 @@ LONGEST_SEARCH_S = 2.0
 
 
 def tools_for(settings: PlannerSettings, clock: Callable[[], float]) -> Tools:
-    """Return what policies of ticks are made with.
-
-    Args:
-        settings: The site's.
-        clock: Seconds that only go up.
-    """
+    """Return what policies of ticks are made with; *clock* only goes up."""
 
     def solver() -> Planner:
         return Planner(SolverName(settings.solver), limit_s=settings.solver_limit_s)
@@ -193,38 +186,13 @@ def tools_for(settings: PlannerSettings, clock: Callable[[], float]) -> Tools:
     return Tools(solver=solver, start_solver=solver, search=search)
 
 
-def requirement_for(site: Site, job: TrainerJob, observed: Observed) -> Requirement:
-    """Return what leases for *job* ask of their nodes."""
-    default = observed.partition.name
-    return requirement_of(job.nodes, site.lease, default_partition=default)
+# Trainers as the broker sees them.
 
 
-def _shapes(site: Site, observed: Observed) -> dict[str, Requirement]:
-    """Return what is asked of nodes, by shape; without trainers, what the site asks."""
-    wanted = [
-        requirement_for(site, one.job, observed)
-        for one in observed.trainers
-        if one.job is not None and one.is_wanted
-    ]
-    if not wanted:
-        default = observed.partition.name
-        own = requirement_of(
-            NodeSettings(max_nodes=1), site.lease, default_partition=default
-        )
-        wanted = [own]
-    return {shape_name(one): one for one in wanted}
-
-
-def _ours(context: TickContext, observed: Observed) -> Callable[[JobRecord], bool]:
-    known = frozenset(intent.uuid for intent in observed.belief.intents)
-    uid = context.environment.uid
-    return lambda job: job.uid == uid and uuid_in(job.name) in known
-
-
-def _rated(
+def _ratings(
     context: TickContext, observed: Observed, *, nodes: int
 ) -> tuple[Ratings, tuple[LossForecastRow, ...]]:
-    if not any(one.is_wanted for one in observed.trainers):
+    if not any(trainer.is_wanted for trainer in observed.trainers):
         return Ratings(priority=context.site.planner.priority), ()
     # Imported here: a tick that has nothing to do must stay cheap.
     from freetrain.tick.rate import ratings_of  # noqa: PLC0415
@@ -234,9 +202,9 @@ def _rated(
 
 def _trainers(site: Site, observed: Observed, ratings: Ratings) -> tuple[Trainer, ...]:
     return tuple(
-        _trainer(site, observed, one.job, one, ratings)
-        for one in observed.trainers
-        if one.job is not None and one.is_wanted
+        _trainer(site, observed, trainer.job, trainer, ratings)
+        for trainer in observed.trainers
+        if trainer.job is not None and trainer.is_wanted
     )
 
 
@@ -252,7 +220,7 @@ def _trainer(
     return Trainer(
         name=name,
         curve=ratings.curves[name],
-        shape=shape_name(requirement_for(site, job, observed)),
+        shape=shape_name(_requirement(site, observed, job.nodes)),
         up_s=contender.grow_s,
         down_s=contender.shrink_s,
         start_s=contender.start_s,
@@ -261,32 +229,54 @@ def _trainer(
     )
 
 
-def _too_dear(
+def _without_unreadable(observed: Observed, claims: Claims) -> Belief:
+    """Return the belief without the leases of trainers whose files cannot be read.
+
+    Such a trainer runs on, and its leases are left alone, unless another job needs
+    their nodes.
+    """
+    names = {trainer.row.name for trainer in observed.trainers if trainer.problem}
+    if not names:
+        return observed.belief
+    left_alone = {
+        key
+        for key, heartbeat in observed.heartbeats.latest.items()
+        if heartbeat.trainer in names
+    }
+    leases = (
+        lease
+        for lease in observed.belief.leases
+        if lease.key not in left_alone or lease.node in claims.leased
+    )
+    return replace(observed.belief, leases=tuple(leases))
+
+
+def _never_started(
     settings: PlannerSettings, ratings: Ratings, forecasts: NodeForecasts | None
 ) -> Iterator[str]:
     """Yield trainers whose start costs more than it gains within the look-ahead."""
-    reach_s, advice = _reach(settings)
+    horizon_s, advice = _horizon(settings)
     is_learning = forecasts is not None and forecasts.forecast.is_learning
-    now_s = min(settings.t_fwd_s, reach_s) if is_learning else reach_s
-    for name, one in ratings.contenders.items():
-        if one.held or one.start_s < now_s:
+    now_s = min(settings.t_fwd_s, horizon_s) if is_learning else horizon_s
+    for name, contender in ratings.contenders.items():
+        if contender.held or contender.start_s < now_s:
             continue
-        told = f"{name}: starting takes {one.start_s:.0f} s, and what a start is worth"
-        if one.start_s >= reach_s:
+        start = f"start-up ({contender.start_s:.0f} s) exceeds"
+        if contender.start_s >= horizon_s:
             yield (
-                f"{told} is counted over {reach_s:.0f} s, so that it is never started; "
-                f"{advice}"
+                f"{name}: never started: {start} the time over which gains are "
+                f"counted ({horizon_s:.0f} s); {advice}"
             )
         else:
             yield (
-                f"{told} is counted over {now_s:.0f} s until an hour has been watched, "
-                f"so that it waits for that; a longer t_fwd under [planner] in "
-                f"freetrain.toml starts it now"
+                f"{name}: not started yet: {start} the time over which gains are "
+                f"counted until an hour has been watched ({now_s:.0f} s); a longer "
+                f"t_fwd under [planner] in freetrain.toml starts it now"
             )
 
 
-def _reach(settings: PlannerSettings) -> tuple[float, str]:
-    """Return how far gains are counted at most, and what to do about it."""
+def _horizon(settings: PlannerSettings) -> tuple[float, str]:
+    """Return over how long gains are counted at most, and how to lengthen that."""
     policy = POLICIES[settings.policy]
     if policy.looks_ahead:
         return HORIZON_S, 'policy = "freetrain" with a longer t_fwd starts it'
@@ -295,27 +285,7 @@ def _reach(settings: PlannerSettings) -> tuple[float, str]:
     return math.inf, ""
 
 
-def _without_the_unreadable(observed: Observed, claims: Claims) -> Belief:
-    """Return the belief without the leases of trainers whose files cannot be read.
-
-    Such a trainer runs on, and its leases are left alone, unless another job needs
-    their nodes.
-    """
-    names = {one.row.name for one in observed.trainers if one.problem}
-    if not names:
-        return observed.belief
-    theirs = {
-        key for key, beat in observed.heartbeats.latest.items() if beat.trainer in names
-    }
-    kept = (
-        one
-        for one in observed.belief.leases
-        if one.key not in theirs or one.node in claims.leased
-    )
-    return replace(observed.belief, leases=tuple(kept))
-
-
-# The holes that leases may go into, and the nodes that others' jobs could start on.
+# Holes by shape.
 
 
 def shape_name(requirement: Requirement) -> str:
@@ -335,140 +305,173 @@ def shape_name(requirement: Requirement) -> str:
     return " ".join(parts)
 
 
-_SHARED = {NodeState.MIXED, NodeState.ALLOCATED, NodeState.PLANNED}
+def _shapes(site: Site, observed: Observed) -> dict[str, Requirement]:
+    """Return what is asked of nodes, by shape; without trainers, what the site asks."""
+    wanted = [
+        trainer.job.nodes
+        for trainer in observed.trainers
+        if trainer.job is not None and trainer.is_wanted
+    ]
+    asked = [
+        _requirement(site, observed, nodes)
+        for nodes in wanted or [NodeSettings(max_nodes=1)]
+    ]
+    return {shape_name(requirement): requirement for requirement in asked}
 
 
-@dataclass(frozen=True, slots=True)
-class Finder:
-    """Finds holes and claims in what a tick observed.
+def _requirement(site: Site, observed: Observed, nodes: NodeSettings) -> Requirement:
+    default = observed.partition.name
+    return requirement_of(nodes, site.lease, default_partition=default)
 
-    Attributes:
-        site: The site's settings.
-        observed: What the tick observed, and what was known before.
-        is_ours: Tells our own leases.
-        clock: Seconds from any moment on.
+
+def _is_ours(context: TickContext, observed: Observed) -> IsOurs:
+    """Return what tells our own leases."""
+    known = frozenset(intent.uuid for intent in observed.belief.intents)
+    uid = context.environment.uid
+    return lambda job: job.uid == uid and uuid_in(job.name) in known
+
+
+def _holes_by_shape(
+    site: Site,
+    observed: Observed,
+    is_ours: IsOurs,
+    shapes: Mapping[str, Requirement],
+) -> tuple[dict[str, tuple[Hole, ...]], tuple[str, ...]]:
+    """Return the holes of each shape, and the problems of shapes that have none.
+
+    Raises:
+        UnreadableOutputError: Slurm's lists of nodes cannot be read.
     """
+    holes: dict[str, tuple[Hole, ...]] = {}
+    problems = []
+    for shape, requirement in shapes.items():
+        margin = _margin_s(site, observed, requirement)
+        try:
+            holes[shape] = _holes(observed, is_ours, requirement, margin_s=margin)
+        except SlurmRefusedError as error:
+            problems.append(str(error))
+    return holes, tuple(problems)
 
-    site: Site
-    observed: Observed
-    is_ours: Callable[[JobRecord], bool]
-    clock: Callable[[], float]
 
-    def holes(
-        self, shapes: Mapping[str, Requirement]
-    ) -> tuple[dict[str, tuple[Hole, ...]], tuple[str, ...]]:
-        """Return the holes of each shape, and the problems of shapes that have none.
+def _holes(
+    observed: Observed, is_ours: IsOurs, requirement: Requirement, *, margin_s: float
+) -> tuple[Hole, ...]:
+    return find_holes(
+        observed.snapshot,
+        requirement,
+        is_ours=is_ours,
+        margin_s=margin_s,
+        window_s=observed.config.bf_window_s,
+    )
 
-        Raises:
-            UnreadableOutputError: Slurm's lists of nodes cannot be read.
-        """
-        holes: dict[str, tuple[Hole, ...]] = {}
-        problems = []
-        for shape, requirement in shapes.items():
-            try:
-                holes[shape] = self._holes_of(requirement)
-            except SlurmRefusedError as error:
-                problems.append(str(error))
-        return holes, tuple(problems)
 
-    def claims(self, shapes: Mapping[str, Requirement]) -> Claims:
-        """Return which nodes others could start on, where they cannot take them.
+def _margin_s(site: Site, observed: Observed, requirement: Requirement) -> float:
+    """Return how long before their end holes of that partition are left."""
+    partitions = (
+        partition
+        for partition in observed.snapshot.partitions
+        if partition.name == requirement.partition
+    )
+    return margin_s(site, observed.config, next(partitions, observed.partition))
 
-        Raises:
-            UnreadableOutputError: Slurm's lists of nodes cannot be read.
-        """
-        observed = self.observed
-        if observed.limits.mode is Mode.PREEMPT:
-            return NO_CLAIMS
-        held = [one for one in observed.belief.leases if one.is_live and one.node]
-        jobs, nodes = observed.snapshot.jobs, observed.snapshot.nodes
-        ground = BackfillState(
-            holes=self._every_hole(shapes),
-            nodes={node.name: node for node in nodes},
-            leased=frozenset(one.node for one in held),
-            partly=frozenset(_partly(nodes)),
-            spans={
-                one.node: LeaseSpan(one.start_s, one.end_s)
-                for one in held
-                if one.start_s is not None and one.end_s is not None
-            },
-            busy_until_s=_busy_until_s(jobs, self.is_ours),
-            backfill=Backfill(
-                grain_s=observed.config.bf_resolution_s,
-                window_s=observed.config.bf_window_s,
-            ),
+
+def _before_bookings(
+    site: Site,
+    observed: Observed,
+    holes: Mapping[str, Iterable[Hole]],
+    shapes: Mapping[str, Requirement],
+    claims: Claims,
+) -> dict[str, tuple[Hole, ...]]:
+    """Return *holes*, each with its end moved before the job that is booked there.
+
+    Backfill's own plan may be older, or lie around our leases. A hole that we hold
+    stays: backfill knows when its lease ends, and claims say whether the lease must go.
+    """
+    booked_s = claims.booked_s
+    before: dict[str, tuple[Hole, ...]] = {}
+    for shape, found in holes.items():
+        margin = _margin_s(site, observed, shapes[shape])
+        before[shape] = tuple(
+            _ending_by(hole, booked_s[hole.node] - margin)
+            if hole.node in booked_s and not hole.held_by
+            else hole
+            for hole in found
         )
-        return find_claims(
-            jobs,
-            ground,
-            is_ours=self.is_ours,
-            now_s=observed.now_s,
-            protect=careful_of(
-                self.site, observed, is_ours=self.is_ours, clock=self.clock
-            ),
-        )
-
-    def before_bookings(
-        self,
-        holes: Mapping[str, Iterable[Hole]],
-        claims: Claims,
-        shapes: Mapping[str, Requirement],
-    ) -> dict[str, tuple[Hole, ...]]:
-        """Let holes end in time for jobs that are booked there, by shape.
-
-        Backfill's own plan may be older, or lie around our leases. A hole that we
-        hold stays: backfill knows when its lease ends, and claims say whether the lease
-        must go.
-        """
-        early_s = {shape: self._early_s(asked) for shape, asked in shapes.items()}
-        return {
-            shape: tuple(_before(one, claims.booked_s, early_s[shape]) for one in found)
-            for shape, found in holes.items()
-        }
-
-    def _every_hole(self, shapes: Mapping[str, Requirement]) -> tuple[Hole, ...]:
-        """Return the holes of every partition that leases go to, whatever is asked."""
-        observed = self.observed
-        wanted = {one.partition for one in shapes.values()} | {observed.partition.name}
-        there = {partition.name for partition in observed.snapshot.partitions}
-        found = {
-            hole.node: hole
-            for name in sorted(wanted & there)
-            for hole in self._holes_of(Requirement(partition=name), is_left_early=False)
-        }
-        return tuple(found.values())
-
-    def _holes_of(
-        self, requirement: Requirement, *, is_left_early: bool = True
-    ) -> tuple[Hole, ...]:
-        return find_holes(
-            self.observed.snapshot,
-            requirement,
-            is_ours=self.is_ours,
-            margin_s=self._early_s(requirement) if is_left_early else 0.0,
-            window_s=self.observed.config.bf_window_s,
-        )
-
-    def _early_s(self, requirement: Requirement) -> float:
-        """Return how long before their end holes of that partition are left."""
-        observed, name = self.observed, requirement.partition
-        named = (one for one in observed.snapshot.partitions if one.name == name)
-        partition = next(named, observed.partition)
-        return margin_s(self.site, observed.config, partition)
+    return before
 
 
-def _before(hole: Hole, booked_s: Mapping[str, float], early_s: float) -> Hole:
-    if hole.held_by or hole.end_s is None or hole.node not in booked_s:
-        return hole
-    end_s = booked_s[hole.node] - early_s
-    if end_s >= hole.end_s:
+def _ending_by(hole: Hole, end_s: float) -> Hole:
+    if hole.end_s is None or end_s >= hole.end_s:
         return hole
     return replace(hole, end_s=end_s, ends_by=HoleEnd.PLANNED_JOB, blocker="")
 
 
-def _busy_until_s(
-    jobs: Iterable[JobRecord], is_ours: Callable[[JobRecord], bool]
-) -> dict[str, float]:
+# Claims: the nodes that others' jobs could start on.
+
+_SHARED = {NodeState.MIXED, NodeState.ALLOCATED, NodeState.PLANNED}
+
+CAREFUL_LIMIT_S = 1.0
+"""The last tick before a backfill cycle must be quick: changes of the queue while it
+works go unseen."""
+
+
+def _claims(
+    site: Site,
+    observed: Observed,
+    is_ours: IsOurs,
+    shapes: Mapping[str, Requirement],
+    clock: Callable[[], float],
+) -> Claims:
+    """Return which nodes others could start on, where Slurm does not preempt leases.
+
+    Raises:
+        UnreadableOutputError: Slurm's lists of nodes cannot be read.
+    """
+    if observed.limits.mode is Mode.PREEMPT:
+        return NO_CLAIMS
+    held = [lease for lease in observed.belief.leases if lease.is_live and lease.node]
+    jobs, nodes = observed.snapshot.jobs, observed.snapshot.nodes
+    state = BackfillState(
+        holes=_every_hole(observed, is_ours, shapes),
+        nodes={node.name: node for node in nodes},
+        leased=frozenset(lease.node for lease in held),
+        partly=frozenset(_partly_held(nodes)),
+        spans={
+            lease.node: LeaseSpan(lease.start_s, lease.end_s)
+            for lease in held
+            if lease.start_s is not None and lease.end_s is not None
+        },
+        busy_until_s=_busy_until_s(jobs, is_ours),
+        backfill=Backfill(
+            grain_s=observed.config.bf_resolution_s,
+            window_s=observed.config.bf_window_s,
+        ),
+    )
+    return find_claims(
+        jobs,
+        state,
+        is_ours=is_ours,
+        now_s=observed.now_s,
+        protect=_protection(observed, is_ours, clock) if site.lease.careful else None,
+    )
+
+
+def _every_hole(
+    observed: Observed, is_ours: IsOurs, shapes: Mapping[str, Requirement]
+) -> tuple[Hole, ...]:
+    """Return the holes of every partition that leases go to, whatever is asked."""
+    wanted = {requirement.partition for requirement in shapes.values()}
+    wanted.add(observed.partition.name)
+    present = {partition.name for partition in observed.snapshot.partitions}
+    found = {
+        hole.node: hole
+        for name in sorted(wanted & present)
+        for hole in _holes(observed, is_ours, Requirement(partition=name), margin_s=0.0)
+    }
+    return tuple(found.values())
+
+
+def _busy_until_s(jobs: Iterable[JobRecord], is_ours: IsOurs) -> dict[str, float]:
     """Return when nodes that others hold come free, by the limits of their jobs.
 
     No job can start on the nodes of our leases that are just ending, either; the job
@@ -484,7 +487,7 @@ def _busy_until_s(
     return until_s
 
 
-def _partly(nodes: Iterable[Node]) -> Iterator[str]:
+def _partly_held(nodes: Iterable[Node]) -> Iterator[str]:
     """Yield the nodes that jobs hold a part of, so that others may start beside."""
     for node in nodes:
         is_up = node.states <= _SHARED and not node.unknown_states
@@ -492,49 +495,31 @@ def _partly(nodes: Iterable[Node]) -> Iterator[str]:
             yield node.name
 
 
-CAREFUL_LIMIT_S = 1.0
-"""The last tick before a backfill cycle must be quick: what happens while it works is
-not seen."""
-
-
-def careful_of(
-    site: Site,
-    observed: Observed,
-    *,
-    is_ours: Callable[[JobRecord], bool],
-    clock: Callable[[], float],
-) -> Callable[[PendingDemand], KeptFree] | None:
-    """Return delay protection; None where the site does not want it.
-
-    Args:
-        site: The site's settings.
-        observed: What the tick observed.
-        is_ours: Tells our own leases.
-        clock: Seconds from any moment on.
-    """
-    if not site.lease.careful:
-        return None
+def _protection(
+    observed: Observed, is_ours: IsOurs, clock: Callable[[], float]
+) -> Callable[[PendingDemand], KeptFree]:
+    """Return delay protection that may take a second from now on."""
     until_s = clock() + CAREFUL_LIMIT_S
 
-    def kept_free(demand: PendingDemand) -> KeptFree:
+    def protect(demand: PendingDemand) -> KeptFree:
         # Node lists are read here, as this is called only where jobs wait.
         running = [
             frozenset(expand(job.nodes))
             for job in observed.snapshot.jobs
             if job.holds_nodes and not is_ours(job)
         ]
-        caution = DelayProtection(
+        protection = DelayProtection(
             running,
             cycle_s=observed.config.bf_interval_s,
             longest_s=60.0 * observed.limits.most_limit_min,
             is_out_of_time=lambda: clock() > until_s,
         )
-        return keep_free(demand, caution)
+        return keep_free(demand, protection)
 
-    return kept_free
+    return protect
 
 
-def not_tried(claims: Claims) -> tuple[str, ...]:
+def _untried(claims: Claims) -> tuple[str, ...]:
     """Return a line about running jobs that there was no time to consider."""
     untried = claims.kept_free.untried
     if not untried:
@@ -552,8 +537,8 @@ EXCLUDING_WAIT_S = 180.0
 """A few cycles of backfill, which is 30 s and more by default."""
 
 
-def nodes_to_exclude(decided: Decided, action: Submit) -> str:
-    """Return the nodes for ``sbatch --exclude`` of *action*, as a hostlist.
+def nodes_to_exclude(plan: TickPlan, submit: Submit) -> str:
+    """Return the nodes for ``sbatch --exclude`` of *submit*, as a hostlist.
 
     Slurm chooses the node of a lease. Excluded are, in this order:
 
@@ -570,33 +555,35 @@ def nodes_to_exclude(decided: Decided, action: Submit) -> str:
         Empty where any hole will do. Of a list that is too long for Slurm as many as
         it takes: those it would give first.
     """
-    look = decided.look
-    places = {hole.node: place for place, hole in enumerate(look.holes[action.shape])}
+    situation = plan.situation
+    holes = situation.holes[submit.shape]
+    places = {hole.node: place for place, hole in enumerate(holes)}
 
     def in_slurms_order(nodes: Iterable[str]) -> list[str]:
         return sorted(nodes, key=lambda name: (places.get(name, math.inf), name))
 
-    left = {**look.claims.idle, **look.claims.kept_free.nodes}
-    groups = _booked(look, action), left, _left_idle(decided, action)
+    claims = situation.claims
+    left_to_others = {**claims.idle, **claims.kept_free.nodes}
+    groups = _booked(situation, submit), left_to_others, _left_idle(plan, submit)
     nodes = chain.from_iterable(map(in_slurms_order, groups))
     return _longest_hostlist(list(dict.fromkeys(nodes)))
 
 
-def _booked(look: Look, action: Submit) -> set[str]:
+def _booked(situation: Situation, submit: Submit) -> set[str]:
     """Return the holes that end before the lease would, as a job is booked there."""
-    until_s = look.now_s + 60.0 * action.limit_min
+    until_s = situation.now_s + 60.0 * submit.limit_min
     return {
         hole.node
-        for hole in look.holes[action.shape]
-        if hole.node in look.claims.booked_s
+        for hole in situation.holes[submit.shape]
+        if hole.node in situation.claims.booked_s
         and hole.end_s is not None
         and hole.end_s < until_s
     }
 
 
-def _left_idle(decided: Decided, action: Submit) -> set[str]:
+def _left_idle(plan: TickPlan, submit: Submit) -> set[str]:
     """Return the holes, those beyond the cap as well, that the plan left idle."""
-    forecasts, decision = decided.forecasts, decided.decision
+    forecasts, decision = plan.forecasts, plan.decision
     if forecasts is None or forecasts.forecast.is_learning:
         return set()
     pool = decision.classes.pool
@@ -605,7 +592,7 @@ def _left_idle(decided: Decided, action: Submit) -> set[str]:
     wanted = {
         node
         for request in decision.wanted.requests
-        if request.shape == action.shape
+        if request.shape == submit.shape
         for node in request.nodes
     }
     return (idle | capped) - wanted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from freetrain.losscurve.fit import (
     fit_history,
     from_state,
 )
-from freetrain.losscurve.fit import to_state as loss_forecast_to_state
+from freetrain.losscurve.fit import to_state as fit_to_state
 from freetrain.planning.rating import (
     ASSUMED_COSTS_S,
     learned_costs_s,
@@ -35,6 +35,8 @@ from freetrain.priority.base import (
 from freetrain.scaling import (
     ASSUMED_EXPONENT,
     LearnedScaling,
+    Profiling,
+    deviations_for,
     shown_by,
     site_prior,
 )
@@ -51,6 +53,7 @@ from freetrain.tick.trainers import (
 )
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
@@ -60,7 +63,6 @@ if TYPE_CHECKING:
     from freetrain.losscurve.forecast import Better, LossForecast, Point
     from freetrain.planning.rating import Ratings, RescaleCostsS
     from freetrain.priority.base import Priority
-    from freetrain.scaling import Prior, Profiling
     from freetrain.tick.environment import TickContext
     from freetrain.tick.observe import Observed
     from freetrain.tick.trainers import TickTrainer, TrainerProgress
@@ -75,7 +77,7 @@ def ratings_of(
 
     Args:
         context: The tick.
-        observed: What is so.
+        observed: What the tick observed.
         nodes: Idle nodes, held ones included.
 
     Returns:
@@ -83,16 +85,14 @@ def ratings_of(
 
     Raises:
         BadConfigurationError: There is no such priority.
-        StoreError: What it remembers cannot be read.
+        StoreError: The priority's memory cannot be read.
         MalformedProblemError: A trainer's speeds make no sense.
     """
     settings = context.site.planner
     priority = priority_of(settings)
-    forecasts = KeptLossForecasts(
-        lambda name, points: loss_forecast_of(context.state, name, fitted_to=points)
-    )
-    fit = forecasts.look if priority.basis is Basis.LOSSES else None
-    speeds = _speeds(context, observed)
+    forecaster = LossForecaster(context.state)
+    fit = forecaster.forecast if priority.basis is Basis.LOSSES else None
+    speeds = _measured_speeds(context, observed)
     wanted = [
         (trainer, trainer.job)
         for trainer in observed.trainers
@@ -124,7 +124,7 @@ def ratings_of(
             if job.order is ServiceOrder.BACKGROUND
         ],
     )
-    return ratings, tuple(forecasts.fresh)
+    return ratings, tuple(forecaster.fresh)
 
 
 def contender_of(
@@ -132,7 +132,7 @@ def contender_of(
     job: TrainerJob,
     progress: TrainerProgress | None,
     *,
-    speeds: Speeds,
+    speeds: MeasuredSpeeds | None,
     fit: Fitter | None,
 ) -> Contender:
     """Return a trainer as a priority sees it.
@@ -141,18 +141,22 @@ def contender_of(
         trainer: The trainer.
         job: Its job file.
         progress: What it reported and showed; None where nothing is known.
-        speeds: Knows how quick trainers are.
+        speeds: How quick trainers were measured to be; None for what users say.
         fit: Forecasts its losses; None where the priority does not look at them.
     """
     row, newest = trainer.row, trainer.newest
     held = min(0 if newest is None else len(newest.members), job.nodes.sizes[-1])
     done = (progress.history.work if progress else None) or 0.0
     total = total_of(job, progress.history) if progress else None
-    speed = speeds.of(
-        job,
-        {} if progress is None else progress.scaling,
-        held=held,
-        remaining=math.inf if total is None else max(0.0, total - done),
+    speed = (
+        stated_speed(job)
+        if speeds is None
+        else speeds.of(
+            job,
+            {} if progress is None else progress.scaling,
+            held=held,
+            remaining=math.inf if total is None else max(0.0, total - done),
+        )
     )
     forecast = None
     if fit is not None and progress is not None:
@@ -172,9 +176,8 @@ def contender_of(
         grow_s=speed.grow_s,
         shrink_s=speed.shrink_s,
         start_s=speed.start_s,
-        # A program that uses our library commits when it is told to leave. What another
-        # does is not known: it loses half of what it does between two commits, in the
-        # mean.
+        # A program that uses our library commits at the notice to leave. Another may
+        # not: on average it loses half of its work between two commits.
         lost_s=0.0 if job.elastic else job.checkpoint.every_s / 2.0,
     )
 
@@ -189,22 +192,14 @@ def _target(job: TrainerJob, progress: TrainerProgress | None) -> Target | None:
     )
 
 
-def _speeds(context: TickContext, observed: Observed) -> Speeds:
+def _measured_speeds(context: TickContext, observed: Observed) -> MeasuredSpeeds | None:
     settings = context.site.planner
     if not settings.learn:
-        return StatedSpeeds()
-    # Imported here: a site that does not learn needs none of it.
-    from freetrain.scaling import (  # noqa: PLC0415
-        Profiling,
-        deviations_for,
-    )
-
-    profiling = Profiling(trial_s=settings.t_fwd_s) if settings.profile else None
-    scalings = latest_scalings(context.state)
-    return measured_by(
-        scalings,
+        return None
+    return MeasuredSpeeds(
+        latest_scalings(context.state),
         now_s=observed.now_s,
-        profiling=profiling,
+        profiling=Profiling(trial_s=settings.t_fwd_s) if settings.profile else None,
         deviations=deviations_for(settings.priority),
     )
 
@@ -225,7 +220,7 @@ def priority_of(settings: PlannerSettings) -> Priority:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Speed:
+class TrainerSpeed:
     """How quick one trainer is, and what rescales cost it.
 
     Attributes:
@@ -242,66 +237,33 @@ class Speed:
     start_s: float
 
 
-class Speeds(Protocol):
-    """Knows how quick trainers are, and what rescales cost them."""
-
-    def of(
-        self,
-        job: TrainerJob,
-        scaling: Mapping[str, Any],
-        *,
-        held: int = 0,
-        remaining: float = math.inf,
-    ) -> Speed:
-        """Return how quick *job* is.
-
-        Args:
-            job: The trainer.
-            scaling: What was measured of it (``scaling.to_state``), empty for nothing.
-            held: Nodes that it runs on now.
-            remaining: Its work until it is finished, in the unit of its speeds; inf
-                where that is unknown.
-        """
-        ...
-
-
-class StatedSpeeds:
-    """What users say of their trainers."""
-
-    def of(
-        self,
-        job: TrainerJob,
-        scaling: Mapping[str, Any],
-        *,
-        held: int = 0,
-        remaining: float = math.inf,
-    ) -> Speed:
-        """Return how quick *job* is by its job file."""
-        del scaling, held, remaining
-        return Speed(speeds_of(job), *costs_s(job.costs))
+def stated_speed(job: TrainerJob) -> TrainerSpeed:
+    """Return how quick *job* is by its job file."""
+    return TrainerSpeed(speeds_of(job), *costs_s(job.costs))
 
 
 class MeasuredSpeeds:
-    """What trainers showed, and until then what users say."""
+    """How quick trainers were measured to be at one site, and what users say.
+
+    Args:
+        scalings: What trainers of the site have shown (``scaling.to_state``); a trainer
+            is expected to be like them until it has shown its own speed.
+        now_s: Unix time.
+        profiling: How trainers try sizes; None where they do not.
+        deviations: By how many standard deviations speeds of trainers that wait are
+            lowered.
+    """
 
     def __init__(
         self,
-        prior: Prior,
+        scalings: Iterable[Mapping[str, Any]],
         *,
         now_s: float,
         profiling: Profiling | None = None,
         deviations: float = 0.0,
     ) -> None:
-        """Measure by what trainers showed.
-
-        Args:
-            prior: What is expected of a trainer at this site.
-            now_s: Unix time.
-            profiling: How trainers try sizes; None where they do not.
-            deviations: By how many standard deviations speeds of trainers that wait
-                are lowered.
-        """
-        self._prior = prior
+        shown = (shown_by(known_from(scaling), now_s=now_s) for scaling in scalings)
+        self._prior = site_prior(speeds for speeds in shown if speeds is not None)
         self._now_s = now_s
         self._profiling = profiling
         self._deviations = deviations
@@ -313,16 +275,23 @@ class MeasuredSpeeds:
         *,
         held: int = 0,
         remaining: float = math.inf,
-    ) -> Speed:
-        """Return how quick *job* was measured to be; its stated costs count first.
+    ) -> TrainerSpeed:
+        """Return how quick *job* is; its stated costs count before measured ones.
 
         Speeds of a trainer that waits are lowered by their uncertainty. Where trainers
-        may try sizes, speeds of a running one include what it may hope for.
+        may try sizes, speeds of a running one include the gain that it may hope for.
+
+        Args:
+            job: The trainer.
+            scaling: What it has shown itself, empty for nothing.
+            held: Nodes that it runs on now.
+            remaining: Its work until it is finished, in the unit of its speeds; inf
+                where that is unknown.
         """
         known = known_from(scaling)
         rescales_s = costs_s(job.costs, learned_costs_s(known))
         if job.scaling and not known.seen:
-            return Speed(speeds_of(job), *rescales_s)
+            return TrainerSpeed(speeds_of(job), *rescales_s)
         speeds = learned_speeds(
             known,
             job.nodes.sizes,
@@ -336,22 +305,7 @@ class MeasuredSpeeds:
             costs_s=rescales_s,
             stated=_stated(job, known),
         )
-        return Speed(speeds, *rescales_s)
-
-
-def measured_by(
-    scalings: Iterable[Mapping[str, Any]],
-    *,
-    now_s: float,
-    profiling: Profiling | None = None,
-    deviations: float = 0.0,
-) -> MeasuredSpeeds:
-    """Return speeds at a site where trainers have shown *scalings*."""
-    shown = (shown_by(known_from(scaling), now_s=now_s) for scaling in scalings)
-    prior = site_prior(speeds for speeds in shown if speeds is not None)
-    return MeasuredSpeeds(
-        prior, now_s=now_s, profiling=profiling, deviations=deviations
-    )
+        return TrainerSpeed(speeds, *rescales_s)
 
 
 def speeds_of(job: TrainerJob, *, at_least: int = 0) -> NDArray[np.float64]:
@@ -395,7 +349,7 @@ def costs_s(
 
 
 def _stated(job: TrainerJob, known: LearnedScaling) -> dict[int, float] | None:
-    """Return what the user says, in the unit in which speeds were measured.
+    """Return the stated speeds, in the unit in which speeds were measured.
 
     Users state samples. Where the program reports only steps or epochs, the shape of
     the stated curve still holds: it is scaled to the speed of the smallest size seen.
@@ -414,19 +368,21 @@ def _stated(job: TrainerJob, known: LearnedScaling) -> dict[int, float] | None:
 # Loss forecasts, fitted anew only where a trainer reported something new.
 
 
-class KeptLossForecasts:
-    """Forecasts losses of trainers, by a kept fit where nothing new was reported.
+class LossForecaster:
+    """Forecasts losses of trainers, by a saved fit where nothing new was reported.
+
+    Args:
+        state: The store, with fits of earlier ticks.
 
     Attributes:
-        fresh: What was fitted here, to be kept for later ticks.
+        fresh: New fits, to be saved for later ticks.
     """
 
-    def __init__(self, kept: Callable[[str, str], Mapping[str, Any] | None]) -> None:
-        """Take *kept*: it returns the kept fit of a trainer and a fingerprint."""
+    def __init__(self, state: sqlite3.Connection) -> None:
         self.fresh: list[LossForecastRow] = []
-        self._kept = kept
+        self._state = state
 
-    def look(
+    def forecast(
         self, name: str, points: Sequence[Point], better: Better
     ) -> LossForecast | None:
         """Return the forecast of the trainer *name*; None where there is none.
@@ -437,14 +393,12 @@ class KeptLossForecasts:
             better: Which values are good.
         """
         history, points_id = LossHistory(points), fingerprint(points, better)
-        kept = self._kept(name, points_id)
-        if kept is not None:
+        saved = loss_forecast_of(self._state, name, fitted_to=points_id)
+        if saved is not None:
             with suppress(BadDataError):
-                return from_state(kept, history, better)
+                return from_state(saved, history, better)
         fitted = fit_history(history, better)
         if fitted is None:
             return broken_forecast(history, better)
-        self.fresh.append(
-            LossForecastRow(name, points_id, loss_forecast_to_state(fitted))
-        )
+        self.fresh.append(LossForecastRow(name, points_id, fit_to_state(fitted)))
         return fitted

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from freetrain.state.files import TrainerDir
     from freetrain.tick.environment import TickContext
     from freetrain.tick.observe import Observed
-    from freetrain.tick.plan import Decided
+    from freetrain.tick.plan import TickPlan
     from freetrain.tick.trainers import TickTrainer
 
 
@@ -69,7 +69,7 @@ _MOST_NEW = 100
 def record(
     context: TickContext,
     observed: Observed,
-    decided: Decided,
+    plan: TickPlan,
 ) -> None:
     """Record what was observed, and what it means happened since the last tick.
 
@@ -79,7 +79,7 @@ def record(
         StoreError: It could not be written.
         OSError: Files could not be read.
     """
-    ratings, forecasts = decided.ratings, decided.forecasts
+    ratings, forecasts = plan.ratings, plan.forecasts
     heard_before = frozenset(seen_heartbeats(context.state))
     news = [(t, *_new_generations(context, t)) for t in observed.trainers]
     with context.writing("what was observed") as state:
@@ -88,12 +88,12 @@ def record(
         put_backfill_plans(state, observed.plans)
         if forecasts is not None:
             # Imported here: most sites' ticks need no forecasts.
-            from freetrain.tick.lookahead import keep  # noqa: PLC0415
+            from freetrain.tick.lookahead import save  # noqa: PLC0415
 
-            keep(state, forecasts, observed)
+            save(state, forecasts, observed)
         put_heartbeats(state, observed.heartbeats.seen)
         put_priority_memory(state, ratings.priority, ratings.memory)
-        put_loss_forecasts(state, decided.loss_forecasts)
+        put_loss_forecasts(state, plan.loss_forecasts)
         progress = observed.progress.items()
         put_histories(
             state, [known.row(name) for name, known in progress if known.is_read]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from freetrain.tick.environment import TickContext
     from freetrain.tick.lookahead import NodeForecasts
     from freetrain.tick.observe import Observed
-    from freetrain.tick.plan import Decided
+    from freetrain.tick.plan import TickPlan
     from freetrain.tick.trainers import TickTrainer, TrainerProgress
 
 
@@ -259,14 +259,14 @@ class LeaseOutcome:
 def report_of(  # noqa: PLR0913 - one fact each
     context: TickContext,
     observed: Observed,
-    decided: Decided,
+    plan: TickPlan,
     done: ActionResults,
     *,
     took_s: float,
     planner_s: float,
 ) -> StatusReport:
     """Return the status report of a tick; it shows the state when the tick began."""
-    decision, forecasts = decided.decision, decided.forecasts
+    decision, forecasts = plan.decision, plan.forecasts
     limits = observed.limits
     pause_s = paused_until_s(observed.pace, limits)
     is_paused = pause_s is not None and pause_s > observed.now_s
@@ -276,7 +276,7 @@ def report_of(  # noqa: PLR0913 - one fact each
         if trainer.newest is not None
         for member in trainer.newest.members
     }
-    problems = [*decided.problems, *done.problems]
+    problems = [*plan.problems, *done.problems]
     if done.error is not None:
         problems.append(str(done.error))
     return StatusReport(
@@ -309,10 +309,10 @@ def report_of(  # noqa: PLR0913 - one fact each
             "leases ended": done.ended,
         },
         problems=tuple(problems),
-        trainers=tuple(_trainer_lines(observed, decided)),
-        holes=tuple(_hole_lines(observed, decided, training)),
+        trainers=tuple(_trainer_lines(observed, plan)),
+        holes=tuple(_hole_lines(observed, plan, training)),
         leases=tuple(_lease_lines(observed, training)),
-        priority=decided.ratings.priority,
+        priority=plan.ratings.priority,
         came=() if forecasts is None else _lease_outcomes(forecasts),
         promises=() if forecasts is None else forecasts.forecast.intervals(),
         forecaster="" if forecasts is None else context.site.planner.forecaster,
@@ -321,12 +321,9 @@ def report_of(  # noqa: PLR0913 - one fact each
     )
 
 
-def _trainer_lines(observed: Observed, decided: Decided) -> Iterator[TrainerLine]:
-    decision, look = decided.decision, decided.look
-    explanations = {
-        explanation.trainer: explanation for explanation in decision.trainers
-    }
-    shapes = {trainer.name: trainer.shape for trainer in look.trainers}
+def _trainer_lines(observed: Observed, plan: TickPlan) -> Iterator[TrainerLine]:
+    explanations = {why.trainer: why for why in plan.decision.trainers}
+    shapes = {trainer.name: trainer.shape for trainer in plan.situation.trainers}
     for trainer in observed.trainers:
         name, line = trainer.row.name, _trainer_line(trainer, observed)
         why = explanations.get(name)
@@ -340,8 +337,8 @@ def _trainer_lines(observed: Observed, decided: Decided) -> Iterator[TrainerLine
                 usable_nodes=why.usable_nodes,
                 shape=shapes[name],
                 brake=str(why.brake or ""),
-                rating=decided.ratings.reasons[name],
-                is_background=name in decided.ratings.background,
+                rating=plan.ratings.reasons[name],
+                is_background=name in plan.ratings.background,
             )
         yield line
 
@@ -375,21 +372,23 @@ def _is_diverging(progress: TrainerProgress | None, job: TrainerJob | None) -> b
 
 
 def _hole_lines(
-    observed: Observed, decided: Decided, training: Mapping[LeaseKey, str]
+    observed: Observed, plan: TickPlan, training: Mapping[LeaseKey, str]
 ) -> Iterator[HoleLine]:
-    decision, forecasts = decided.decision, decided.forecasts
-    holes = {hole.node: hole for found in decided.look.holes.values() for hole in found}
+    claims, forecasts = plan.situation.claims, plan.forecasts
+    holes = {
+        hole.node: hole for found in plan.situation.holes.values() for hole in found
+    }
     trainers = {
         lease.node: training[lease.key]
         for lease in observed.belief.leases
         if lease.is_live and lease.node and lease.key in training
     }
-    for why in decision.holes:
+    for why in plan.decision.holes:
         hole = holes[why.node]
         yield HoleLine(
             node=why.node,
             reason=str(why.reason),
-            refusal=refusal_of(why, decided.look.claims),
+            refusal=_refusal(why, claims),
             brake=str(why.brake or ""),
             end_s=hole.end_s,
             ends_by=str(hole.ends_by),
@@ -401,7 +400,7 @@ def _hole_lines(
         )
 
 
-def refusal_of(why: HoleExplanation, claims: Claims) -> str:
+def _refusal(why: HoleExplanation, claims: Claims) -> str:
     """Return why a hole cannot be planned with, for people; empty where it can."""
     if why.node in claims.kept_free.nodes:
         return f"{why.refusal}: {claims.kept_free.nodes[why.node]}"
@@ -425,7 +424,7 @@ def _lease_lines(
             limit_min=lease.limit_min,
             shape=lease.shape,
             agent="" if heartbeat is None else str(heartbeat.state),
-            is_silent=lease.key in observed.heartbeats.silent,
+            is_silent=lease.key in observed.heartbeats.not_ready,
             trainer=training.get(lease.key, ""),
         )
 

@@ -52,7 +52,7 @@ from freetrain.tick.environment import (
     write_whole,
 )
 from freetrain.tick.observe import observe
-from freetrain.tick.plan import decide_on
+from freetrain.tick.plan import make_plan
 from freetrain.tick.record import record, tidy
 from freetrain.tick.status_report import (
     read_status_report,
@@ -123,16 +123,16 @@ def _steps(context: TickContext, began_s: float) -> TickReport:
     observed = observe(context)
     _check_cluster(context, observed)
     planning_s = clock()
-    decided = decide_on(context, observed)
+    plan = make_plan(context, observed)
     planner_s = clock() - planning_s
-    record(context, observed, decided)
-    done = carry_out(context, observed, decided)
+    record(context, observed, plan)
+    done = carry_out(context, observed, plan)
     if not context.is_dry:
         done.problems += filter(None, [tidy(context, observed)])
     status = report_of(
         context,
         observed,
-        decided,
+        plan,
         done,
         took_s=clock() - began_s,
         planner_s=planner_s,

@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from freetrain.broker.decide import Trainer, request_of
-from freetrain.broker.pool import Foresight, Pool, PoolNode, classify_by
+from freetrain.broker.decide import request_of
+from freetrain.broker.pool import Foresight, Pool, PoolNode, Trainer, classify_by
 from freetrain.lookahead.base import Prospect
 from freetrain.planning.lookahead import Lookahead, ProvingSearch
 from freetrain.planning.policy import Tools

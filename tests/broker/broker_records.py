@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from freetrain.broker.belief import Belief
 from freetrain.broker.lease import (
     Assignment,
     Intent,
@@ -13,9 +15,17 @@ from freetrain.broker.lease import (
     LeaseState,
     job_name,
 )
-from freetrain.broker.reconcile import Actual
+from freetrain.broker.limits import Limits
+from freetrain.broker.pool import Situation
+from freetrain.broker.reconcile import reconcile
 from slurm.holes import Hole, HoleEnd
 from slurm.records import JobRecord, JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from freetrain.broker.belief import DuplicateJob
+    from freetrain.broker.reconcile import Action, Wanted
 
 NOW_S = 100_000.0
 UID = 1000
@@ -81,11 +91,26 @@ def generation(trainer: str, *tasks: int, age_s: float = 600.0) -> Assignment:
     )
 
 
-def actual(*leases: Lease, **changes: object) -> Actual:
-    made = Actual(
-        leases=leases,
-        assignments=(),
-        now_s=NOW_S,
-        pool_nodes=frozenset(one.node for one in leases if one.node),
-    )
+def situation(
+    *leases: Lease,
+    intents: tuple[Intent, ...] = (),
+    duplicates: tuple[DuplicateJob, ...] = (),
+    **changes: object,
+) -> Situation:
+    made = Situation(now_s=NOW_S, belief=Belief(leases, intents, duplicates))
     return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def reconciled(
+    wanted: Wanted,
+    world: Situation,
+    limits: Limits | None = None,
+    *,
+    pool: Collection[str] | None = None,
+) -> tuple[Action, ...]:
+    """Return the actions; all nodes of leases can be planned with unless told."""
+    nodes = {lease.node for lease in world.belief.leases if lease.node}
+    actions, _ = reconcile(
+        wanted, world, limits or Limits(), pool_nodes=nodes if pool is None else pool
+    )
+    return actions

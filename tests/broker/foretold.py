@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from freetrain.broker.belief import Belief
-from freetrain.broker.decide import Decision, Look, Trainer, decide
+from freetrain.broker.decide import Decision, decide_leases
 from freetrain.broker.limits import Limits
-from freetrain.broker.pool import Foresight
+from freetrain.broker.pool import Foresight, Situation, Trainer
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.live import LiveForecast, PoolSnapshot
 from freetrain.planning.lookahead import Lookahead, ProvingSearch
@@ -86,7 +86,7 @@ def decided(
     background: frozenset[str] = frozenset(),
 ) -> Decision:
     """Decide with leases on some nodes; by speed alone where nothing is foretold."""
-    look = Look(
+    look = Situation(
         now_s=NOW_S,
         holes={"any": holes},
         belief=Belief(tuple(lease(k, f"n{k}") for k in leased), ()),
@@ -95,7 +95,7 @@ def decided(
         background=background,
     )
     policy = lookahead(limit_s=limit_s)
-    return decide(look, policy, Limits(), t_fwd_s=HORIZON_S, foresight=by)
+    return decide_leases(look, policy, Limits(), t_fwd_s=HORIZON_S, foresight=by)
 
 
 def trainer(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.backfill import BackfillState
 from freetrain.broker.belief import Sources, believe
-from freetrain.broker.decide import Decision, Look, decide
+from freetrain.broker.decide import Decision, decide_leases
 from freetrain.broker.lease import (
     Assignment,
     Intent,
@@ -19,8 +19,8 @@ from freetrain.broker.lease import (
     submitted_leases,
 )
 from freetrain.broker.limits import Limits, Mode
+from freetrain.broker.pool import Situation
 from freetrain.broker.reconcile import (
-    Assign,
     EndLeases,
     Submit,
     intent_of,
@@ -33,7 +33,7 @@ from tests.broker.model_slurm import UID, ModelSlurm
 from tests.planning.requests import TOOLS
 
 if TYPE_CHECKING:
-    from freetrain.broker.decide import Trainer
+    from freetrain.broker.pool import Trainer
     from freetrain.broker.reconcile import Action
     from freetrain.planning.policy import Policy
     from slurm.records import JobRecord
@@ -95,12 +95,12 @@ class ModelBroker:
         look = self.look(sees_jobs=sees_jobs)
         self.leases = {lease.key: lease for lease in look.belief.leases}
         self.intents = {intent.uuid: intent for intent in look.belief.intents}
-        decision = decide(look, self.policy, self.limits, t_fwd_s=1_000.0)
+        decision = decide_leases(look, self.policy, self.limits, t_fwd_s=1_000.0)
         for action in decision.actions:
             self._do(action)
         return decision
 
-    def look(self, *, sees_jobs: bool = True) -> Look:
+    def look(self, *, sees_jobs: bool = True) -> Situation:
         queue = self.slurm.queue()
         lookup = self.slurm.lookup() if sees_jobs else None
         belief = believe(
@@ -110,7 +110,7 @@ class ModelBroker:
             now_s=self.slurm.now_s,
             limits=self.limits,
         )
-        return Look(
+        return Situation(
             now_s=self.slurm.now_s,
             holes={SHAPE: self.slurm.holes()},
             belief=belief,
@@ -139,9 +139,9 @@ class ModelBroker:
                 raise KilledError
 
     def _do(self, action: Action) -> None:
-        if isinstance(action, Assign):
+        if isinstance(action, Assignment):
             self._step()
-            self.assignments[action.assignment.trainer] = action.assignment
+            self.assignments[action.trainer] = action
         elif isinstance(action, EndLeases):
             self._cancel(action)
         else:

@@ -153,7 +153,7 @@ def test_a_second_job_of_the_same_name_is_an_extra_not_a_lease() -> None:
 
     belief = look((), (job(0, nodes="n0"), second))
 
-    assert [extra.display_id for extra in belief.extras] == ["50_0"]
+    assert [extra.display_id for extra in belief.duplicates] == ["50_0"]
     assert first(belief) is LeaseState.RUNNING
 
 
@@ -167,7 +167,7 @@ def test_jobs_of_others_and_of_unknown_names_are_never_ours(
 
     belief = look((theirs,), (theirs,), before=Belief((), (SUBMITTED,)))
 
-    assert belief.extras == ()
+    assert belief.duplicates == ()
     assert all(one.display_id.startswith("7_") for one in belief.leases)
 
 

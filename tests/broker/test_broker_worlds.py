@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.broker.decide import Trainer
 from freetrain.broker.limits import Limits, Mode
+from freetrain.broker.pool import Trainer
 from milp.problem import throughput
 from tests.broker.model_broker import SHAPE, Answer, ModelBroker
 from tests.broker.model_slurm import OTHER_UID, UID, ModelSlurm

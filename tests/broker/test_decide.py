@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from freetrain.broker.belief import Belief, is_plan_known
-from freetrain.broker.decide import (
-    Decision,
-    Look,
-    Trainer,
-    decide,
-    explain_holes,
-    explain_trainers,
-)
+from freetrain.broker.decide import Decision, decide_leases
+from freetrain.broker.lease import Assignment
 from freetrain.broker.limits import (
     Brake,
     HoleReason,
@@ -24,7 +19,8 @@ from freetrain.broker.limits import (
     Refusal,
     TrainerReason,
 )
-from freetrain.broker.reconcile import Assign, Submit
+from freetrain.broker.pool import Situation, Trainer
+from freetrain.broker.reconcile import EndLeases, Submit
 from freetrain.planning.freetrain import FreeTrain
 from milp.problem import throughput
 from slurm.holes import BackfillPlans, HiddenPlan, carry_plans
@@ -47,7 +43,7 @@ def trainer(name: str, *tasks: int, pairs: bool = False, shape: str = "any") -> 
     return Trainer(name, PAIRS if pairs else FIVE, shape, 5.0, 5.0, 5.0, newest)
 
 
-def look(holes: tuple[Hole, ...], *trainers: Trainer, **changes: object) -> Look:
+def look(holes: tuple[Hole, ...], *trainers: Trainer, **changes: object) -> Situation:
     fields: dict[str, object] = {
         "now_s": NOW_S,
         "holes": {"any": holes},
@@ -55,22 +51,15 @@ def look(holes: tuple[Hole, ...], *trainers: Trainer, **changes: object) -> Look
         "trainers": trainers,
         "assignments": tuple(t.assignment for t in trainers if t.assignment),
     }
-    return Look(**(fields | changes))  # type: ignore[arg-type]
+    return Situation(**(fields | changes))  # type: ignore[arg-type]
 
 
-def decided(seen: Look, limits: Limits | None = None) -> Decision:
-    return decide(seen, FreeTrain(TOOLS), limits or Limits(), t_fwd_s=1_000.0)
+def decided(seen: Situation, limits: Limits | None = None) -> Decision:
+    return decide_leases(seen, FreeTrain(TOOLS), limits or Limits(), t_fwd_s=1_000.0)
 
 
-def reasons(seen: Look, decision: Decision) -> list[TrainerReason]:
-    told = explain_trainers(
-        seen.trainers,
-        decision.wanted,
-        decision.classes,
-        holes=seen.holes,
-        brake=decision.brake,
-    )
-    return [one.reason for one in told]
+def reasons(seen: Situation) -> list[TrainerReason]:
+    return [why.reason for why in decided(seen).trainers]
 
 
 def test_a_lease_ends_with_its_hole_in_whole_minutes_less_time_to_start() -> None:
@@ -102,8 +91,8 @@ def test_a_node_with_a_lease_is_given_out_before_one_that_lasts_longer() -> None
 
     (assign,) = decided(look(holes, one, belief=belief)).actions
 
-    assert isinstance(assign, Assign)
-    assert assign.assignment.leases == {key(0)}
+    assert isinstance(assign, Assignment)
+    assert assign.leases == {key(0)}
 
 
 def test_no_holes_and_no_trainers_is_a_decision_too() -> None:
@@ -123,15 +112,29 @@ def test_each_trainer_is_told_why_it_has_what_it_has() -> None:
     paused = look(one_hole, trainer("a"), pace=Pace(0, 9, NOW_S))
     forming = look(one_hole, trainer("a"), belief=belief)
 
-    assert reasons(planned, decided(planned)) == [TrainerReason.AS_PLANNED]
-    assert reasons(few, decided(few)) == [TrainerReason.TOO_FEW_NODES]
-    assert reasons(none, decided(none)) == [TrainerReason.NO_NODES]
-    assert reasons(short, decided(short)) == [TrainerReason.NO_USABLE_NODES]
-    assert reasons(rivals, decided(rivals))[1] is TrainerReason.OTHERS_GAIN_MORE
-    assert reasons(awaits, decided(awaits)) == [TrainerReason.AWAITS_LEASES]
-    assert reasons(paused, decided(paused)) == [TrainerReason.HELD_BACK]
+    assert reasons(planned) == [TrainerReason.AS_PLANNED]
+    assert reasons(few) == [TrainerReason.TOO_FEW_NODES]
+    assert reasons(none) == [TrainerReason.NO_NODES]
+    assert reasons(short) == [TrainerReason.NO_USABLE_NODES]
+    assert reasons(rivals)[1] is TrainerReason.OTHERS_GAIN_MORE
+    assert reasons(awaits) == [TrainerReason.AWAITS_LEASES]
+    assert reasons(paused) == [TrainerReason.HELD_BACK]
     assert decided(paused).brake is Brake.PAUSED
-    assert reasons(forming, decided(forming)) == [TrainerReason.RE_FORMS]
+    assert reasons(forming) == [TrainerReason.RE_FORMS]
+
+
+def test_leases_that_ends_by_choice_leave_no_churn_for_are_held_back() -> None:
+    """Giving n0 up uses up the churn, so that no lease can be asked for in n1 now."""
+    n1 = Trainer("a", throughput([0, 10]), "gpu", 5.0, 5.0, 5.0)
+    seen = look((hole("n0"),), n1, belief=Belief((lease(0, "n0"),), ()))
+    seen = replace(seen, holes={"any": (hole("n0"),), "gpu": (hole("n1"),)})
+
+    made = decided(seen, Limits(most_churn=1))
+
+    assert [type(action) for action in made.actions] == [EndLeases]
+    assert made.brake is Brake.CHURN_CAP
+    assert [why.reason for why in made.trainers] == [TrainerReason.HELD_BACK]
+    assert [why.reason for why in made.holes][1:] == [HoleReason.HELD_BACK]
 
 
 def test_each_hole_is_told_what_it_is_used_for() -> None:
@@ -141,12 +144,8 @@ def test_each_hole_is_told_what_it_is_used_for() -> None:
     wider = look(holes, trainer("a", 0), belief=belief)
     paused = look(holes, trainer("a", 0), belief=belief, pace=Pace(0, 9, NOW_S))
 
-    def told(one: Look) -> list[tuple[HoleReason, Refusal | None]]:
-        decision = decided(one)
-        found = explain_holes(
-            decision.classes, decision.wanted, decision.actual, brake=decision.brake
-        )
-        return [(hole.reason, hole.refusal) for hole in found]
+    def told(one: Situation) -> list[tuple[HoleReason, Refusal | None]]:
+        return [(hole.reason, hole.refusal) for hole in decided(one).holes]
 
     short = (HoleReason.UNUSABLE, Refusal.TOO_SHORT)
     used = [(HoleReason.TRAINING, None), (HoleReason.LEASED, None)]

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.belief import Belief
-from freetrain.broker.decide import Decision, Look, decide, request_of
+from freetrain.broker.decide import Decision, decide_leases, request_of
 from freetrain.broker.limits import Limits, Refusal
+from freetrain.broker.pool import Situation
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.promises import Promise
 from freetrain.planning.policy import counts_of, problem_of
@@ -29,7 +30,7 @@ from tests.broker.foretold import (
 )
 
 if TYPE_CHECKING:
-    from freetrain.broker.decide import Trainer
+    from freetrain.broker.pool import Trainer
     from slurm.holes import Hole
 
 
@@ -90,14 +91,14 @@ def test_the_background_gets_what_the_others_leave() -> None:
 
 def test_trainers_of_other_kinds_of_node_are_planned_each_with_its_own() -> None:
     gpu = replace(trainer("b", 2), shape="gpu")
-    look = Look(
+    look = Situation(
         now_s=NOW_S,
         holes={"any": (hole("n0"), hole("n1")), "gpu": (hole("n2"), hole("n3"))},
         belief=Belief((), ()),
         trainers=(trainer("a", 4), gpu),
         assignments=(),
     )
-    found = decide(
+    found = decide_leases(
         look,
         lookahead(),
         Limits(),
@@ -119,14 +120,14 @@ def test_trainers_of_other_kinds_of_node_are_planned_each_with_its_own() -> None
 def test_where_kinds_of_node_overlap_the_published_plan_is_told_to_stand_in() -> None:
     some = replace(trainer("b", 2), shape="gpu")
     both = (hole("n0"), hole("n1"), hole("n2"))
-    look = Look(
+    look = Situation(
         now_s=NOW_S,
         holes={"any": both, "gpu": both[:2]},
         belief=Belief((), ()),
         trainers=(trainer("a", 4), some),
         assignments=(),
     )
-    found = decide(
+    found = decide_leases(
         look,
         lookahead(),
         Limits(),
@@ -175,14 +176,14 @@ def test_beyond_the_cap_on_leases_whole_groups_that_last_are_kept() -> None:
         {"short": Prospect(200.0, 0.5, 1.0), "long": Prospect(390.0, 0.1, 1.0)},
     )
     holes = tuple(hole(f"n{k}") for k in range(4))
-    look = Look(
+    look = Situation(
         now_s=NOW_S,
         holes={"any": holes},
         belief=Belief((), ()),
         trainers=(trainer("a", 4),),
         assignments=(),
     )
-    found = decide(
+    found = decide_leases(
         look,
         lookahead(),
         Limits(most_leases=2),

@@ -8,9 +8,16 @@ import pytest
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.broker.limits import EndReason, Limits, Mode
-from freetrain.broker.reconcile import Action, EndLeases, Wanted, reconcile
+from freetrain.broker.reconcile import Action, EndLeases, Wanted
 from freetrain.broker.yielding import Claims, KeptFree
-from tests.broker.broker_records import NOW_S, actual, generation, key, lease
+from tests.broker.broker_records import (
+    NOW_S,
+    generation,
+    key,
+    lease,
+    reconciled,
+    situation,
+)
 
 LIMITS = Limits(mode=Mode.YIELD, most_calls=2)
 NOTHING = Wanted((), ())
@@ -30,7 +37,7 @@ def test_nodes_that_others_wait_for_need_two_commands_however_many_submissions()
     ]
     claims = Claims({one.node: 5 for one in leases if one.node}, {})
 
-    room, told = cancels(reconcile(NOTHING, actual(*leases, claims=claims), (), LIMITS))
+    room, told = cancels(reconciled(NOTHING, situation(*leases, claims=claims), LIMITS))
 
     assert (room.why, told.why) == (EndReason.MAKES_ROOM, EndReason.CLAIMED)
     assert set(room.leases) | set(told.leases) == set(keys)
@@ -38,9 +45,9 @@ def test_nodes_that_others_wait_for_need_two_commands_however_many_submissions()
 
 def test_a_lease_that_is_in_nobodys_way_yet_tells_why_it_must_go_even_so() -> None:
     claims = Claims({"n0": 5, "n1": 6}, {}, kept_free=KeptFree({"n1": 6}, 0))
-    world = actual(lease(0, "n0"), lease(1, "n1"), claims=claims)
+    world = situation(lease(0, "n0"), lease(1, "n1"), claims=claims)
 
-    ended = cancels(reconcile(NOTHING, world, (), LIMITS))
+    ended = cancels(reconciled(NOTHING, world, LIMITS))
 
     assert {one.leases: one.why for one in ended} == {
         (key(0),): EndReason.CLAIMED,
@@ -51,10 +58,10 @@ def test_a_lease_that_is_in_nobodys_way_yet_tells_why_it_must_go_even_so() -> No
 def test_what_is_in_nobodys_way_yet_ends_no_lease_that_waits_for_another_node() -> None:
     claims = Claims({"n1": 6}, {}, kept_free=KeptFree({"n1": 6}, 0))
     needed = replace(claims, leased={"n0": 5, "n1": 6})
-    world = actual(lease(0, "n0"), lease(1, "n1"), lease(2), claims=claims)
+    world = situation(lease(0, "n0"), lease(1, "n1"), lease(2), claims=claims)
 
     kept, room = (
-        {one.why for one in cancels(reconcile(NOTHING, one, (), LIMITS))}
+        {one.why for one in cancels(reconciled(NOTHING, one, LIMITS))}
         for one in (world, replace(world, claims=needed))
     )
 
@@ -66,13 +73,11 @@ def test_what_is_in_nobodys_way_yet_ends_no_lease_that_waits_for_another_node() 
 def test_a_lease_that_slurm_lets_overrun_its_limit_is_ended(
     *, over_s: float, ends: bool
 ) -> None:
-    world = actual(
+    world = situation(
         lease(0, "n0", end_s=NOW_S - over_s), assignments=(generation("a", 0),)
     )
 
-    ended = [
-        x for x in cancels(reconcile(NOTHING, world, (), LIMITS)) if not x.by_notice
-    ]
+    ended = [x for x in cancels(reconciled(NOTHING, world, LIMITS)) if not x.by_notice]
 
     assert [x.why for x in ended] == [EndReason.OVERRAN] * ends
 
@@ -84,29 +89,26 @@ def test_a_lease_that_slurm_lets_overrun_its_limit_is_ended(
 def test_a_lease_without_an_agent_is_ended_unless_it_may_train(
     *, unheard_s: float, trains: bool, ends: bool
 ) -> None:
-    world = actual(
+    world = situation(
         lease(0, "n0"),
         assignments=(generation("a", 0),) if trains else (),
         unheard_s={key(0): unheard_s},
-        silent=frozenset({key(0)}),
+        not_ready=frozenset({key(0)}),
     )
 
-    ended = [
-        x for x in cancels(reconcile(NOTHING, world, (), LIMITS)) if not x.by_notice
-    ]
+    ended = [x for x in cancels(reconciled(NOTHING, world, LIMITS)) if not x.by_notice]
 
     assert [(x.why, x.leases) for x in ended] == [(EndReason.UNHEARD, (key(0),))] * ends
 
 
 def test_a_claimed_lease_whose_agent_never_came_is_ended_without_a_word() -> None:
-    world = actual(
+    world = situation(
         lease(0, "n0"),
         claims=Claims({"n0": 5}, {}),
-        pool_nodes=frozenset(),
-        absent=frozenset({key(0)}),
+        never_heard=frozenset({key(0)}),
     )
 
-    (one,) = cancels(reconcile(NOTHING, world, (), LIMITS))
+    (one,) = cancels(reconciled(NOTHING, world, LIMITS, pool=()))
 
     assert (one.why, one.by_notice) == (EndReason.CLAIMED, False)
 
@@ -115,13 +117,9 @@ def test_a_claimed_lease_whose_agent_never_came_is_ended_without_a_word() -> Non
 def test_a_lease_without_an_agent_is_not_told_what_nobody_there_hears(
     pool: str,
 ) -> None:
-    world = actual(
-        lease(0, "n0"),
-        pool_nodes=frozenset(pool.split()),
-        absent=frozenset({key(0)}),
-    )
+    world = situation(lease(0, "n0"), never_heard=frozenset({key(0)}))
 
-    (one,) = cancels(reconcile(NOTHING, world, (), LIMITS))
+    (one,) = cancels(reconciled(NOTHING, world, LIMITS, pool=pool.split()))
 
     assert one.why is (EndReason.SURPLUS if pool else EndReason.HOLE_CLOSED)
     assert not one.by_notice

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.limits import Limits, Refusal
 from freetrain.broker.pool import classify, pool_of
-from tests.broker.broker_records import NOW_S, hole, key, lease
+from freetrain.broker.yielding import Claims, KeptFree
+from tests.broker.broker_records import NOW_S, generation, hole, lease, situation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,15 +23,15 @@ def test_holes_that_cannot_be_used_say_why() -> None:
     found[3] = replace(found[3], held_by=(1,))
     leases = (lease(4, "n4", notice_s=NOW_S), lease(5, "n5", end_s=NOW_S + 5))
 
-    pool = pool_of(
-        {"any": found},
-        leases,
-        claimed=frozenset({"n0", "n6"}),
-        assigned=frozenset({key(5)}),
-        now_s=NOW_S,
-        limits=Limits(),
-        kept={"n6"},
+    claims = Claims({"n0": 1, "n6": 1}, {}, kept_free=KeptFree({"n6": 1}, 0))
+    seen = situation(
+        *leases,
+        holes={"any": found},
+        claims=claims,
+        assignments=(generation("a", 5),),
     )
+
+    pool = pool_of(seen, Limits())
 
     assert [node.name for node in pool.nodes] == ["n5"]
     assert pool.refused == {
@@ -50,15 +51,8 @@ def test_nobody_is_ranked_where_all_may_be_leased() -> None:
 
     ranked: list[int] = []
     for cap in (2, 3):
-        pool_of(
-            {"any": [hole("n0"), hole("n1"), hole("n2")]},
-            (),
-            claimed=frozenset(),
-            assigned=frozenset(),
-            now_s=NOW_S,
-            limits=Limits(most_leases=cap),
-            rank=rank,
-        )
+        seen = situation(holes={"any": [hole("n0"), hole("n1"), hole("n2")]})
+        pool_of(seen, Limits(most_leases=cap), rank=rank)
 
     assert ranked == [3]
 
@@ -70,14 +64,9 @@ def test_a_lease_of_the_least_limit_is_still_worth_a_start_when_it_runs() -> Non
         lease(1, "n1", end_s=NOW_S + 59),
     )
 
-    pool = pool_of(
-        {"any": [hole("n0", NOW_S + 150), hole("n1", NOW_S + 150)]},
-        leases,
-        claimed=frozenset(),
-        assigned=frozenset(),
-        now_s=NOW_S,
-        limits=limits,
-    )
+    holes = {"any": [hole("n0", NOW_S + 150), hole("n1", NOW_S + 150)]}
+
+    pool = pool_of(situation(*leases, holes=holes), limits)
 
     assert [node.name for node in pool.nodes] == ["n0"]
     assert pool.refused == {"n1": Refusal.TOO_SHORT}
@@ -88,14 +77,7 @@ def test_classes_are_told_apart_by_use_and_live_as_long_as_their_shortest() -> N
         "any": [hole(f"n{i}", NOW_S + 200.0 * (i + 1)) for i in range(3)],
         "gpu": [hole("n0", NOW_S + 200.0)],
     }
-    pool = pool_of(
-        holes,
-        (),
-        claimed=frozenset(),
-        assigned=frozenset(),
-        now_s=NOW_S,
-        limits=Limits(),
-    )
+    pool = pool_of(situation(holes=holes), Limits())
 
     classes = classify(pool, now_s=NOW_S).classes
 

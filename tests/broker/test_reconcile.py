@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from freetrain.broker.belief import DuplicateJob
-from freetrain.broker.lease import LeaseState
+from freetrain.broker.lease import Assignment, LeaseState
 from freetrain.broker.limits import EndReason, Limits, Mode, Pace
 from freetrain.broker.reconcile import (
-    Assign,
     EndLeases,
     Submit,
     Wanted,
     WantedLeases,
     WantedTrainer,
     marked_ending,
-    reconcile,
 )
 from freetrain.broker.yielding import Claims, KeptFree
 from tests.broker.broker_records import (
     NOW_S,
-    actual,
     generation,
     intent,
     key,
     lease,
+    reconciled,
+    situation,
 )
 
 if TYPE_CHECKING:
-    from freetrain.broker.reconcile import Actual
+    from collections.abc import Collection
+
+    from freetrain.broker.pool import Situation
 
 SIZES = (1, 2, 3, 4)
 NOTHING = Wanted((), ())
@@ -45,9 +46,15 @@ def request(count: int, limit_min: int = 60, end_s: float = math.inf) -> Wanted:
     return Wanted((), (asked,))
 
 
-def run(wanted: Wanted, world: Actual, **changes: object) -> tuple[object, ...]:
-    limits = replace(Limits(), **changes)  # type: ignore[arg-type]
-    return reconcile(wanted, world, (), limits)
+def run(
+    wanted: Wanted,
+    world: Situation,
+    *,
+    pool: Collection[str] | None = None,
+    **changes: Any,  # noqa: ANN401 - fields of Limits
+) -> tuple[object, ...]:
+    limits = replace(Limits(), **changes)
+    return reconciled(wanted, world, limits, pool=pool)
 
 
 def wanted(name: str, *tasks: int, awaited: int = 0) -> WantedTrainer:
@@ -55,7 +62,7 @@ def wanted(name: str, *tasks: int, awaited: int = 0) -> WantedTrainer:
 
 
 def test_what_is_missing_is_asked_for_in_arrays_no_larger_than_allowed() -> None:
-    asked = run(request(5), actual(lease(0)), most_array_tasks=3)
+    asked = run(request(5), situation(lease(0)), most_array_tasks=3)
 
     assert asked == (
         Submit("any", 60, NOW_S + 7_200.0, 3),
@@ -66,7 +73,7 @@ def test_what_is_missing_is_asked_for_in_arrays_no_larger_than_allowed() -> None
 def test_a_submission_under_way_counts_as_leases_that_wait() -> None:
     open_intent = intent(deadline_s=NOW_S + 7_200.0, tasks=4)
 
-    asked = reconcile(request(4), actual(), (open_intent,), Limits())
+    asked = run(request(4), situation(intents=(open_intent,)))
 
     assert asked == ()
 
@@ -80,8 +87,8 @@ def test_a_submission_under_way_counts_as_leases_that_wait() -> None:
         ({"most_calls": 0}, 0),
     ],
 )
-def test_caps_are_kept(cap: dict[str, object], leases: int) -> None:
-    asked = run(request(9), actual(lease(0)), **cap)
+def test_caps_are_kept(cap: dict[str, Any], leases: int) -> None:
+    asked = run(request(9), situation(lease(0)), **cap)
 
     assert sum(one.tasks for one in asked if isinstance(one, Submit)) == leases
 
@@ -90,12 +97,15 @@ def test_nothing_is_asked_for_while_paused_blind_or_yielding() -> None:
     failing = Pace(0, 3, NOW_S - 10)
     gives = Claims({"n9": 1}, {})
 
-    assert run(request(1), actual(pace=failing)) == ()
-    assert run(request(1), actual(pace=replace(failing, last_failed_s=0.0))) != ()
-    assert run(request(1), actual(is_plan_known=False)) == ()
-    assert run(request(1), actual(claims=gives)) == ()
+    assert run(request(1), situation(pace=failing)) == ()
+    assert run(request(1), situation(pace=replace(failing, last_failed_s=0.0))) != ()
+    assert run(request(1), situation(is_plan_known=False)) == ()
+    assert run(request(1), situation(claims=gives)) == ()
     assert (
-        run(request(1), actual(claims=replace(gives, kept_free=KeptFree({"n9": 1}, 0))))
+        run(
+            request(1),
+            situation(claims=replace(gives, kept_free=KeptFree({"n9": 1}, 0))),
+        )
         != ()
     )
 
@@ -103,7 +113,7 @@ def test_nothing_is_asked_for_while_paused_blind_or_yielding() -> None:
 def test_a_waiting_lease_that_would_outlast_its_hole_goes() -> None:
     waits = lease(0)
 
-    actions = run(request(1, 30, NOW_S + 1_900.0), actual(waits))
+    actions = run(request(1, 30, NOW_S + 1_900.0), situation(waits))
 
     assert actions[0] == EndLeases(("7_0",), (key(0),), EndReason.SURPLUS)
     assert isinstance(actions[1], Submit)
@@ -112,8 +122,8 @@ def test_a_waiting_lease_that_would_outlast_its_hole_goes() -> None:
 def test_a_short_one_that_could_start_too_late_for_its_hole_goes_too() -> None:
     waits = lease(0, limit_min=20, deadline_s=NOW_S + 1_900.0)
 
-    kept = run(request(1, 30, NOW_S + 1_840.0), actual(waits))
-    replaced = run(request(1, 30, NOW_S + 1_839.0), actual(waits))
+    kept = run(request(1, 30, NOW_S + 1_840.0), situation(waits))
+    replaced = run(request(1, 30, NOW_S + 1_839.0), situation(waits))
 
     assert kept == ()
     assert len(replaced) == 2
@@ -122,7 +132,7 @@ def test_a_short_one_that_could_start_too_late_for_its_hole_goes_too() -> None:
 def test_submissions_under_way_count_against_the_cap() -> None:
     other = intent(shape="gpu", tasks=4)
 
-    asked = reconcile(request(9), actual(), (other,), Limits(most_leases=6))
+    asked = run(request(9), situation(intents=(other,)), most_leases=6)
 
     assert [one.tasks for one in asked if isinstance(one, Submit)] == [2]
 
@@ -130,16 +140,17 @@ def test_submissions_under_way_count_against_the_cap() -> None:
 def test_one_that_can_no_longer_start_is_left_to_slurm() -> None:
     late = lease(0, deadline_s=NOW_S + 3_599.0)
 
-    assert run(NOTHING, actual(late)) == ()
+    assert run(NOTHING, situation(late)) == ()
 
 
 def test_leases_that_nobody_wants_are_told_once_then_ended_when_they_stay() -> None:
-    world = actual(lease(0, "n0"), lease(1, "n1"))
+    world = situation(lease(0, "n0"), lease(1, "n1"))
     (first,) = run(NOTHING, world)
     assert isinstance(first, EndLeases)
-    leaving = tuple(marked_ending(one, first, NOW_S) for one in world.leases)
-    again = run(NOTHING, replace(world, leases=leaving))
-    late = replace(world, leases=leaving, now_s=NOW_S + 60.0)
+    leases = world.belief.leases
+    leaving = situation(*(marked_ending(one, first, NOW_S) for one in leases))
+    again = run(NOTHING, leaving)
+    late = replace(leaving, now_s=NOW_S + 60.0)
 
     (last,) = run(NOTHING, late)
 
@@ -150,18 +161,18 @@ def test_leases_that_nobody_wants_are_told_once_then_ended_when_they_stay() -> N
 
 
 def test_a_lease_whose_hole_closed_is_told_whatever_the_churn() -> None:
-    world = actual(lease(0, "n0"), pool_nodes=frozenset())
-    unseen = actual(lease(0, "n0", start_s=NOW_S + 1.0), pool_nodes=frozenset())
+    world = situation(lease(0, "n0"))
+    unseen = situation(lease(0, "n0", start_s=NOW_S + 1.0))
 
-    (one,) = run(NOTHING, world, most_churn=0)
+    (one,) = run(NOTHING, world, pool=(), most_churn=0)
 
     assert isinstance(one, EndLeases)
     assert (one.why, one.by_notice) == (EndReason.HOLE_CLOSED, True)
-    assert run(NOTHING, unseen) == ()
+    assert run(NOTHING, unseen, pool=()) == ()
 
 
 def test_others_get_claimed_nodes_at_once_and_waiting_leases_go_first() -> None:
-    world = actual(
+    world = situation(
         lease(0),
         lease(1, "n1"),
         lease(2, "n2"),
@@ -172,8 +183,8 @@ def test_others_get_claimed_nodes_at_once_and_waiting_leases_go_first() -> None:
 
     assign, room, gives = run(plan, world, mode=Mode.YIELD, most_churn=0)
 
-    assert isinstance(assign, Assign)
-    assert assign.assignment.leases == {key(2)}
+    assert isinstance(assign, Assignment)
+    assert assign.leases == {key(2)}
     assert room == EndLeases(("7_0",), (key(0),), EndReason.MAKES_ROOM)
     assert gives == EndLeases(("7_1",), (key(1),), EndReason.CLAIMED, by_notice=True)
 
@@ -193,25 +204,27 @@ def test_a_claimed_lease_is_told_and_only_ended_where_it_stays(
     told_s: float | None, cancelled_s: float | None, gentle: list[bool]
 ) -> None:
     one = lease(1, "n1", notice_s=told_s, cancel_s=cancelled_s)
-    world = actual(one, claims=Claims({"n1": 5}, {}), pool_nodes=frozenset())
+    world = situation(one, claims=Claims({"n1": 5}, {}))
 
-    done = run(NOTHING, world, mode=Mode.YIELD)
+    done = run(NOTHING, world, pool=(), mode=Mode.YIELD)
 
     assert [d.by_notice for d in done if isinstance(d, EndLeases)] == gentle
 
 
 def test_second_jobs_end() -> None:
-    (one,) = run(NOTHING, actual(extras=(DuplicateJob("u", "50_0"),)))
+    (one,) = run(NOTHING, situation(duplicates=(DuplicateJob("u", "50_0"),)))
 
     assert one == EndLeases(("50_0",), (), EndReason.SECOND_JOB)
 
 
 def test_a_lease_leaves_one_trainer_before_it_joins_another() -> None:
-    world = actual(lease(0, "n0"), lease(1, "n1"), assignments=(generation("b", 0, 1),))
+    world = situation(
+        lease(0, "n0"), lease(1, "n1"), assignments=(generation("b", 0, 1),)
+    )
 
     actions = run(Wanted((wanted("a", 1), wanted("b", 0)), ()), world)
 
-    assert [one.assignment.trainer for one in actions if isinstance(one, Assign)] == [
+    assert [one.trainer for one in actions if isinstance(one, Assignment)] == [
         "b",
         "a",
     ]
@@ -220,22 +233,22 @@ def test_a_lease_leaves_one_trainer_before_it_joins_another() -> None:
 def test_growing_by_a_part_waits_a_while_but_losing_and_starting_do_not() -> None:
     leases = (lease(0, "n0"), lease(1, "n1"))
     plan = Wanted((wanted("a", 0, 1, awaited=1),), ())
-    young = actual(*leases, assignments=(generation("a", 0, age_s=59.0),))
-    grown = actual(*leases, assignments=(generation("a", 0, age_s=60.0),))
-    lost = actual(*leases, assignments=(generation("a", 0, 5, age_s=1.0),))
-    by_a_fast_clock = actual(*leases, assignments=(generation("a", 0, age_s=-9e5),))
+    young = situation(*leases, assignments=(generation("a", 0, age_s=59.0),))
+    grown = situation(*leases, assignments=(generation("a", 0, age_s=60.0),))
+    lost = situation(*leases, assignments=(generation("a", 0, 5, age_s=1.0),))
+    by_a_fast_clock = situation(*leases, assignments=(generation("a", 0, age_s=-9e5),))
 
     assert run(plan, young) == ()
     assert len(run(plan, grown)) == len(run(plan, lost)) == 1
     assert len(run(plan, by_a_fast_clock)) == 1
-    assert len(run(plan, actual(*leases))) == 1
+    assert len(run(plan, situation(*leases))) == 1
 
 
 def test_a_world_that_survivors_made_while_a_tick_looked_does_not_grow() -> None:
     """Broker and survivors act at one moment, and a start would be thrown away."""
     leases = (lease(0, "n0"), lease(1, "n1"))
     whole = Wanted((wanted("a", 0, 1),), ())
-    since = actual(*leases, assignments=(generation("a", 0, age_s=-1.5),))
+    since = situation(*leases, assignments=(generation("a", 0, age_s=-1.5),))
 
     assert run(whole, since) == ()
 
@@ -244,10 +257,10 @@ def test_a_world_that_was_only_just_made_does_not_grow_but_shrinks_at_once() -> 
     leases = (lease(0, "n0"), lease(1, "n1"))
     more = Wanted((wanted("a", 0, 1),), ())
     young, settled = (
-        actual(*leases, assignments=(generation("a", 0, age_s=age_s),))
+        situation(*leases, assignments=(generation("a", 0, age_s=age_s),))
         for age_s in (9.0, 10.0)
     )
-    too_much = actual(*leases, assignments=(generation("a", 0, 1, age_s=1.0),))
+    too_much = situation(*leases, assignments=(generation("a", 0, 1, age_s=1.0),))
 
     assert run(more, young) == ()
     assert len(run(more, settled)) == 1
@@ -257,7 +270,7 @@ def test_a_world_that_was_only_just_made_does_not_grow_but_shrinks_at_once() -> 
 def test_a_lease_joins_nobody_before_its_agent_is_up_and_is_waited_for() -> None:
     leases = (lease(0, "n0"), lease(1, "n1"), lease(2, "n2"))
     plan = Wanted((wanted("a", 0, 1, 2),), ())
-    alone = actual(*leases, silent=frozenset({key(1)}))
+    alone = situation(*leases, not_ready=frozenset({key(1)}))
     young, grown = (
         replace(alone, assignments=(generation("a", 0, age_s=age_s),))
         for age_s in (59.0, 60.0)
@@ -267,13 +280,13 @@ def test_a_lease_joins_nobody_before_its_agent_is_up_and_is_waited_for() -> None
     assert run(plan, young) == ()
     for world in (alone, grown, left):
         (one,) = run(plan, world)
-        assert isinstance(one, Assign)
-        assert one.assignment.leases == {key(0), key(2)}
+        assert isinstance(one, Assignment)
+        assert one.leases == {key(0), key(2)}
 
 
 def test_a_trainer_runs_on_a_size_it_can_use_and_keeps_what_it_holds() -> None:
     two = WantedTrainer("a", (2, 4), frozenset(map(key, range(3))), 1)
-    world = actual(
+    world = situation(
         *(lease(task, f"n{task}") for task in range(3)),
         assignments=(generation("a", 1, 2),),
     )
@@ -282,17 +295,17 @@ def test_a_trainer_runs_on_a_size_it_can_use_and_keeps_what_it_holds() -> None:
 
 
 def test_a_trainer_that_wants_nothing_more_gets_an_empty_generation() -> None:
-    world = actual(lease(0, "n0"), assignments=(generation("a", 0),))
+    world = situation(lease(0, "n0"), assignments=(generation("a", 0),))
 
     assign, cancel = run(NOTHING, world)
 
-    assert isinstance(assign, Assign)
-    assert (assign.assignment.generation, len(assign.assignment.leases)) == (2, 0)
+    assert isinstance(assign, Assignment)
+    assert (assign.generation, len(assign.leases)) == (2, 0)
     assert isinstance(cancel, EndLeases)
 
 
 def test_without_slurms_plan_everything_stays_but_what_is_lost() -> None:
-    world = actual(
+    world = situation(
         lease(0, "n0"),
         lease(1),
         lease(2, "n2", state=LeaseState.ENDING),
@@ -302,5 +315,5 @@ def test_without_slurms_plan_everything_stays_but_what_is_lost() -> None:
 
     (assign,) = run(Wanted((wanted("a"),), ()), world)
 
-    assert isinstance(assign, Assign)
-    assert assign.assignment.leases == {key(0)}
+    assert isinstance(assign, Assignment)
+    assert assign.leases == {key(0)}

@@ -82,6 +82,10 @@ def test_who_renamed_a_cluster_that_lost_its_jobs_is_told_until_when_to_wait(
     world: TickWorld, other: FakeSlurm
 ) -> None:
     running(world)
+    world.now_s += 600.0
+    world.beat()
+    world.submit("b")
+    world.tick()  # its lease has a later deadline
     there = elsewhere(world, other)
 
     with pytest.raises(BadConfigurationError, match="was renamed, ticks go on") as told:

@@ -21,7 +21,7 @@ from freetrain.state.tables import (
     TrainerState,
     deliveries,
 )
-from freetrain.tick.act import NOBODY_KNOWS
+from freetrain.tick.act import HOOK_CUT_OFF
 from freetrain.tick.environment import HookCall, call_hook
 from tests.tick.test_tick_kills import copied, killed_at
 from tests.tick.tick_worlds import TickWorld, commit, tell, tick_world
@@ -282,7 +282,7 @@ def test_a_tick_killed_anywhere_leaves_no_model_undelivered_and_calls_no_hook_tw
         assert found.stage is DeliveryStage.DELIVERED
         assert place(before).read_bytes() == whole.read_bytes()
         assert [path.name for path in place(before).parent.iterdir()] == ["good.npz"]
-        if found.problem == NOBODY_KNOWS:
+        if found.problem == HOOK_CUT_OFF:
             uncalled += 1
             assert len(world.hook_calls) <= 1
         else:

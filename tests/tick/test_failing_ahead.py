@@ -15,7 +15,7 @@ from freetrain.planning.settings import HORIZON_S
 from freetrain.tick.environment import TickContext
 from freetrain.tick.lookahead import foresee
 from freetrain.tick.observe import observe
-from freetrain.tick.plan import decide_on
+from freetrain.tick.plan import make_plan
 from slurm.errors import SlurmUnavailableError
 from tests.tick.test_looking_ahead import looking_ahead
 from tests.tick.tick_worlds import TickWorld, running, theirs, tick_world
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from freetrain.tick.lookahead import NodeForecasts
     from freetrain.tick.observe import Observed
-    from freetrain.tick.plan import Decided
+    from freetrain.tick.plan import TickPlan
     from slurm.records import JobRecord
 
 
@@ -60,7 +60,7 @@ def fails_when_asked(
 
 def decided(
     world: TickWorld, foresee: Callable[..., NodeForecasts] | None = None
-) -> Decided:
+) -> TickPlan:
     with world.reading() as state:
         context = TickContext(
             site=world.site,
@@ -70,10 +70,10 @@ def decided(
             backend=world.connect(20),
             leader_lock=None,
         )
-        return decide_on(context, observe(context), foresee=foresee)
+        return make_plan(context, observe(context), foresee=foresee)
 
 
-def made_room(of: Decided) -> list[EndLeases]:
+def made_room(of: TickPlan) -> list[EndLeases]:
     cancels = [one for one in of.decision.actions if isinstance(one, EndLeases)]
     return [one for one in cancels if one.why is EndReason.CLAIMED]
 

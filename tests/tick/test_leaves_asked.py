@@ -132,7 +132,7 @@ def test_a_newer_slurm_that_says_nothing_once_or_twice_takes_no_leaves_away() ->
 
     assert [one.leaves for one in seen] == [first.leaves] * 4
     assert [bool(one.problem) for one in seen] == [True, True, False, False]
-    assert "tells nothing of those that it told before" in seen[0].problem
+    assert "Slurm names none of those that it named before" in seen[0].problem
     assert len(runner.asked) == 4, "a silence is asked about at the next look"
 
 
@@ -176,9 +176,9 @@ def test_where_it_cannot_be_had_the_last_answer_holds_for_another_hour(
 
     assert leaves is not None
     assert leaves.by_node == known(Runner()).by_node
-    assert "not told" in leaves.problem
+    assert "are not known now" in leaves.problem
     assert (first.by_node, first.leaves) == ({}, ())
-    assert "not told" in first.problem
+    assert "not known now" in first.problem
     after = found(runner, TREE, leaves.to_state(), now_s=late + 60.0)
     assert after == leaves, "why is told for as long as it holds"
     assert len(runner.asked) == 2

@@ -119,7 +119,9 @@ def test_what_cannot_be_used_is_dropped_with_a_line(
     world.now_s += 60.0
     after = world.status()
 
-    assert any("what was learned of nodes cannot be used" in p for p in status.problems)
+    assert any(
+        "the saved forecast of nodes cannot be used" in p for p in status.problems
+    )
     assert not after.problems
     assert world.forecast()["watched_s"] > 0.0
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.decide import HoleExplanation
-from freetrain.broker.limits import EndReason, HoleReason, Refusal
+from freetrain.broker.limits import EndReason
 from freetrain.broker.reconcile import Submit
 from freetrain.broker.yielding import NO_CLAIMS, Claims, KeptFree
 from freetrain.config.site import LeaseMode
@@ -21,8 +20,7 @@ from freetrain.planning.rating import Ratings
 from freetrain.state.files import AgentState
 from freetrain.state.tables import pace
 from freetrain.tick.lookahead import NodeForecasts
-from freetrain.tick.plan import Decided, nodes_to_exclude
-from freetrain.tick.status_report import refusal_of
+from freetrain.tick.plan import TickPlan, nodes_to_exclude
 from freetrain.tick.tick import tick
 from slurm.batch import MAX_VALUE_BYTES
 from slurm.records import expand
@@ -220,19 +218,6 @@ def test_a_lease_that_begins_is_over_before_somebody_who_waits_could_start(
     assert max(limits_s) <= 1_500.0
 
 
-def test_the_report_names_the_job_that_a_node_is_kept_free_for() -> None:
-    claims = Claims({"n1": 7}, {"n0": 5}, kept_free=KeptFree({"n1": 7}, 0))
-
-    def shown(node: str, refusal: Refusal | None) -> str:
-        return refusal_of(HoleExplanation(node, HoleReason.UNUSABLE, refusal), claims)
-
-    assert shown("n0", Refusal.CLAIMED) == Refusal.CLAIMED
-    assert shown("n1", Refusal.KEPT_FREE) == (
-        "somebody's job would need it if another ended: 7"
-    )
-    assert shown("n2", None) == ""
-
-
 # Nodes to exclude, by what the plan was made of.
 
 KEPT = Claims({}, {"n0": 7}, kept_free=KeptFree({"n0": 7}, 0))
@@ -248,7 +233,11 @@ def forecasts() -> NodeForecasts:
     for looks in range(5):
         forecast.look(NOW_S + 900.0 * looks, PoolSnapshot(frozenset(), frozenset(), {}))
     return NodeForecasts(
-        forecast=forecast, pairs=RecentAffinity(), known_names=0, told={}, ended=()
+        forecast=forecast,
+        pairs=RecentAffinity(),
+        known_names=0,
+        lease_forecasts={},
+        ended=(),
     )
 
 
@@ -263,8 +252,8 @@ def excluded(
     decision = decided(seen)
     asked = [action for action in decision.actions if isinstance(action, Submit)]
     action = max(asked, key=lambda action: action.limit_min)
-    made = Decided(
-        look=seen,
+    made = TickPlan(
+        situation=seen,
         decision=decision,
         shapes={},
         ratings=Ratings(priority="throughput"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -10,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from freetrain.config.site import PlannerSettings
 from freetrain.losscurve.forecast import Better
-from freetrain.tick.rate import KeptLossForecasts
+from freetrain.state.database import migrate
+from freetrain.state.tables import put_loss_forecasts
+from freetrain.tick.rate import LossForecaster
 from tests.losscurve.reported import noisy, reported, steps
 from tests.tick.tick_worlds import TickWorld, again, tell, tick_world
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from freetrain.losscurve.forecast import LossForecast
 
 LOSSES = noisy(0.5 + 2 * steps(40) ** -0.5, noise=0.01, seed=0).tolist()
@@ -38,16 +38,15 @@ class Counting:
 
     def __init__(self) -> None:
         self.fits = 0
-        self.kept: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self.state = sqlite3.connect(":memory:", isolation_level=None)
+        migrate(self.state)
 
     def look(self, name: str, count: int) -> LossForecast | None:
         """Look at the first points as a tick does, and keep what it would."""
-        forecasts = KeptLossForecasts(lambda *key: self.kept.get(key))
-        found = forecasts.look(name, POINTS[:count], Better.LOWER)
-        self.fits += len(forecasts.fresh)
-        self.kept |= {
-            (row.trainer, row.fitted_to): row.forecast for row in forecasts.fresh
-        }
+        forecaster = LossForecaster(self.state)
+        found = forecaster.forecast(name, POINTS[:count], Better.LOWER)
+        self.fits += len(forecaster.fresh)
+        put_loss_forecasts(self.state, forecaster.fresh)
         return found
 
 
@@ -86,7 +85,7 @@ def test_each_trainer_has_an_outlook_of_its_own() -> None:
 def test_what_another_release_kept_is_fitted_again() -> None:
     ticks = Counting()
     ticks.look("a", 30)
-    ticks.kept = {key: {"version": -1} for key in ticks.kept}
+    ticks.state.execute("UPDATE outlooks SET outlook = ?", ('{"version": -1}',))
 
     again = ticks.look("a", 30)
 
@@ -98,7 +97,7 @@ def test_of_too_few_values_nothing_is_said_or_kept() -> None:
     ticks = Counting()
 
     assert ticks.look("a", 2) is None
-    assert ticks.kept == {}
+    assert ticks.fits == 0
 
 
 def test_a_tick_that_is_told_nothing_new_fits_nothing_and_loads_no_scipy(

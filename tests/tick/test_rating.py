@@ -20,7 +20,7 @@ from freetrain.config.site import PlannerSettings
 from freetrain.errors import BadConfigurationError
 from freetrain.progress import BEGINNING, ProgressRecord
 from freetrain.state.tables import TrainerRow, TrainerState
-from freetrain.tick.rate import StatedSpeeds, contender_of, priority_of
+from freetrain.tick.rate import contender_of, priority_of
 from freetrain.tick.trainers import TickTrainer, TrainerHistory, TrainerProgress
 from tests.tick.tick_worlds import tell, tick_world
 
@@ -52,7 +52,7 @@ def contender(
 ) -> Contender:
     row = TrainerRow("a", "", "/r", TrainerState.WANTED, 100.0, 100.0)
     trainer = TickTrainer(row=row, job=one)
-    return contender_of(trainer, one, known(one, *told), speeds=StatedSpeeds(), fit=fit)
+    return contender_of(trainer, one, known(one, *told), speeds=None, fit=fit)
 
 
 def step(n: int, loss: float) -> ProgressRecord:

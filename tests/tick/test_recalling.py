@@ -13,7 +13,7 @@ from msgspec import structs
 from freetrain.config.site import PlannerSettings
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.live import LiveForecast, PoolSnapshot, validate_forecast
-from freetrain.tick.lookahead import SavedForecast, restored
+from freetrain.tick.lookahead import restored
 from tests.tick.tick_worlds import TickWorld, tick_world
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def check_begins_anew(world: TickWorld) -> None:
     after = world.status()
 
     (problem,) = status.problems
-    assert "what was learned of nodes cannot be used" in problem
+    assert "the saved forecast of nodes cannot be used" in problem
     assert len(problem) < 500
     assert first["watched_s"] == 0.0
     assert not after.problems
@@ -126,7 +126,7 @@ def test_what_fails_at_its_first_use_is_begun_anew_and_the_line_says_where(
             raise error("in the look")
         return "anew"
 
-    begun, problem = restored(SavedForecast({"any": "state"}), begin)
+    begun, problem = restored({"any": "state"}, begin)
 
     assert begun == "anew"
     assert f"{error.__name__}('in the look')" in problem
@@ -138,9 +138,9 @@ def test_what_fails_with_nothing_kept_is_no_fault_of_what_was_kept() -> None:
         raise ZeroDivisionError(str(kept))
 
     with pytest.raises(ZeroDivisionError, match="None"):
-        restored(SavedForecast({"any": "state"}), begin)
+        restored({"any": "state"}, begin)
     with pytest.raises(ZeroDivisionError, match="None"):
-        restored(SavedForecast(None), begin)
+        restored(None, begin)
 
 
 def test_a_state_that_cannot_be_read_at_all_is_not_dropped() -> None:
@@ -148,7 +148,7 @@ def test_a_state_that_cannot_be_read_at_all_is_not_dropped() -> None:
         raise sqlite3.DatabaseError(str(kept))
 
     with pytest.raises(sqlite3.DatabaseError, match="any"):
-        restored(SavedForecast({"any": "state"}), begin)
+        restored({"any": "state"}, begin)
 
 
 class Absurd(LiveForecast):

@@ -22,7 +22,6 @@ from freetrain.config.site import PlannerSettings
 from freetrain.scaling import (
     LearnedScaling,
     MeasuredSpeed,
-    Prior,
     Profiling,
     Rescale,
     RescaleCost,
@@ -30,7 +29,7 @@ from freetrain.scaling import (
 )
 from freetrain.state.files import Ended, create_ending
 from freetrain.state.tables import history_of
-from freetrain.tick.rate import MeasuredSpeeds, costs_s, measured_by, speeds_of
+from freetrain.tick.rate import MeasuredSpeeds, costs_s, speeds_of
 from freetrain.tick.trainers import known_from
 from tests.state.endings import an_ending
 from tests.tick.tick_worlds import (
@@ -76,7 +75,7 @@ def job(**changes: object) -> TrainerJob:
 
 
 def speeds(one: TrainerJob, known: LearnedScaling) -> NDArray[np.float64]:
-    return MeasuredSpeeds(Prior(), now_s=500.0).of(one, to_state(known)).samples_per_s
+    return MeasuredSpeeds((), now_s=500.0).of(one, to_state(known)).samples_per_s
 
 
 def test_speed_and_cost_of_a_rescale_are_learned_from_what_generations_tell(
@@ -156,7 +155,7 @@ def test_measured_speeds_take_the_place_of_assumed_ones_even_where_they_fall() -
 
 
 def test_measured_costs_count_where_their_user_says_nothing() -> None:
-    site = MeasuredSpeeds(Prior(), now_s=500.0)
+    site = MeasuredSpeeds((), now_s=500.0)
     one = job(costs=RescaleCosts(shrink_s=7.0))
 
     speed = site.of(one, to_state(SEEN))
@@ -185,7 +184,7 @@ def test_samples_that_its_user_says_are_compared_with_steps_by_their_shape() -> 
 def test_a_trainer_that_is_not_known_yet_is_taken_to_be_like_the_others() -> None:
     others: list[dict[str, object]] = [to_state(SEEN), {"version": "anothers"}]
 
-    found = measured_by(others, now_s=500.0).of(job(), {})
+    found = MeasuredSpeeds(others, now_s=500.0).of(job(), {})
 
     assert 20.0 < found.samples_per_s[1] < 100.0
 
@@ -206,7 +205,7 @@ def hoped(
 ) -> NDArray[np.float64]:
     """What profiling adds to the speeds of a trainer."""
     made = [
-        MeasuredSpeeds(Prior(), now_s=500.0, profiling=profiling)
+        MeasuredSpeeds((), now_s=500.0, profiling=profiling)
         .of(
             job(nodes=NodeSettings(max_nodes=16)),
             to_state(known),
@@ -261,7 +260,7 @@ def test_who_waits_and_was_seen_for_long_is_believed_more(quick_folder: Path) ->
 
 def test_who_runs_is_not_lowered_nor_anybody_where_samples_are_not_compared() -> None:
     waits, runs, plain = (
-        MeasuredSpeeds(Prior(), now_s=500.0, deviations=deviations)
+        MeasuredSpeeds((), now_s=500.0, deviations=deviations)
         .of(job(), to_state(ONE_SIZE), held=held)
         .samples_per_s
         for deviations, held in ((1.0, 0), (1.0, 2), (0.0, 0))

@@ -161,7 +161,7 @@ def test_people_are_told_for_whom_idle_nodes_are_kept_free(
     page = scene.broker.tick()
 
     assert page.leases == ()
-    why = "somebody's job would need it if another ended"
+    why = "another user's job would need it if a running job ended"
     assert {hole.node: hole.refusal for hole in page.holes} == dict.fromkeys(
         ("n6", "n7", "n8"), f"{why}: {scene.first}"
     )
