@@ -59,7 +59,7 @@ _MACHINE = re.compile(r"\b(\d{1,7})\s+(?:[^\W\d]\w*\s+){0,3}nodes\b", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class TableHead:
-    """What stands before a table's first record.
+    """The comments and column names before a table's first record.
 
     Attributes:
         comments: Comment lines, in order, without ``#``.
@@ -86,7 +86,7 @@ class TableHead:
     def stating(
         self, *, machine_nodes: int | None, unix_start_s: float | None
     ) -> TableHead:
-        """Return this head with comments that state just these two."""
+        """Return this head with comments that give these two, and no others."""
         comments, added = self.comments, []
         if machine_nodes != self.machine_nodes:
             comments = tuple(c for c in comments if not _MACHINE.search(c))
@@ -110,7 +110,7 @@ def _search(pattern: re.Pattern[str], comments: tuple[str, ...]) -> str | None:
 def read_head(
     content: Content, *, needed: Collection[str], optional: Collection[str] = ()
 ) -> TableHead:
-    """Return what stands before the records of the table in *content*.
+    """Return the head of the table in *content*.
 
     Raises:
         UnreadableLogError: A column is missing, unknown or named twice.
@@ -180,7 +180,7 @@ def write_head(
     machine_nodes: int | None,
     unix_start_s: float | None,
 ) -> None:
-    """Write comments, corrected where they say otherwise, and column names."""
+    """Write comments, with machine size and start corrected, and column names."""
     stated = head.stating(machine_nodes=machine_nodes, unix_start_s=unix_start_s)
     flat = (" ".join(comment.splitlines()) for comment in stated.comments)
     stream.writelines(f"# {comment}".rstrip() + "\n" for comment in flat)
@@ -274,7 +274,7 @@ class JobsCsv(LogFormat[JobTrace]):
 
 
 class _JobsCsvParser:
-    """Parses lines, and remembers the jobs it saw."""
+    """Parses lines; keeps the job ids."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self._columns = columns
@@ -520,7 +520,7 @@ class Interval(NamedTuple):
 
 
 class _IntervalParser:
-    """Parses lines, and remembers when each node is idle."""
+    """Parses lines; keeps when each node is idle."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self._columns = columns
@@ -543,7 +543,7 @@ class _IntervalParser:
         return interval
 
     def _take(self, number: int, new: Interval) -> None:
-        """Remember *new*, unless its node is idle then already."""
+        """Keep *new*, unless its node is idle then already."""
         taken = self._taken.setdefault(new.node, [])
         place = len(taken)
         if taken and new.start_s < taken[-1][1]:  # logs are nearly in order

@@ -257,7 +257,7 @@ _SURELY_SMALL_CHARS = 15
 
 
 def read_number(text: str, field: str, expected: str = "a number") -> float:
-    """Return the finite number that *text* says.
+    """Return the finite number in *text*.
 
     Raises:
         BadLineError: It is none, or 1e15 and more.
@@ -272,7 +272,7 @@ def read_number(text: str, field: str, expected: str = "a number") -> float:
 
 
 def read_known(words: Sequence[str], fields: Sequence[str]) -> list[float | None]:
-    """Return the numbers that *words* say, one for each of *fields*.
+    """Return the numbers in *words*, one for each of *fields*.
 
     Returns:
         Numbers of 0 or more; None where a word is -1, the mark for unknown.
@@ -343,11 +343,10 @@ MAX_NODES = 1_000_000
 def actual_run(
     *, start_s: float | None, run_s: float | None, units: int | None
 ) -> tuple[float | None, float, int]:
-    """Return a job's start, run time and units, whatever of them its log lacks.
+    """Return a job's start, run time and units, completed where the log lacks them.
 
     A job whose run time is unknown, or that held nothing, never ran. It stays in the
-    trace without a start and with a run time of 0: it was submitted, and a user waited
-    for it. No schedule gives it nodes.
+    trace without a start and with a run time of 0; no schedule gives it nodes.
     """
     if run_s is None or not units:
         return None, 0.0, units or 0

@@ -99,7 +99,7 @@ class Sacct(LogFormat[JobTrace]):
 
 
 class _DumpParser:
-    """Parses lines, and remembers columns, job ids and node names."""
+    """Parses lines; keeps columns, job ids and node names."""
 
     def __init__(self, source: str) -> None:
         self.comments: list[str] = []
@@ -215,7 +215,7 @@ class _Times(NamedTuple):
 def read_record(
     job_id: str, fields: Mapping[str, str], nodes: tuple[str, ...]
 ) -> SacctRecord:
-    """Return what the line with *fields*, by column in lower case, says.
+    """Return the record of a line with *fields*, by column in lower case.
 
     Raises:
         BadLineError: A field cannot be read, or the job starts before its

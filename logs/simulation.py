@@ -78,14 +78,13 @@ class Layout:
 def lay_out(trace: JobTrace, *, units: int | None, by_name: bool) -> Layout:
     """Return the machine that *trace* is to be placed on.
 
-    Nodes carry the names that the log's jobs mention, in natural order; nodes
-    beyond those carry their number. Where the machine is smaller than the log's,
-    all carry their number.
+    Nodes have the names that the log's jobs mention, in natural order; nodes beyond
+    those have numbers for names, as do all nodes of a machine smaller than the log's.
 
     Args:
         trace: The log.
-        units: The machine's size in the log's allocation units, or None for the
-            trace's own: its ``units``, or more where the jobs name more nodes.
+        units: The machine's size in allocation units; None for the trace's own, or
+            more where its jobs name more nodes.
         by_name: Whether jobs will be placed on the nodes they name.
 
     Raises:
@@ -151,7 +150,7 @@ class Running:
     Attributes:
         job: Its index; below 0 for a lease.
         start_s: When it started, or starts once guests have left its units.
-        end_s: When it really ends; no scheduler may look at it.
+        end_s: When it really ends; schedulers must not look at it.
         expected_end_s: When its request ends, which may lie in the past.
         units: What it holds.
     """
@@ -220,7 +219,7 @@ class Machine:
         insort(self.waiting, job, key=lambda other: placer.rank(self.jobs[other]))
 
     def start(self, job: int, units: UnitSet) -> None:
-        """Start the waiting *job* on *units*, all of them free, as guests leave."""
+        """Start the waiting *job* on *units*, all free, once guests have left them."""
         start_s = self.now_s + self.guests.leave(job, units, self.now_s)
         end_s = start_s + self.jobs[job].run_s
         running = Running(job, start_s, end_s, start_s + self.request_s[job], units)
@@ -246,14 +245,14 @@ class Machine:
         return units
 
     def lease(self, units: UnitSet, until_s: float) -> None:
-        """Let a guest hold *units*, all free, as a job asking for so long."""
+        """Lease *units*, all free, as a job that asks for them until *until_s*."""
         self._leases += 1
         number = -self._leases
         self.running[number] = Running(number, self.now_s, until_s, until_s, units)
         self.free &= ~units
 
     def release(self, units: UnitSet) -> None:
-        """Let the leases of *units* end; each of them is leased."""
+        """End the leases of *units*, all leased; the rest of each lease stays."""
         for number, lease in [*self.running.items()]:
             if number < 0 and lease.units & units:
                 del self.running[number]
@@ -262,7 +261,7 @@ class Machine:
         self.free |= units
 
     def without_leases(self) -> Machine:
-        """Return the machine as it would be now, were nothing leased."""
+        """Return a copy of the machine on which nothing is leased."""
         other = copy.copy(self)
         other.running, other.waiting = dict(self.running), list(self.waiting)
         other._ends = list(self._ends)  # noqa: SLF001 - a copy of this one
@@ -287,19 +286,14 @@ class Machine:
 
 
 class Guests(Protocol):
-    """Uses units that no job holds, and leaves when one is placed on them.
+    """Use units that no job holds, and leave when a job is placed on them.
 
-    The scheduler does not see them, as Slurm does not see jobs that it may preempt:
-    a job is placed as if they were not there, and starts when they are gone.
+    The scheduler does not see them, as Slurm does not see jobs that it may preempt: a
+    job is placed as if they were not there, and starts when they have left.
     """
 
     def leave(self, job: int, units: UnitSet, now_s: float) -> float:
-        """Leave *units*, on which *job* was placed now.
-
-        Returns:
-            Seconds until the last guest is gone, 0 or more; the units are the
-            job's from now on.
-        """
+        """Leave *units*, on which *job* was placed; return the seconds it takes."""
         ...
 
 
@@ -307,7 +301,7 @@ class NoGuests:
     """No guests at all."""
 
     def leave(self, job: int, units: UnitSet, now_s: float) -> float:
-        """Return 0: there is no guest to wait for."""
+        """Return 0."""
         del job, units, now_s
         return 0.0
 
@@ -325,7 +319,7 @@ class Placer(Protocol):
 
     @property
     def wakes_s(self) -> float:
-        """When it is to be called again even if nothing happens, else inf."""
+        """When it must be called again even if nothing happens, else inf."""
         ...
 
     def arrives_s(self, job: Job) -> float:
@@ -347,10 +341,10 @@ class Placer(Protocol):
         ...
 
     def anew(self, wakes_s: float) -> Placer:
-        """Return one of the same kind that has planned nothing.
+        """Return a placer of the same kind that has planned nothing.
 
         Args:
-            wakes_s: When it is to look at the whole queue next, if it does not at
+            wakes_s: When to look at the whole queue next, for a placer that does not at
                 every call; ``-inf`` for at once.
         """
         ...
@@ -375,7 +369,7 @@ class RecordedPlacer:
         return job.start_s
 
     def rank(self, job: Job) -> float:
-        """Jobs of zero run time come last: they must not take another's units."""
+        """Jobs of zero run time come last, so that they take no other's units."""
         return 1.0 if job.run_s == 0 else 0.0
 
     def place(self, machine: Machine, *, ended: bool, arrived: bool) -> None:
@@ -434,13 +428,13 @@ class EasyPlacer:
 def reserve(machine: Machine) -> tuple[float, int]:
     """Reserve a place for the queue's head, which does not fit now.
 
-    Returns:
-        The shadow time: the earliest at which enough units are free for it, if every
-        running job ends when its request does; and the units free at that time
-        beyond those it needs.
+    A running job past its request is expected to end now. Jobs expected to end at the
+    shadow time itself count as ended there.
 
-    A running job past its request is expected to end at any moment, that is, now.
-    Jobs expected to end at the shadow time itself count as ended there.
+    Returns:
+        The shadow time, the earliest at which enough units are free for it if every
+        running job ends when its request does, and the units free then beyond those
+        it needs.
     """
     needed = machine.size[machine.waiting[0]]
     free = machine.free.bit_count()
@@ -517,9 +511,9 @@ class SlurmParameters:
 class SlurmPlacer:
     """Starts jobs in order at every event, and plans the queue in cycles.
 
-    A cycle is due at the first multiple of ``bf_interval`` at or after a change,
-    and where a running job outlives the slot the plan expected it to end by.
-    In between the plan could not come out differently, so it stands.
+    A cycle is due at the first multiple of ``bf_interval`` at or after a change, and
+    when a running job outlives the slot by which the plan expected its end. In between
+    a cycle would make the same plan.
     """
 
     def __init__(self, parameters: SlurmParameters) -> None:
@@ -621,18 +615,17 @@ class SlurmPlacer:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleMoment:
-    """The events of one time, and what can be seen of the machine afterwards.
+    """The events of one time, and the machine afterwards.
 
     Attributes:
-        time_s: The time. Two moments may share it: a job of zero run time ends
-            at a second one.
+        time_s: Two moments may share it: a job of zero run time ends at a second one.
         ended: Jobs that ended, by index.
         arrived: Jobs that entered the queue, by index.
         started: Jobs that started, in the order they did.
         waiting: Length of the queue afterwards.
         free: Units that no job holds afterwards.
         plan: The scheduler's plan for the waiting jobs afterwards.
-        put_off: Jobs that would have started then without any lease, and did not.
+        put_off: Jobs that would have started then without leases, and did not.
     """
 
     time_s: float
@@ -684,7 +677,7 @@ class Simulation:
             yield moment
 
     def branch(self, guests: Guests | None = None) -> Simulation:
-        """Return a copy that goes on by itself, with *guests* on the machine."""
+        """Return an independent copy with *guests* on the machine."""
         kept = (self._machine.jobs, self.layout, self.admitted, self.refused)
         other = copy.deepcopy(self, {id(shared): shared for shared in kept})
         other._machine.guests = guests or NoGuests()  # noqa: SLF001 - the same class
@@ -747,12 +740,12 @@ class Simulation:
 
     @property
     def machine(self) -> Machine:
-        """The machine as it is now, to look at."""
+        """The machine as it is now; not to be changed."""
         return self._machine
 
     @property
     def plan(self) -> tuple[PlannedJob, ...]:
-        """What the scheduler has planned for the jobs that wait."""
+        """The scheduler's plan for the waiting jobs."""
         return self._placer.plan
 
     @property

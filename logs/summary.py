@@ -23,8 +23,8 @@ LONG_HOLE_S = 600.0
 """From this length on a hole is long: rescaling into it surely pays."""
 
 LOW_USE = 0.5
-"""Up to this share of the machine in use, something keeps it from working: an
-outage, a drain, maintenance, or the log's first and last jobs."""
+"""Up to this share in use, the machine is not in normal operation: an outage, a drain,
+maintenance, or the log's first and last jobs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ CARRIED = (
     "preceding job",
     "think time",
 )
-"""Fields that `Job.swf` may hold: what no other attribute of a job says."""
+"""Fields that `Job.swf` may hold: those without another attribute of a job."""
 
 PARTIAL_STATUSES = (2, 3, 4)
 """Lines of one execution of a job that was checkpointed or swapped out."""
@@ -86,7 +86,7 @@ class Swf(LogFormat[JobTrace]):
     holds = JobTrace
 
     def begins_with(self, line: str) -> bool:
-        """Tell whether *line* is a comment with ``;`` or has numbers only."""
+        """Tell whether *line* is a comment with ``;`` or numbers only."""
         return line.lstrip().startswith(";") or _DATA_LINE.fullmatch(line) is not None
 
     def read(self, content: Content, *, skip_bad: int = 0) -> JobTrace:
@@ -155,7 +155,7 @@ class Swf(LogFormat[JobTrace]):
 
 
 class _SwfParser:
-    """Parses lines, and remembers comments, jobs and partial executions."""
+    """Parses lines; keeps comments, job ids and partial executions."""
 
     def __init__(self) -> None:
         self.comments: list[str] = []
@@ -262,12 +262,7 @@ _LEADING_NUMBER = re.compile(r"\d{1,14}(?:\.\d+)?", re.ASCII)
 
 
 class MachineSize(NamedTuple):
-    """What a header says of the machine.
-
-    Attributes:
-        units: Allocation units, or None where it does not say.
-        units_per_node: Units that make up a node, 1 or more.
-    """
+    """The machine's size in a header: units (None if unknown), and units a node."""
 
     units: int | None
     units_per_node: int
@@ -279,7 +274,7 @@ def comment_text(after_mark: str) -> str:
 
 
 def machine_size(comments: tuple[str, ...]) -> MachineSize:
-    """Return MaxProcs, else MaxNodes, and what one node has of it."""
+    """Return MaxProcs, else MaxNodes, and how many of them make up a node."""
     processors = int(_number(comments, "MaxProcs") or 0)
     nodes = int(_number(comments, "MaxNodes") or 0)
     if processors and nodes and processors % nodes == 0:

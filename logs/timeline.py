@@ -1,11 +1,10 @@
 """Which units of a machine are free when: sets of units, and plans over time.
 
 A set of units (nodes, or processors where a log counts those) is the bits of one
-integer. A ``Timeline`` says which of them are free from now on, in slots as Slurm's
-backfill has them, and takes bookings; an ``Agenda`` is one for jobs that need some
-units rather than others. The simulated schedulers of ``logs.simulation`` plan on a
-``Timeline``; the broker, which works out where waiting jobs will start, on an
-``Agenda``. Pure: no NumPy, no clock, nothing of Slurm.
+integer. A ``Timeline`` has the units that are free from now on, in slots as Slurm's
+backfill has them, and takes bookings; the simulated Slurm of ``logs.simulation`` plans
+on it. An ``Agenda`` is a timeline for jobs that not every unit suits; on it the broker
+works out where waiting jobs will start. Pure: no NumPy, no clock, nothing of Slurm.
 """
 
 from __future__ import annotations
@@ -196,7 +195,7 @@ class Agenda(Timeline):
         now_s: The moment.
         free: Units that no job holds now.
         ends: When running jobs are expected to end, each with its units.
-        closed: From when on no job may have some units, each time with these; the
+        closed: Times from which no job may have some units, each with the units; the
             slot in which the time lies is still open.
         resolution_s: Length of a slot.
     """
@@ -247,10 +246,10 @@ class Agenda(Timeline):
             super().book(gap, units)
 
     def _first(self, at: int, need: Need) -> int:
-        """Return the first step from *at* on in which enough is free to begin with.
+        """Return the first step from *at* on in which *need* is met at its beginning.
 
-        At the latest the next step in which a booked job takes units: until then more
-        and more is free.
+        At the latest the next step in which a booked job takes units: until then units
+        only become free.
         """
         until = bisect_left(self._slots, self._later.next_after(self._slots[at]))
         return at + bisect_left(
