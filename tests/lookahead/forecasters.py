@@ -1,28 +1,92 @@
-"""Forecasters of every name, and all that can be asked of them."""
+"""Random histories of idle nodes, forecasters that saw them, and all their answers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import settings
+from hypothesis import strategies as st
 
 from freetrain.lookahead.affinity import Affinity
 from freetrain.lookahead.base import FORECASTERS, forecaster_named
+from freetrain.replay.pool import PoolEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from freetrain.lookahead.base import Forecaster, Pairs
-    from freetrain.replay.pool import PoolEvent
+    from hypothesis.strategies import DrawFn
+
+    from freetrain.lookahead.base import Forecaster, Pairs, Prospects
+    from freetrain.lookahead.reliability import Reliability, ScoredForecaster
 
 EVERY = pytest.mark.parametrize("name", FORECASTERS)
 OFTEN = settings(max_examples=30, deadline=None)
 HORIZON_S = 400.0
 HORIZONS_S = (0.0, 60.0, 7200.0)
 
+Learner = TypeVar("Learner", bound="Prospects")
 
-def made(  # one of each keyword that a maker has
+
+@st.composite
+def histories(draw: DrawFn, nodes: int = 8, most_events: int = 25) -> list[PoolEvent]:
+    """Events at which some idle nodes leave and some others join.
+
+    In some of them most of the order has left from one end, and come back, so often
+    that neighbours are expected to leave together.
+    """
+    idle: set[int] = set()
+    now_s, events = 0.0, []
+    if draw(st.booleans()):
+        events = _lower_end_leaves(tuple(range(nodes)))
+        now_s, idle = len(events) * 100.0, set(range(nodes))
+    for _ in range(draw(st.integers(2, most_events))):
+        moved = draw(st.sets(st.integers(0, nodes - 1)))
+        left, joined = moved & idle, moved - idle
+        events.append(PoolEvent(now_s, tuple(sorted(joined)), tuple(sorted(left))))
+        idle = (idle - left) | joined
+        now_s += draw(st.sampled_from([1.0, 30.0, 100.0, 700.0, 5000.0]))
+    return events
+
+
+def _lower_end_leaves(line: tuple[int, ...]) -> list[PoolEvent]:
+    lower = line[: 3 * len(line) // 4]
+    events = [PoolEvent(0.0, line, ())]
+    for turn in range(1, 25, 2):
+        events.append(PoolEvent(100.0 * turn, (), lower))
+        events.append(PoolEvent(100.0 * (turn + 1), lower, ()))
+    return events
+
+
+def idle_after(events: Iterable[PoolEvent]) -> list[int]:
+    idle: set[int] = set()
+    for event in events:
+        idle = (idle - set(event.left)) | set(event.joined)
+    return sorted(idle)
+
+
+def departures_of(events: Iterable[PoolEvent]) -> list[tuple[list[int], list[int]]]:
+    """Return the nodes that left, and those idle until then, by departure."""
+    idle, departures = set[int](), []
+    for event in events:
+        if event.left:
+            departures.append((list(event.left), sorted(idle)))
+        idle = (idle - set(event.left)) | set(event.joined)
+    return departures
+
+
+def shown(forecaster: Learner, events: Iterable[PoolEvent]) -> Learner:
+    for event in events:
+        forecaster.see(event.time_s, joined=event.joined, left=event.left)
+    return forecaster
+
+
+def watch(events: Iterable[PoolEvent], watched: ScoredForecaster) -> Reliability:
+    """Return how reliable the forecasts of *watched* were over *events*."""
+    return shown(watched, events).reliability()
+
+
+def made(
     name: str,
     *,
     pairs: Pairs | None = None,
@@ -40,25 +104,18 @@ def made(  # one of each keyword that a maker has
     )
 
 
-def shown(forecaster: Forecaster, events: Iterable[PoolEvent]) -> Forecaster:
-    for event in events:
-        forecaster.see(event.time_s, joined=event.joined, left=event.left)
-    return forecaster
-
-
-def answers(forecaster: Forecaster) -> list[object]:
-    """Return all that can be asked, to be compared."""
-    idle = sorted(forecaster.idle())
-    clusters = [forecaster.cluster(node) for node in idle]
+def answers(forecaster: Prospects, idle: Iterable[int]) -> list[object]:
+    """Return all answers about the *idle* nodes, to be compared."""
+    nodes = sorted(idle)
+    clusters = [forecaster.cluster(node) for node in nodes]
     return [
         forecaster.is_learning,
-        idle,
+        nodes,
         clusters,
-        [sorted(forecaster.members(one)) for one in clusters],
-        [forecaster.prospect(one) for one in clusters],
-        [[forecaster.survival(node, h) for h in HORIZONS_S] for node in idle],
-        forecaster.affinity(idle).tolist(),
-        [forecaster.in_line(node) for node in idle],
+        [sorted(forecaster.members(cluster)) for cluster in clusters],
+        [forecaster.prospect(cluster) for cluster in clusters],
+        [[forecaster.survival(node, h) for h in HORIZONS_S] for node in nodes],
+        forecaster.affinity(nodes).tolist(),
     ]
 
 

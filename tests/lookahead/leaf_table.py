@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.lookahead.affinity import Affinity, LeafAffinity
-from tests.lookahead.figures_pool import pool_from
+from tests.lookahead.figures import pool_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

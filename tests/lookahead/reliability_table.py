@@ -57,8 +57,8 @@ def shared_folder() -> Path:
     return Path(os.environ.get("FREETRAIN_SHARED", beside))
 
 
-class Noted(ForecastScores):
-    """Counts as ever, and notes down each answer with the time at which it is due."""
+class NotedScores(ForecastScores):
+    """Also notes each forecast with the time at which it is due."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,35 +66,35 @@ class Noted(ForecastScores):
         self.noted: list[tuple[float, float, int, int]] = []
 
     def add(
-        self, said: float, *, nodes: int, age_s: float, stayed: int, departures: int
+        self, survival: float, *, nodes: int, age_s: float, stayed: int, departures: int
     ) -> None:
-        self.noted.append((self.due_s, said, nodes, stayed))
+        self.noted.append((self.due_s, survival, nodes, stayed))
         super().add(
-            said, nodes=nodes, age_s=age_s, stayed=stayed, departures=departures
+            survival, nodes=nodes, age_s=age_s, stayed=stayed, departures=departures
         )
 
 
 def lines(pool: PoolTimeline, from_s: float, name: str) -> Iterator[str]:
     """Yield the table, a row a decile, and the largest difference.
 
-    The forecaster *name* is asked from *from_s* on, and learns from the beginning.
+    The forecaster *name* is scored from *from_s* on, and learns from the beginning.
     """
-    answers = Noted()
+    scores = NotedScores()
     forecaster = forecaster_named(name)(
         400.0, pairs=Affinity(), checks=True, state=None, learns_s=0.0, order=int
     )
-    watched = ScoredForecaster(forecaster, from_s=from_s, scores=answers)
+    watched = ScoredForecaster(forecaster, from_s=from_s, scores=scores)
     for event in pool.events():
-        answers.due_s = event.time_s
+        scores.due_s = event.time_s
         watched.see(event.time_s, joined=event.joined, left=event.left)
-    told = watched.reliability()
-    for row in told.deciles:
+    reliability = watched.reliability()
+    for row in reliability.deciles:
         off = 100 * (row.came - row.said)
         yield (
             f"said {row.said:.3f}  came {row.came:.3f}  {off:+5.1f}  of {row.count:.0f}"
         )
-    yield f"largest difference {100 * told.worst:.1f} points"
-    worst = 100 * chance(np.array(answers.noted))
+    yield f"largest difference {100 * reliability.worst:.1f} points"
+    worst = 100 * chance(np.array(scores.noted))
     yield (
         f"of a forecaster without fault: {np.median(worst):.1f} by chance, and within "
         f"5 points in {100 * (worst <= 5.0).mean():.0f} of 100 such spans"
@@ -104,11 +104,11 @@ def lines(pool: PoolTimeline, from_s: float, name: str) -> Iterator[str]:
 def chance(noted: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return largest differences of deciles that chance alone brings, one a draw.
 
-    Departures come in bursts, so that not answers but blocks of three hours are drawn
-    anew, with each decile's mean difference taken off.
+    Departures come in bursts, so blocks of three hours are drawn again instead of
+    single forecasts, with each decile's mean difference subtracted.
 
     Args:
-        noted: Due time, what was said, nodes, and how many stayed, (answers, 4).
+        noted: Due time, survival, nodes, and how many stayed, shape (forecasts, 4).
     """
     due_s, said, nodes, stayed = noted[np.argsort(noted[:, 1], kind="stable")].T
     ends = np.cumsum(nodes)
@@ -124,7 +124,7 @@ def chance(noted: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def spans(log: str, method: Method) -> Iterator[tuple[str, PoolTimeline, float]]:
-    """Yield what to call a span of *log*, its nodes, and from when on to ask."""
+    """Yield the title of a span of *log*, its nodes, and from when on to score."""
     if log == "summit":
         for last, from_s in ((6.0, WARM_UP_S), (12.0, 6.0 * DAY_S)):
             pool = timeline(shared_folder(), from_day=0.0, days=last)
@@ -136,8 +136,8 @@ def spans(log: str, method: Method) -> Iterator[tuple[str, PoolTimeline, float]]
     idle = holes(schedule(trace, method))
     pool = PoolTimeline.from_trace(idle, start_s=first * DAY_S, days=days)
     last = first + pool.horizon_s / DAY_S
-    told = f"{log}, day {0.9 * first + 0.1 * last:.0f} to day {last:.0f}"
-    yield told, pool, pool.horizon_s / 10
+    title = f"{log}, day {0.9 * first + 0.1 * last:.0f} to day {last:.0f}"
+    yield title, pool, pool.horizon_s / 10
 
 
 def main() -> int:
@@ -146,11 +146,11 @@ def main() -> int:
     parser.add_argument("logs", nargs="*", default=["summit"], metavar="LOG")
     parser.add_argument("--forecaster", default=DEFAULT_FORECASTER)
     parser.add_argument("--schedule", type=Method, default=Method.RECORDED)
-    asked = parser.parse_args()
-    for log in asked.logs:
-        for told, pool, from_s in spans(log, asked.schedule):
-            sys.stdout.write(f"{told}\n")
-            for line in lines(pool, from_s, asked.forecaster):
+    chosen = parser.parse_args()
+    for log in chosen.logs:
+        for title, pool, from_s in spans(log, chosen.schedule):
+            sys.stdout.write(f"{title}\n")
+            for line in lines(pool, from_s, chosen.forecaster):
                 sys.stdout.write(f"{line}\n")
                 sys.stdout.flush()
     return 0

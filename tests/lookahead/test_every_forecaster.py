@@ -1,7 +1,4 @@
-"""What every forecaster must keep, whatever it learns.
-
-One that is named in ``freetrain.lookahead.base`` is tested here.
-"""
+"""The contract of every forecaster of ``FORECASTERS``."""
 
 from __future__ import annotations
 
@@ -18,17 +15,18 @@ from freetrain.errors import UsageError
 from freetrain.lookahead.affinity import RecentAffinity
 from freetrain.lookahead.base import Prospect, forecaster_named
 from freetrain.replay.pool import PoolEvent
+from tests.lookahead import forecasters
 from tests.lookahead.forecasters import (
     EVERY,
     HORIZON_S,
     HORIZONS_S,
     OFTEN,
-    answers,
+    histories,
+    idle_after,
     leaves_young,
     made,
     shown,
 )
-from tests.lookahead.pools import histories, idle_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,20 +34,25 @@ if TYPE_CHECKING:
     from freetrain.lookahead.base import Departure, Forecaster
 
 
-def asked(forecaster: Forecaster, events: Iterable[PoolEvent]) -> list[object]:
-    """Return all that can be asked after each of *events*."""
+def answers(forecaster: Forecaster) -> list[object]:
+    idle = sorted(forecaster.idle())
+    return [*forecasters.answers(forecaster, idle), *map(forecaster.in_line, idle)]
+
+
+def answers_after_each(
+    forecaster: Forecaster, events: Iterable[PoolEvent]
+) -> list[object]:
     return [answers(shown(forecaster, [event])) for event in events]
 
 
 def clusters_of(forecaster: Forecaster) -> dict[int, set[int]]:
-    """Return the idle nodes by cluster."""
     return {
-        one: set(forecaster.members(one))
-        for one in map(forecaster.cluster, forecaster.idle())
+        cluster: set(forecaster.members(cluster))
+        for cluster in map(forecaster.cluster, forecaster.idle())
     }
 
 
-def test_who_names_no_forecaster_is_told_which_there_are() -> None:
+def test_an_unknown_name_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(UsageError, match=r"of learned, .*\. Did you mean 'learned'\?$"):
         forecaster_named("lerned")
 
@@ -60,14 +63,15 @@ def test_who_names_no_forecaster_is_told_which_there_are() -> None:
 def test_the_future_changes_no_answer(
     name: str, events: list[PoolEvent], at: int
 ) -> None:
-    # Asked as often: a prospect may be the one that was told a little while ago.
-    assert asked(made(name), events[:at]) == asked(made(name), events)[:at]
+    # Asked at every event both times, as a prospect may be a recent answer.
+    straight = answers_after_each(made(name), events)
+    assert answers_after_each(made(name), events[:at]) == straight[:at]
 
 
 @EVERY
 @OFTEN
 @given(events=histories())
-def test_whoever_saw_the_same_says_the_same_in_whatever_order_nodes_were_told(
+def test_the_order_of_nodes_within_an_event_changes_no_answer(
     name: str, events: list[PoolEvent]
 ) -> None:
     turned = [PoolEvent(e.time_s, e.joined[::-1], e.left[::-1]) for e in events]
@@ -93,7 +97,7 @@ def test_asking_changes_no_answer(name: str, events: list[PoolEvent]) -> None:
 @EVERY
 @OFTEN
 @given(events=histories())
-def test_each_idle_node_is_in_one_cluster_and_nobody_else_is(
+def test_each_idle_node_is_in_one_cluster_and_no_other_node_is(
     name: str, events: list[PoolEvent]
 ) -> None:
     forecaster, idle = shown(made(name), events), idle_after(events)
@@ -107,7 +111,7 @@ def test_each_idle_node_is_in_one_cluster_and_nobody_else_is(
 @EVERY
 @OFTEN
 @given(events=histories())
-def test_nobody_changes_clusters_whose_numbers_are_not_used_again(
+def test_no_node_changes_clusters_and_numbers_of_clusters_are_not_used_again(
     name: str, events: list[PoolEvent]
 ) -> None:
     forecaster = made(name)
@@ -149,7 +153,7 @@ def test_answers_are_probabilities_and_lives_that_end_by_the_horizon(
 @EVERY
 @OFTEN
 @given(events=histories(), horizons_s=st.lists(st.floats(0.0, 1e6), min_size=2))
-def test_nobody_is_likelier_to_stay_longer_than_to_stay_shorter(
+def test_survival_never_rises_with_the_horizon(
     name: str, events: list[PoolEvent], horizons_s: list[float]
 ) -> None:
     forecaster = shown(made(name), events)
@@ -161,13 +165,13 @@ def test_nobody_is_likelier_to_stay_longer_than_to_stay_shorter(
 
 
 @EVERY
-def test_who_leaves_young_is_thought_to_leave_once_it_is_back(name: str) -> None:
+def test_a_node_that_left_young_is_expected_to_leave_once_it_is_back(name: str) -> None:
     new, knows = made(name), leaves_young(name)
     new.see(0.0, joined=(0,), left=())
     knows.see(6e4, joined=(0,), left=())
 
     assert knows.survival(0, 60.0) < new.survival(0, 60.0) - 0.1
-    before, after = (one.prospect(one.cluster(0)) for one in (new, knows))
+    before, after = new.prospect(new.cluster(0)), knows.prospect(knows.cluster(0))
     assert after.hit > before.hit + 0.1
     assert after.life_s < before.life_s
 
@@ -175,7 +179,7 @@ def test_who_leaves_young_is_thought_to_leave_once_it_is_back(name: str) -> None
 @EVERY
 @OFTEN
 @given(events=histories(), learns_s=st.sampled_from([1.0, 500.0, 1e9]))
-def test_while_it_is_learning_nobody_is_expected_to_leave(
+def test_while_it_is_learning_no_node_is_expected_to_leave(
     name: str, events: list[PoolEvent], learns_s: float
 ) -> None:
     patient, quick = made(name, learns_s=learns_s), made(name)
@@ -188,29 +192,29 @@ def test_while_it_is_learning_nobody_is_expected_to_leave(
         assert patient.is_learning == is_early
         for node in patient.idle():
             lasting = Prospect(HORIZON_S, 0.0, 1.0)
-            plain = quick.prospect(quick.cluster(node))
-            told = patient.prospect(patient.cluster(node))
-            assert told == (lasting if is_early else plain)
+            learned = quick.prospect(quick.cluster(node))
+            prospect = patient.prospect(patient.cluster(node))
+            assert prospect == (lasting if is_early else learned)
 
 
 @EVERY
 @OFTEN
 @given(events=histories())
-def test_whoever_is_not_asked_for_survivals_plans_by_the_same(
+def test_prospects_are_the_same_without_checks_of_survivals(
     name: str, events: list[PoolEvent]
 ) -> None:
-    asked, unasked = shown(made(name), events), made(name, checks=False)
-    shown(unasked, events)
+    checked = shown(made(name), events)
+    unchecked = shown(made(name, checks=False), events)
 
     for node in idle_after(events):
-        expected = asked.prospect(asked.cluster(node))
-        assert unasked.prospect(unasked.cluster(node)) == expected
+        expected = checked.prospect(checked.cluster(node))
+        assert unchecked.prospect(unchecked.cluster(node)) == expected
 
 
 @EVERY
 @OFTEN
 @given(events=histories(), at=st.integers(0, 25))
-def test_put_away_and_taken_up_again_it_goes_on_as_if_it_had_not_been(
+def test_saved_and_loaded_it_goes_on_as_if_it_had_not_been(
     name: str, events: list[PoolEvent], at: int
 ) -> None:
     straight = shown(made(name, pairs=RecentAffinity()), events)
@@ -243,9 +247,7 @@ def test_a_state_without_one_of_its_parts_is_refused(
 
 
 @EVERY
-def test_a_pool_lost_sight_of_is_forgotten_and_what_was_learned_is_not(
-    name: str,
-) -> None:
+def test_after_a_gap_the_pool_is_forgotten_and_the_lessons_are_not(name: str) -> None:
     forecaster, same = leaves_young(name), leaves_young(name)
     forecaster.see(5e4, joined=(1, 2), left=())
 
@@ -257,21 +259,19 @@ def test_a_pool_lost_sight_of_is_forgotten_and_what_was_learned_is_not(
     assert list(forecaster.idle()) == [0]
     assert forecaster.prospect(forecaster.cluster(0)).hit > 0.6
     for horizon_s in HORIZONS_S:
-        told = forecaster.survival(0, horizon_s)
-        # Nobody lived through the time that was not seen.
-        assert told == pytest.approx(same.survival(0, horizon_s), abs=1e-9)
+        # No node lived through the gap.
+        expected = pytest.approx(same.survival(0, horizon_s), abs=1e-9)
+        assert forecaster.survival(0, horizon_s) == expected
 
 
 @EVERY
-def test_what_was_foretold_of_a_pool_lost_sight_of_is_held_against_nothing(
-    name: str,
-) -> None:
+def test_forecasts_from_before_a_gap_are_not_scored(name: str) -> None:
     forecaster, new = made(name), made(name)
     forecaster.see(0.0, joined=(1, 2), left=())
 
     forecaster.forget_pool()
-    for one in (forecaster, new):
-        one.see(1e6, joined=(0,), left=())
+    for learner in (forecaster, new):
+        learner.see(1e6, joined=(0,), left=())
 
     for horizon_s in (60.0, 600.0, 7200.0):
         assert forecaster.survival(0, horizon_s) == new.survival(0, horizon_s)

@@ -1,4 +1,4 @@
-"""What losses and changes count for, from how trainers fared."""
+"""The weights of hits and changes, learned from trainers' losses and changes."""
 
 from __future__ import annotations
 
@@ -24,53 +24,49 @@ def half(node: int) -> int:
     return node // 3
 
 
-def hits(times: int, left: set[int], held: Mapping[str, frozenset[int]]) -> float:
-    """Return what a hit counts after *left* left trainers that hold *held*."""
+@pytest.mark.parametrize(
+    ("times", "left", "held", "weight"),
+    [
+        pytest.param(0, set(), {}, 0.25, id="prior"),
+        pytest.param(2_000, {1, 2}, TWO_CLUSTERS, 1.0, id="clusters leave singly"),
+        pytest.param(2_000, {1, 2, 3}, TWO_CLUSTERS, 0.0, id="both clusters leave"),
+        pytest.param(
+            50, {1, 2}, {"a": frozenset({1, 2})}, 0.25, id="it holds one cluster"
+        ),
+        pytest.param(50, {7, 8}, TWO_CLUSTERS, 0.25, id="it loses nothing"),
+        pytest.param(50, {1}, {}, 0.25, id="no trainer"),
+    ],
+)
+def test_a_hit_weighs_as_many_hits_came_alone(
+    times: int, left: set[int], held: Mapping[str, frozenset[int]], weight: float
+) -> None:
     experience = Experience()
     for turn in range(times):
         experience.note(100.0 * turn, held)
         experience.lose(left, half)
-    return experience.hit_weight
 
-
-def changes(every_s: float, sizes: tuple[int, ...]) -> float:
-    """Return what a change counts to a trainer that is of other *sizes* in turn."""
-    experience = Experience()
-    for turn in range(2_000):
-        nodes = frozenset(range(sizes[turn % len(sizes)]))
-        experience.note(every_s * turn, {"a": nodes})
-    return experience.change_weight(HORIZON_S)
-
-
-def test_a_hit_counts_whole_where_clusters_leave_each_by_itself() -> None:
-    assert hits(2_000, {1, 2}, TWO_CLUSTERS) == pytest.approx(1.0, abs=0.01)
-
-
-def test_a_hit_counts_hardly_where_all_that_a_trainer_has_leaves_at_once() -> None:
-    assert hits(2_000, {1, 2, 3}, TWO_CLUSTERS) == pytest.approx(0.0, abs=0.01)
+    within = 0.01 if times > 50 else 0.0
+    assert experience.hit_weight == pytest.approx(weight, abs=within)
 
 
 @pytest.mark.parametrize(
-    ("left", "held"),
-    [({1, 2}, {"a": frozenset({1, 2})}), ({7, 8}, TWO_CLUSTERS), ({1}, {})],
+    ("sizes", "weight"),
+    [
+        pytest.param((2, 3), 5.0 / -math.expm1(-5.0), id="a change every 100 s"),
+        pytest.param((4,), 1.0, id="none"),
+        pytest.param((0, 4), 1.0, id="starts and ends are none"),
+        pytest.param((4, 0), 1.0, id="ends and starts are none"),
+    ],
 )
-def test_who_has_one_cluster_or_loses_nothing_teaches_nothing(
-    left: set[int], held: Mapping[str, frozenset[int]]
+def test_a_change_weighs_more_the_more_often_trainers_change(
+    sizes: tuple[int, ...], weight: float
 ) -> None:
-    assert hits(50, left, held) == Experience().hit_weight
+    experience = Experience()
+    for turn in range(2_000):
+        nodes = frozenset(range(sizes[turn % len(sizes)]))
+        experience.note(100.0 * turn, {"a": nodes})
 
-
-def test_before_anything_was_seen_a_hit_counts_a_quarter() -> None:
-    assert Experience().hit_weight == 0.25
-
-
-def test_who_is_changed_every_hundred_seconds_must_gain_five_times_the_cost() -> None:
-    assert changes(100.0, (2, 3)) == pytest.approx(5.0 / -math.expm1(-5.0), rel=0.01)
-
-
-@pytest.mark.parametrize("sizes", [(4,), (0, 4), (4, 0)])
-def test_to_stay_to_start_and_to_end_are_no_changes(sizes: tuple[int, ...]) -> None:
-    assert changes(100.0, sizes) == pytest.approx(1.0, abs=0.01)
+    assert experience.change_weight(HORIZON_S) == pytest.approx(weight, rel=0.01)
 
 
 def test_time_without_nodes_is_not_time_trained() -> None:
@@ -80,13 +76,13 @@ def test_time_without_nodes_is_not_time_trained() -> None:
             held = {"a": frozenset(range(nodes)), "b": frozenset[int]()}
             experience.note(1_000.0 * turn + after_s, held)
 
-    # One change in 200 s of training, as one never sees what comes after a stop.
-    lasts = 2.5 / -math.expm1(-2.5)
-    assert experience.change_weight(HORIZON_S) == pytest.approx(lasts, rel=0.01)
+    # A change in 200 s of training.
+    weight = 2.5 / -math.expm1(-2.5)
+    assert experience.change_weight(HORIZON_S) == pytest.approx(weight, rel=0.01)
 
 
 @given(st.lists(st.sets(st.integers(0, 9)), max_size=30))
-def test_a_change_never_counts_less_than_it_costs_and_a_hit_never_more_than_one(
+def test_a_change_never_weighs_less_and_a_hit_never_more_than_1(
     holdings: list[set[int]],
 ) -> None:
     experience = Experience()
@@ -98,20 +94,20 @@ def test_a_change_never_counts_less_than_it_costs_and_a_hit_never_more_than_one(
     assert 0.0 <= experience.hit_weight <= 1.0
 
 
-def test_what_was_put_away_goes_on_as_if_it_had_not_been() -> None:
+def test_saved_and_loaded_it_goes_on_as_if_it_had_not_been() -> None:
     straight, first = Experience(), Experience()
-    for one in (straight, first):
-        one.note(0.0, TWO_CLUSTERS)
+    for own in (straight, first):
+        own.note(0.0, TWO_CLUSTERS)
     second = Experience(json.loads(json.dumps(first.to_state())))
-    for one in (straight, second):
-        one.lose({1, 2}, half)
-        one.note(70.0, {"a": frozenset({3, 4})})
+    for own in (straight, second):
+        own.lose({1, 2}, half)
+        own.note(70.0, {"a": frozenset({3, 4})})
 
     assert second.to_state() == straight.to_state()
     assert second.nodes == {3, 4}
 
 
-def test_a_pool_that_was_lost_sight_of_teaches_nothing_of_the_time_between() -> None:
+def test_nothing_is_learned_of_the_time_of_a_gap() -> None:
     experience = Experience()
     experience.note(0.0, TWO_CLUSTERS)
     before = experience.to_state()
@@ -134,6 +130,6 @@ def test_a_pool_that_was_lost_sight_of_teaches_nothing_of_the_time_between() -> 
         {"at_s": "soon"},
     ],
 )
-def test_a_state_that_is_nothing_of_the_kind_is_refused(spoilt: dict[str, Any]) -> None:
+def test_an_impossible_state_is_refused(spoilt: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
         Experience(Experience().to_state() | spoilt)

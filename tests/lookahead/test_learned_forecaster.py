@@ -1,4 +1,4 @@
-"""The forecaster ``learned``: clusters, survival, and nodes in order."""
+"""The forecaster ``learned``: hazards, clusters, survivals and their calibration."""
 
 from __future__ import annotations
 
@@ -12,162 +12,100 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.lookahead.affinity import Affinity
-from freetrain.lookahead.base import Forecaster, Prospect
-from freetrain.lookahead.learned import LearnedForecaster
-from tests.lookahead.pools import histories, idle_after
+from freetrain.lookahead.learned import (
+    AGES_S,
+    SIZES,
+    Calibration,
+    Hazard,
+    LearnedForecaster,
+)
+from tests.lookahead.forecasters import (
+    HORIZON_S,
+    departures_of,
+    histories,
+    idle_after,
+    shown,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
+    from freetrain.lookahead.base import Prospect
     from freetrain.replay.pool import PoolEvent
 
 
-HORIZON_S = 400.0
-
-
-def shown(events: list[PoolEvent]) -> LearnedForecaster:
-    forecaster = LearnedForecaster(HORIZON_S)
-    for event in events:
-        forecaster.see(event.time_s, joined=event.joined, left=event.left)
+def repeated(
+    forecaster: LearnedForecaster,
+    joined: Collection[int],
+    *leaving: tuple[float, Collection[int]],
+    turns: int = 50,
+    every_s: float = 1_000.0,
+) -> LearnedForecaster:
+    """Let *joined* come again and again, and some leave after so many seconds."""
+    for turn in range(turns):
+        forecaster.see(turn * every_s, joined=joined, left=())
+        for after_s, left in leaving:
+            forecaster.see(turn * every_s + after_s, joined=(), left=left)
     return forecaster
 
 
-def answers(forecaster: Forecaster, idle: list[int]) -> list[object]:
-    return [
-        *(forecaster.survival(node, 600.0) for node in idle),
-        *(forecaster.prospect(forecaster.cluster(node)) for node in idle),
-        forecaster.affinity(idle).tolist(),
-    ]
+def prospect(forecaster: LearnedForecaster, node: int) -> Prospect:
+    return forecaster.prospect(forecaster.cluster(node))
 
 
-@given(histories())
-def test_every_idle_node_is_in_one_cluster_and_no_other_node_is(
-    events: list[PoolEvent],
+def together(forecaster: LearnedForecaster, node: int) -> set[int]:
+    return set(forecaster.members(forecaster.cluster(node)))
+
+
+# Hazard
+
+
+AGES = st.floats(0.0, 20_000.0) | st.sampled_from(AGES_S)
+
+
+@given(st.integers(1, 100), st.lists(AGES, min_size=1, max_size=8))
+def test_exposure_is_counted_at_each_age_however_often_a_cluster_is_seen(
+    nodes: int, ages_s: list[float]
 ) -> None:
-    forecaster, idle = shown(events), idle_after(events)
+    hazard, (born, *later) = Hazard(), sorted(ages_s)
+    before = hazard.to_state()["exposure"]
 
-    clusters = {forecaster.cluster(node) for node in idle}
+    meter = hazard.meter(nodes, born)
+    for age_s in later:
+        meter.live(age_s)
 
-    members = [node for one in clusters for node in forecaster.members(one)]
-    assert sorted(members) == idle
-    assert all(node in forecaster.members(forecaster.cluster(node)) for node in idle)
-
-
-@given(histories())
-def test_forecasts_are_probabilities_and_lives_end_by_the_horizon(
-    events: list[PoolEvent],
-) -> None:
-    forecaster, idle = shown(events), idle_after(events)
-
-    for node in idle:
-        prospect = forecaster.prospect(forecaster.cluster(node))
-        assert 0.0 <= prospect.hit <= 1.0
-        assert 0.0 < prospect.share <= 1.0
-        assert 0.0 < prospect.life_s <= HORIZON_S
-        assert 0.0 <= forecaster.survival(node, 600.0) <= 1.0
-    affinity = forecaster.affinity(idle)
-    assert ((affinity > 0.0) & (affinity < 1.0)).all()
-    assert np.array_equal(affinity, affinity.T)
+    size = max(place for place, least in enumerate(SIZES) if nodes >= least)
+    last, ends = max(ages_s), (*AGES_S[1:], math.inf)
+    for row, (was, now) in enumerate(
+        zip(before, hazard.to_state()["exposure"], strict=True)
+    ):
+        expected = [
+            max(0.0, min(end, last) - max(begin, born)) if row == size else 0.0
+            for begin, end in zip(AGES_S, ends, strict=True)
+        ]
+        lived = [b - a for a, b in zip(was, now, strict=True)]
+        assert lived == pytest.approx(expected, abs=1e-6)
+    assert meter.age_s == last
 
 
-@given(histories(), st.lists(st.floats(0.0, 1e6), min_size=2, max_size=6))
-def test_nobody_is_likelier_to_stay_longer_than_to_stay_shorter(
-    events: list[PoolEvent], horizons_s: list[float]
-) -> None:
-    forecaster = shown(events)
+def test_counts_of_hazards_fade_and_the_prior_stays() -> None:
+    hazard, prior = Hazard(), Hazard().to_state()
+    meter = hazard.meter(4, 0.0)
+    meter.live(1_000.0)
+    hazard.hit(4, 1_000.0, 2)
+    counted = hazard.to_state()
 
-    for node in idle_after(events):
-        chances = [forecaster.survival(node, h) for h in sorted(horizons_s)]
-        assert all(a >= b - 1e-12 for a, b in pairwise(chances))
+    hazard.fade(0.5)
 
-
-@given(histories())
-def test_two_forecasters_that_saw_the_same_say_the_same(
-    events: list[PoolEvent],
-) -> None:
-    idle = idle_after(events)
-
-    assert answers(shown(events), idle) == answers(shown(events), idle)
-
-
-@given(histories())
-def test_asking_changes_no_answer(events: list[PoolEvent]) -> None:
-    asked, idle = LearnedForecaster(HORIZON_S), idle_after(events)
-
-    seen: list[PoolEvent] = []
-    for event in events:
-        asked.see(event.time_s, joined=event.joined, left=event.left)
-        seen.append(event)
-        for node in idle_after(seen):
-            asked.survival(node, 600.0)
-
-    assert answers(asked, idle) == answers(shown(events), idle)
-
-
-def test_nodes_that_left_together_form_a_cluster_when_they_are_back() -> None:
-    forecaster = LearnedForecaster(HORIZON_S)
-    for round_s in range(0, 5000, 1000):
-        forecaster.see(float(round_s), joined=(0, 1, 2, 3), left=())
-        forecaster.see(round_s + 300.0, joined=(), left=(0, 2))
-        forecaster.see(round_s + 600.0, joined=(), left=(1, 3))
-
-    forecaster.see(9000.0, joined=(0, 1, 2, 3), left=())
-
-    assert forecaster.members(forecaster.cluster(0)) == {0, 2}
-    assert forecaster.members(forecaster.cluster(1)) == {1, 3}
-
-
-def test_strangers_are_clusters_of_their_own() -> None:
-    forecaster = LearnedForecaster(HORIZON_S)
-
-    forecaster.see(0.0, joined=(4, 7), left=())
-
-    assert forecaster.cluster(4) != forecaster.cluster(7)
-
-
-@given(histories())
-def test_pairs_are_what_is_counted_of_them_whenever_they_are_asked_for(
-    events: list[PoolEvent],
-) -> None:
-    forecaster, counted = LearnedForecaster(HORIZON_S), Affinity()
-    seen: list[PoolEvent] = []
-    for event in events:
-        if event.left:
-            counted.saw(event.left, np.array(idle_after(seen), dtype=np.intp))
-        forecaster.see(event.time_s, joined=event.joined, left=event.left)
-        seen.append(event)
-        idle = idle_after(seen)
-        for nodes in (idle, *_clusters(forecaster, idle)):
-            assert np.array_equal(forecaster.affinity(nodes), counted.of(nodes))
-
-
-def _clusters(forecaster: LearnedForecaster, idle: list[int]) -> list[list[int]]:
-    return [sorted(forecaster.members(k)) for k in set(map(forecaster.cluster, idle))]
-
-
-@given(histories())
-def test_who_checks_nothing_expects_the_same_and_corrects_nothing(
-    events: list[PoolEvent],
-) -> None:
-    checked, unchecked = shown(events), LearnedForecaster(HORIZON_S, checks=False)
-    for event in events:
-        unchecked.see(event.time_s, joined=event.joined, left=event.left)
-
-    for node in idle_after(events):
-        expected = unchecked.prospect(unchecked.cluster(node))
-        assert expected == checked.prospect(checked.cluster(node))
-        raw = (1.0 - expected.hit) ** expected.share
-        assert unchecked.survival(node, HORIZON_S) == pytest.approx(raw)
-
-
-def test_without_pairs_whoever_came_together_is_a_cluster() -> None:
-    forecaster = LearnedForecaster(HORIZON_S, knows_pairs=False)
-
-    forecaster.see(0.0, joined=(4, 7), left=())
-    forecaster.see(5.0, joined=(5,), left=())
-
-    assert forecaster.members(forecaster.cluster(4)) == {4, 7}
-    assert forecaster.members(forecaster.cluster(5)) == {5}
+    for part, now in hazard.to_state().items():
+        half = (np.array(prior[part]) + np.array(counted[part])) / 2
+        assert np.array_equal(np.array(now), half)
+    faded_s = np.array(hazard.to_state()["exposure"])
+    meter.live(1_100.0)
+    exposure_s = np.array(hazard.to_state()["exposure"])
+    assert (exposure_s - faded_s).sum() == pytest.approx(100.0)
+    hazard.fade(0.0)
+    assert hazard.to_state() == prior
 
 
 def test_before_anything_was_seen_a_hit_in_1500_seconds_is_expected() -> None:
@@ -175,95 +113,92 @@ def test_before_anything_was_seen_a_hit_in_1500_seconds_is_expected() -> None:
 
     forecaster.see(0.0, joined=(0,), left=())
 
-    prospect = forecaster.prospect(forecaster.cluster(0))
-    assert prospect.hit == pytest.approx(1 - math.exp(-HORIZON_S / 1500))
-    assert prospect.life_s == pytest.approx(1500 * (1 - math.exp(-HORIZON_S / 1500)))
+    stays = math.exp(-HORIZON_S / 1500)
+    assert prospect(forecaster, 0).hit == pytest.approx(1 - stays)
+    assert prospect(forecaster, 0).life_s == pytest.approx(1500 * (1 - stays))
 
 
-def test_nodes_that_leave_young_make_the_young_look_short_lived() -> None:
+def test_nodes_that_leave_young_make_only_the_young_look_short_lived() -> None:
     forecaster = LearnedForecaster(HORIZON_S)
     forecaster.see(0.0, joined=(1,), left=())
-    for round_s in range(0, 50_000, 1000):
-        forecaster.see(float(round_s), joined=(0,), left=())
-        forecaster.see(round_s + 100.0, joined=(), left=(0,))
+    repeated(forecaster, (0,), (100.0, (0,)))
 
     forecaster.see(60_000.0, joined=(0,), left=())
 
-    young, old = forecaster.cluster(0), forecaster.cluster(1)
-    assert forecaster.prospect(young).hit > 0.6
-    assert forecaster.prospect(old).hit < 0.2
+    assert prospect(forecaster, 0).hit > 0.6
+    assert prospect(forecaster, 1).hit < 0.2
     assert forecaster.survival(0, 300.0) < forecaster.survival(1, 300.0)
 
 
-def test_of_a_hit_the_mean_share_that_hits_took_is_expected_to_go() -> None:
+def test_a_hit_is_expected_to_take_the_mean_share_of_earlier_hits() -> None:
     forecaster = LearnedForecaster(HORIZON_S, knows_pairs=False)
-    for round_s in range(0, 9000, 1000):
-        forecaster.see(float(round_s), joined=(0, 1), left=())
-        forecaster.see(round_s + 500.0, joined=(), left=(0,))
-        forecaster.see(round_s + 900.0, joined=(), left=(1,))
+    repeated(forecaster, (0, 1), (500.0, (0,)), (900.0, (1,)), turns=9)
 
     forecaster.see(10_000.0, joined=(0, 1), left=())
 
-    # Nine hits took half; one that took all was believed to have been.
-    share = forecaster.prospect(forecaster.cluster(0)).share
-    assert share == pytest.approx((9 * 0.5 + 1.0) / 10)
+    # Nine hits took half; the prior counts as one that took all.
+    assert prospect(forecaster, 0).share == pytest.approx((9 * 0.5 + 1.0) / 10)
 
 
-def test_what_is_expected_changes_as_a_cluster_ages_and_when_it_loses_nodes() -> None:
+def test_a_prospect_changes_as_a_cluster_ages_and_when_it_loses_nodes() -> None:
     forecaster = LearnedForecaster(HORIZON_S, knows_pairs=False)
-    for round_s in range(0, 50_000, 1000):
-        forecaster.see(float(round_s), joined=(0, 1), left=())
-        forecaster.see(round_s + 100.0, joined=(), left=(0, 1))
+    repeated(forecaster, (0, 1), (100.0, (0, 1)))
     forecaster.see(60_000.0, joined=(0, 1), left=())
-    young = forecaster.prospect(forecaster.cluster(0))
+    young = prospect(forecaster, 0)
 
     forecaster.see(65_000.0, joined=(), left=())
-    old = forecaster.prospect(forecaster.cluster(0))
+    old = prospect(forecaster, 0)
     forecaster.see(65_000.0, joined=(), left=(1,))
-    alone = forecaster.prospect(forecaster.cluster(0))
 
     assert young.hit > 0.6
     assert old.hit < 0.3
-    assert alone.hit > old.hit  # of single nodes nothing was seen yet
+    assert prospect(forecaster, 0).hit > old.hit  # no single node was seen yet
 
 
-def test_what_came_of_survivals_foretold_corrects_later_ones() -> None:
+# Clusters
+
+
+def test_nodes_that_left_together_form_a_cluster_when_they_are_back() -> None:
     forecaster = LearnedForecaster(HORIZON_S)
-    # Node 0 leaves whenever it was foretold to stay with one chance in seven.
-    for round_s in range(0, 2_000_000, 2000):
-        forecaster.see(float(round_s), joined=(0,), left=())
-        forecaster.see(round_s + 1500.0, joined=(), left=())
-        forecaster.see(round_s + 1501.0, joined=(), left=(0,))
+    forecaster.see(0.0, joined=(4, 7), left=())
+    assert together(forecaster, 4) == {4}
+    repeated(forecaster, range(4), (300.0, (0, 2)), (600.0, (1, 3)), turns=5)
 
-    forecaster.see(4_000_000.0, joined=(0,), left=())
-    forecaster.see(4_001_500.0, joined=(), left=())
+    forecaster.see(9000.0, joined=range(4), left=())
 
-    expected = forecaster.prospect(forecaster.cluster(0))
-    raw = (1.0 - expected.hit) ** (expected.share * 600.0 / HORIZON_S)
-    assert raw > 0.1
-    assert forecaster.survival(0, 600.0) < raw / 2
+    assert [together(forecaster, node) for node in (0, 1)] == [{0, 2}, {1, 3}]
 
 
-def test_while_it_learns_nobody_is_expected_to_leave() -> None:
-    patient = LearnedForecaster(400.0, learns_s=3_600.0)
-    quick = LearnedForecaster(400.0)
-    for one in (patient, quick):
-        for turn in range(10):
-            one.see(1_000.0 + 350.0 * turn, joined=(1,), left=())
-            one.see(1_100.0 + 350.0 * turn, joined=(), left=(1,))
-        one.see(4_599.0, joined=(1,), left=())
+def test_without_pairs_nodes_that_came_together_are_a_cluster() -> None:
+    forecaster = LearnedForecaster(HORIZON_S, knows_pairs=False)
 
-    assert patient.prospect(patient.cluster(1)) == Prospect(400.0, 0.0, 1.0)
-    for one in (patient, quick):
-        one.see(4_600.0, joined=(2,), left=())
-    for node in (1, 2):
-        learned = quick.prospect(quick.cluster(node))
-        assert patient.prospect(patient.cluster(node)) == learned
-        assert learned.hit > 0.0
+    forecaster.see(0.0, joined=(4, 7), left=())
+    forecaster.see(5.0, joined=(5,), left=())
+
+    assert [together(forecaster, node) for node in (4, 5)] == [{4, 7}, {5}]
+
+
+@given(histories())
+def test_affinities_are_the_counts_of_pairs_whenever_they_are_asked_for(
+    events: list[PoolEvent],
+) -> None:
+    forecaster = LearnedForecaster(HORIZON_S)
+    for seen in range(1, len(events) + 1):
+        shown(forecaster, events[seen - 1 : seen])
+        counted = Affinity()
+        for left, idle in departures_of(events[:seen]):
+            counted.saw(left, np.array(idle, dtype=np.intp))
+        idle = idle_after(events[:seen])
+        clusters = {forecaster.cluster(node) for node in idle}
+        for nodes in (idle, *(sorted(forecaster.members(k)) for k in clusters)):
+            assert np.array_equal(forecaster.affinity(nodes), counted.of(nodes))
+
+
+# Clusters by Slurm's order
 
 
 def lined_up(order: Callable[[int], Any] = int) -> LearnedForecaster:
-    """Return one that has seen half a line leave from one end, again and again."""
+    """Return one that has seen the lower half of 40 leave, again and again."""
     forecaster = LearnedForecaster(HORIZON_S, pairs=Affinity(), order=order)
     forecaster.see(0.0, joined=range(40), left=())
     for turn in range(1, 60):
@@ -273,15 +208,18 @@ def lined_up(order: Callable[[int], Any] = int) -> LearnedForecaster:
     return forecaster
 
 
-def test_neighbours_are_of_one_cluster_whenever_they_came() -> None:
+def test_neighbours_share_clusters_no_larger_than_the_nodes_that_leave_together() -> (
+    None
+):
     forecaster = lined_up()
-    for node in range(4):
+    for node in range(20):
         forecaster.see(60_000.0 + 10.0 * node, joined=[node], left=())
 
-    assert len({forecaster.cluster(node) for node in range(4)}) == 1
+    assert together(forecaster, 0) >= {0, 1, 2, 3}
+    assert {len(together(forecaster, n)) for n in range(20)} == {5, 8}
 
 
-def test_what_was_foretold_is_held_against_those_who_were_there_then() -> None:
+def test_forecasts_are_scored_by_the_nodes_that_were_in_the_cluster_then() -> None:
     alone, joined = lined_up(), lined_up()
     for forecaster, late in ((alone, []), (joined, [1])):
         forecaster.see(60_400.0, joined=[0], left=())
@@ -293,28 +231,16 @@ def test_what_was_foretold_is_held_against_those_who_were_there_then() -> None:
     assert joined.to_state()["calibration"] == alone.to_state()["calibration"]
 
 
-def test_a_cluster_in_line_has_no_more_nodes_than_leave_together() -> None:
-    forecaster = lined_up()
-    for node in range(20):
-        forecaster.see(60_000.0 + 10.0 * node, joined=[node], left=())
+def test_nodes_that_come_at_once_are_clustered_by_place_and_not_by_number() -> None:
+    def turned(node: int) -> int:
+        return 7 * node % 20 if node < 20 else node
 
-    assert {len(forecaster.members(forecaster.cluster(n))) for n in range(20)} == {5, 8}
-
-
-def turned(node: int) -> int:
-    """Return the place of *node* where the first twenty have another order."""
-    return 7 * node % 20 if node < 20 else node
-
-
-def test_who_comes_at_once_is_lined_up_by_place_and_not_by_number() -> None:
     runs = []
     for place in (int, turned):
         forecaster = lined_up(place)
         forecaster.see(60_100.0, joined=range(20), left=())
-        groups = {forecaster.cluster(n): set[int]() for n in range(20)}
-        for node in range(20):
-            groups[forecaster.cluster(node)].add(place(node))
-        runs.append(sorted(map(sorted, groups.values())))
+        groups = {frozenset(map(place, together(forecaster, n))) for n in range(20)}
+        runs.append(sorted(sorted(group & set(range(20))) for group in groups))
 
     assert runs[0] == runs[1]
 
@@ -322,14 +248,14 @@ def test_who_comes_at_once_is_lined_up_by_place_and_not_by_number() -> None:
 def test_the_end_that_leaves_first_has_the_shorter_life() -> None:
     forecaster = lined_up()
     forecaster.see(60_100.0, joined=[*range(20), *range(40, 60)], left=())
-    low, high = (forecaster.prospect(forecaster.cluster(n)) for n in (0, 59))
+    low, high = prospect(forecaster, 0), prospect(forecaster, 59)
 
     assert low.life_s < high.life_s
     assert low.hit > high.hit
     assert forecaster.survival(0, 600.0) < forecaster.survival(59, 600.0)
 
 
-def test_who_comes_between_two_clusters_joins_the_larger() -> None:
+def test_a_node_between_two_clusters_joins_the_larger() -> None:
     forecaster = lined_up()
     forecaster.forget_pool()
     forecaster.see(60_100.0, joined=[*range(8), 9], left=())
@@ -340,13 +266,128 @@ def test_who_comes_between_two_clusters_joins_the_larger() -> None:
     assert forecaster.cluster(8) == forecaster.cluster(4)
 
 
-def test_a_cluster_that_was_joined_is_another_one_to_what_is_expected() -> None:
+def test_a_cluster_that_a_node_joined_gets_a_new_prospect() -> None:
     asked, other = lined_up(), lined_up()
     for forecaster in (asked, other):
         forecaster.see(60_100.0, joined=[0], left=())
         forecaster.see(60_200.0, joined=(), left=())
-    asked.prospect(asked.cluster(0))
+    prospect(asked, 0)
     for forecaster in (asked, other):
         forecaster.see(60_201.0, joined=[1], left=())
 
-    assert asked.prospect(asked.cluster(0)) == other.prospect(other.cluster(0))
+    assert prospect(asked, 0) == prospect(other, 0)
+
+
+# Calibration
+
+
+@given(histories())
+def test_without_checks_survivals_follow_the_hazard_uncorrected(
+    events: list[PoolEvent],
+) -> None:
+    unchecked = shown(LearnedForecaster(HORIZON_S, checks=False), events)
+
+    for node in idle_after(events):
+        expected = prospect(unchecked, node)
+        raw = (1.0 - expected.hit) ** expected.share
+        assert unchecked.survival(node, HORIZON_S) == pytest.approx(raw)
+
+
+def test_outcomes_of_survival_forecasts_correct_later_ones() -> None:
+    forecaster = LearnedForecaster(HORIZON_S)
+    # Node 0 leaves whenever its survival was forecast at a seventh.
+    for start_s in range(0, 2_000_000, 2000):
+        forecaster.see(float(start_s), joined=(0,), left=())
+        forecaster.see(start_s + 1500.0, joined=(), left=())
+        forecaster.see(start_s + 1501.0, joined=(), left=(0,))
+
+    forecaster.see(4_000_000.0, joined=(0,), left=())
+    forecaster.see(4_001_500.0, joined=(), left=())
+
+    expected = prospect(forecaster, 0)
+    raw = (1.0 - expected.hit) ** (expected.share * 600.0 / HORIZON_S)
+    assert raw > 0.1
+    assert forecaster.survival(0, 600.0) < raw / 2
+
+
+def taught(*lessons: tuple[float, int, int], times: int = 1) -> Calibration:
+    """Return one that learned (forecast, nodes that stayed, nodes), *times* times."""
+    calibration = Calibration()
+    for _ in range(times):
+        for forecast, stayed, nodes in lessons:
+            calibration.learn(forecast, stayed=stayed, nodes=nodes)
+    return calibration
+
+
+def test_before_any_outcome_nothing_is_corrected() -> None:
+    for forecast in (0.0, 0.03, 0.4, 0.77, 1.0):
+        assert Calibration().of(forecast) == pytest.approx(forecast)
+
+
+def test_forecasts_that_were_too_low_are_raised() -> None:
+    calibration = taught((0.42, 3, 4), times=1000)
+
+    assert calibration.of(0.42) > 0.5
+    assert calibration.of(0.5) > 0.65
+
+
+def test_nodes_of_one_cluster_weigh_the_root_of_their_number() -> None:
+    expected = pytest.approx(0.5 * 50 / 60, rel=1e-3)
+    assert taught((0.5, 0, 100)).of(0.5) == expected
+
+
+def test_nearly_certain_forecasts_are_corrected_apart_from_likely_ones() -> None:
+    lessons = [(0.001, 1, 5), (0.04, 1, 4), (0.96, 3, 4), (0.999, 4, 5)]
+    calibration = taught(*lessons, times=5000)
+
+    for forecast, stayed, nodes in lessons:
+        assert calibration.of(forecast) == pytest.approx(stayed / nodes, abs=0.02)
+
+
+def test_probabilities_unused_for_months_stay_numbers_and_are_learned_again_soon() -> (
+    None
+):
+    calibration = taught((0.1, 1, 10), times=300_000)
+
+    assert min(calibration.to_state()["count"]) > 0.9  # else 0 after years
+    assert calibration.of(0.1) == pytest.approx(0.1, abs=0.01)
+    for _ in range(20):
+        calibration.learn(0.9, stayed=1, nodes=2)
+    assert calibration.of(0.9) == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_saved_calibration_goes_on_as_it_would_have() -> None:
+    calibration = taught((0.3, 1, 2), times=5000)
+    again = Calibration(calibration.to_state())
+
+    for own in (calibration, again):
+        own.learn(0.3, stayed=0, nodes=400)
+
+    assert again.of(0.3) == calibration.of(0.3)
+
+
+def test_old_outcomes_weigh_less_than_recent_ones() -> None:
+    calibration = taught((0.42, 0, 1), times=7000)
+    for _ in range(7000):
+        calibration.learn(0.42, stayed=1, nodes=1)
+
+    assert calibration.of(0.42) > 0.6
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 1.0), st.integers(1, 50), st.floats(0, 1))),
+    st.lists(st.floats(0.0, 1.0), min_size=2),
+)
+def test_corrections_are_probabilities_and_never_cross(
+    lessons: list[tuple[float, int, float]], forecasts: list[float]
+) -> None:
+    calibration = taught(
+        *((forecast, round(nodes * share), nodes) for forecast, nodes, share in lessons)
+    )
+
+    corrected = [calibration.of(forecast) for forecast in sorted(forecasts)]
+
+    assert all(0.0 <= own <= 1.0 for own in corrected)
+    assert all(a <= b + 1e-12 for a, b in pairwise(corrected))
+    assert calibration.of(0.0) == 0.0
+    assert calibration.of(1.0) == 1.0

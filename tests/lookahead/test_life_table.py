@@ -12,7 +12,7 @@ USUAL_S = 1_500.0
 
 def test_before_anything_was_seen_a_node_stays_1500_seconds_in_the_mean() -> None:
     table = LifeTable(HORIZON_S)
-    table.see(0.0, joined=(3,), left=())
+    table.see(0.0, joined=(3, 4), left=())
 
     life_s, hit, share = table.prospect(table.cluster(3))
     stays = math.exp(-HORIZON_S / USUAL_S)
@@ -21,9 +21,11 @@ def test_before_anything_was_seen_a_node_stays_1500_seconds_in_the_mean() -> Non
     assert hit == pytest.approx(1.0 - stays)
     assert share == 1.0
     assert life_s == pytest.approx(USUAL_S * (1.0 - stays))
+    assert table.members(table.cluster(4)) == {4}
+    assert table.affinity([3, 4])[0, 1] == pytest.approx(0.3)
 
 
-def test_a_class_of_age_has_its_departures_over_its_seconds() -> None:
+def test_the_rate_of_a_class_of_age_is_its_departures_over_its_seconds() -> None:
     # Ten nodes stay for 30 s, the first class. Then four leave, and six stay for 12 s,
     # until 42 s; the second class ends at 30 * sqrt(2) = 42.43 s.
     table = LifeTable(HORIZON_S)
@@ -33,15 +35,13 @@ def test_a_class_of_age_has_its_departures_over_its_seconds() -> None:
 
     usual_s = (300.0 + 72.0 + USUAL_S) / (4.0 + 1.0)
     first, second = 1.0 / (300.0 + usual_s), 5.0 / (72.0 + usual_s)
-    ends_s = 30.0 * math.sqrt(2.0)
+    rest_s = 30.0 * math.sqrt(2.0) - 42.0
 
     assert table.survival(77, 20.0) == pytest.approx(math.exp(-20.0 * first))
     assert table.survival(77, 40.0) == pytest.approx(
         math.exp(-30.0 * first - 10.0 * second)
     )
-    assert table.survival(5, ends_s - 42.0) == pytest.approx(
-        math.exp(-(ends_s - 42.0) * second)
-    )
+    assert table.survival(5, rest_s) == pytest.approx(math.exp(-rest_s * second))
 
 
 def test_lives_are_the_area_below_survival() -> None:
@@ -59,7 +59,7 @@ def test_lives_are_the_area_below_survival() -> None:
     assert hit == pytest.approx(1.0 - table.survival(0, HORIZON_S))
 
 
-def test_who_outlived_the_age_at_which_others_leave_is_expected_to_stay() -> None:
+def test_a_node_older_than_the_usual_age_of_departures_is_expected_to_stay() -> None:
     table = LifeTable(HORIZON_S)
     table.see(0.0, joined=(9,), left=())
     for turn in range(100):
@@ -69,33 +69,3 @@ def test_who_outlived_the_age_at_which_others_leave_is_expected_to_stay() -> Non
 
     assert table.survival(0, HORIZON_S) < 0.5
     assert table.survival(9, HORIZON_S) > 0.9
-
-
-def test_each_node_is_by_itself_and_a_stranger_to_all() -> None:
-    table = LifeTable(HORIZON_S)
-    table.see(0.0, joined=(4, 7), left=())
-
-    assert table.members(table.cluster(4)) == {4}
-    assert table.affinity([4, 7])[0, 1] == pytest.approx(0.3)
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        {"departures": [1.0]},
-        {"exposure": [-1.0] * 22},
-        {"idle": [[1, 0, 0.0], [1, 1, 0.0]]},
-        {"idle": [[1, 0, 0.0], [2, 0, 0.0]]},
-        {"idle": [[1, 5, 0.0]], "numbers": 5},
-        {"idle": [[1]]},
-        {"now_s": None},
-    ],
-)
-def test_a_state_that_cannot_be_is_refused(broken: dict[str, object]) -> None:
-    table = LifeTable(HORIZON_S)
-    table.see(0.0, joined=range(3), left=())
-    state = table.to_state()
-    LifeTable(HORIZON_S, state=state)
-
-    with pytest.raises((ValueError, KeyError, TypeError)):
-        LifeTable(HORIZON_S, state=state | broken)

@@ -1,4 +1,4 @@
-"""Forecasts of nodes by name, from one look after another."""
+"""Forecasts of nodes by name, from snapshots of the pool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.lookahead.affinity import RecentAffinity
-from freetrain.lookahead.base import LEAST_WATCHED_S
+from freetrain.lookahead.base import LEAST_WATCHED_S, NodeForecast
 from freetrain.lookahead.live import LONGEST_GAP_S, LiveForecast, PoolSnapshot
 from freetrain.lookahead.promises import Promise
 
@@ -26,7 +26,7 @@ NAMES = tuple(f"n{k}" for k in range(6))
 LINE = tuple(f"n{k}" for k in range(1, 17))
 
 
-def sight(
+def snapshot(
     idle: Iterable[str] = NAMES,
     unclear: Iterable[str] = (),
     promised: dict[str, Promise] | None = None,
@@ -34,19 +34,28 @@ def sight(
     return PoolSnapshot(frozenset(idle), frozenset(unclear), promised or {})
 
 
-def shown(*sights: PoolSnapshot, every_s: float = 300.0) -> LiveForecast:
-    forecast = LiveForecast(HORIZON_S)
-    for turn, one in enumerate(sights):
-        forecast.look(START_S + turn * every_s, one)
+def shown(
+    *snapshots: PoolSnapshot, leaf_of: dict[str, str] | None = None
+) -> LiveForecast:
+    """Return a forecast that saw *snapshots*, one every 300 s."""
+    forecast = LiveForecast(HORIZON_S, leaf_of=leaf_of)
+    for turn, own in enumerate(snapshots):
+        forecast.look(START_S + turn * 300.0, own)
     return forecast
+
+
+def expected(forecast: LiveForecast, node: str) -> NodeForecast:
+    found = forecast.expected(node)
+    assert found is not None
+    return found
 
 
 def test_nodes_that_left_together_twice_are_one_group_the_third_time() -> None:
     odd = {"n1", "n3", "n5"}
-    rest = sight(set(NAMES) - odd)
+    rest = snapshot(set(NAMES) - odd)
 
-    strangers = shown(sight())
-    twice = shown(sight(), rest, sight(), rest, sight())
+    strangers = shown(snapshot())
+    twice = shown(snapshot(), rest, snapshot(), rest, snapshot())
 
     assert len({strangers.group(name) for name in odd}) == 3
     assert len({twice.group(name) for name in odd}) == 1
@@ -63,50 +72,42 @@ def test_nodes_stand_in_line_by_name_where_no_topology_is_known(
 
     The first of them has the name that would be the last in the order of letters.
     """
-    forecast = LiveForecast(HORIZON_S, leaf_of=leaves)
-    upper, now_s = set(LINE[8:]), START_S
-    for idle in [*[upper, set(LINE)] * 40, set(), {"n9"}, {"n9", "n10"}]:
-        forecast.look(now_s := now_s + 300.0, sight(idle))
+    pools = [*[LINE[8:], LINE] * 40, (), ("n9",), ("n9", "n10")]
+    forecast = shown(*map(snapshot, pools), leaf_of=leaves)
 
     assert (forecast.group("n9") == forecast.group("n10")) == (not leaves)
 
 
-def test_people_are_told_who_goes_first_for_its_place_in_line() -> None:
-    forecast, upper, now_s = LiveForecast(HORIZON_S), set(LINE[8:]), START_S
-    for idle in [upper, set(LINE)] * 40:
-        forecast.look(now_s := now_s + 300.0, sight(idle))
-    first, last = (forecast.expected(name) for name in (LINE[0], LINE[-1]))
+def test_people_see_the_effect_of_the_place_in_line_unless_a_promise_is_near() -> None:
+    pools = [snapshot(idle) for idle in [LINE[8:], LINE] * 40]
+    forecast = shown(*pools)
+    first, last = expected(forecast, LINE[0]), expected(forecast, LINE[-1])
+    now_s = START_S + 79 * 300.0
     promise = {name: Promise(now_s + 600.0, "7") for name in LINE[:2]}
-    forecast.look(now_s, sight(LINE, promised=promise))
-    promised, other = (forecast.expected(name) for name in (LINE[0], LINE[2]))
+    forecast.look(now_s, snapshot(LINE, promised=promise))
+    promised, other = expected(forecast, LINE[0]), expected(forecast, LINE[2])
 
-    assert first is not None
-    assert last is not None
     assert first.run == last.run == 2
     assert first.times_in_line > 1.0 > last.times_in_line
-    assert promised is not None
-    assert other is not None
     assert (promised.run, promised.times_in_line) == (1, 1.0)
     assert (other.run, other.times_in_line) != (1, 1.0)
 
 
-def test_a_node_of_which_it_cannot_be_told_stays_what_it_was() -> None:
-    hazy = shown(sight(), sight(NAMES[1:], unclear=["n0"]), sight())
-    unknown = shown(sight(NAMES[1:]), sight(NAMES[1:], unclear=["n0"]))
+def test_a_node_of_unclear_state_stays_idle_or_unknown() -> None:
+    hazy = shown(snapshot(), snapshot(NAMES[1:], unclear=["n0"]), snapshot())
+    unknown = shown(snapshot(NAMES[1:]), snapshot(NAMES[1:], unclear=["n0"]))
 
     assert hazy.expected("n0") is not None
-    assert (
-        hazy.to_state()["learned"]["clusters"]
-        == (shown(sight(), sight(), sight()).to_state()["learned"]["clusters"])
-    )
+    clear = shown(*[snapshot()] * 3).to_state()["learned"]["clusters"]
+    assert hazy.to_state()["learned"]["clusters"] == clear
     assert unknown.expected("n0") is None
 
 
-def test_after_a_long_gap_the_pool_is_a_new_one_and_nothing_was_learned_of_it() -> None:
-    forecast = shown(sight(), sight())
+def test_after_a_long_gap_the_pool_is_new_and_nothing_is_learned_of_the_gap() -> None:
+    forecast = shown(snapshot(), snapshot())
     before = forecast.to_state()
 
-    forecast.look(START_S + 300.0 + LONGEST_GAP_S + 1.0, sight(NAMES[:2]))
+    forecast.look(START_S + 300.0 + LONGEST_GAP_S + 1.0, snapshot(NAMES[:2]))
 
     after = forecast.to_state()
     assert after["learned"]["hazard"] == before["learned"]["hazard"]
@@ -115,9 +116,9 @@ def test_after_a_long_gap_the_pool_is_a_new_one_and_nothing_was_learned_of_it() 
 
 
 def test_a_clock_that_goes_back_is_a_gap_too() -> None:
-    forecast = shown(sight(), sight())
+    forecast = shown(snapshot(), snapshot())
 
-    forecast.look(START_S - 9_000.0, sight())
+    forecast.look(START_S - 9_000.0, snapshot())
 
     assert all(row[2] == 0.0 for row in forecast.to_state()["learned"]["clusters"])
 
@@ -125,21 +126,22 @@ def test_a_clock_that_goes_back_is_a_gap_too() -> None:
 def test_nodes_promised_to_one_job_are_a_group_until_that_is_far_off() -> None:
     soon, late = Promise(START_S + 600.0, "7"), Promise(START_S + 9e4, "8")
 
-    forecast = shown(sight(promised={"n0": soon, "n1": soon, "n2": late, "n3": late}))
+    forecast = shown(
+        snapshot(promised={"n0": soon, "n1": soon, "n2": late, "n3": late})
+    )
 
     assert forecast.group("n0") == forecast.group("n1") == "promised to 7"
     assert forecast.group("n2") != forecast.group("n3")
     assert (forecast.size("n1"), forecast.size("n2")) == (2, 1)
-    expected = forecast.expected("n0")
-    assert expected is not None
-    assert (expected.together, expected.promised_s) == (2, soon.end_s)
+    found = expected(forecast, "n0")
+    assert (found.together, found.promised_s) == (2, soon.end_s)
     assert forecast.prospect("n0", 200.0).hit == 1.0
     assert forecast.prospect("n2", math.inf).hit == 0.0
 
 
 def test_for_an_hour_only_promises_and_known_ends_shorten_lives() -> None:
-    looks = int(LEAST_WATCHED_S / 300.0)
-    early, late = shown(*[sight()] * looks), shown(*[sight()] * (looks + 1))
+    count = int(LEAST_WATCHED_S / 300.0)
+    early, late = shown(*[snapshot()] * count), shown(*[snapshot()] * (count + 1))
 
     assert early.is_learning
     assert early.prospect("n0", math.inf).life_s == HORIZON_S
@@ -148,27 +150,23 @@ def test_for_an_hour_only_promises_and_known_ends_shorten_lives() -> None:
     assert late.prospect("n0", math.inf).life_s < HORIZON_S
 
 
-def test_how_long_a_node_stays_is_told_in_steps_of_twice_as_long() -> None:
-    going = sight(promised={"n0": Promise(START_S + 300.0, "7")})
+def test_the_median_life_is_a_power_of_two_in_minutes() -> None:
+    forecast = shown(snapshot(promised={"n0": Promise(START_S + 300.0, "7")}))
 
-    soon, staying = (shown(going).expected(name) for name in ("n0", "n1"))
-
-    assert soon is not None
-    assert staying is not None
-    assert soon.even_s == 240.0
-    assert staying.even_s == 960.0, "half of all leave in 1,040 s, it is believed"
+    assert expected(forecast, "n0").even_s == 240.0
+    assert expected(forecast, "n1").even_s == 960.0, "the prior median is 1,040 s"
 
 
-def test_what_came_of_promises_is_told() -> None:
+def test_departures_are_counted_against_promises() -> None:
     promised = {"n0": Promise(START_S + 900.0, "7")}
-    forecast = shown(sight(promised=promised), sight(NAMES[1:]))
+    forecast = shown(snapshot(promised=promised), snapshot(NAMES[1:]))
 
     (interval,) = forecast.intervals()
 
     assert (interval.nodes, interval.early) == (1, 1.0)
 
 
-LOOKS = st.lists(
+SNAPSHOTS = st.lists(
     st.tuples(
         st.sampled_from([60.0, 300.0, 800.0, 5_000.0]),
         st.sets(st.sampled_from(NAMES)),
@@ -179,25 +177,20 @@ LOOKS = st.lists(
 )
 
 
-@given(LOOKS)
-def test_put_away_after_every_look_it_says_what_it_would_have_said(
-    looks: list[tuple[float, set[str], set[str], dict[str, float]]],
+@given(SNAPSHOTS)
+def test_saved_after_every_snapshot_it_answers_as_if_it_had_not_been(
+    snapshots: list[tuple[float, set[str], set[str], dict[str, float]]],
 ) -> None:
     straight, kept = LiveForecast(HORIZON_S), LiveForecast(HORIZON_S)
     departures: list[Departure] = []
     now_s, state = START_S, None
-    for passed_s, idle, unclear, leads_s in looks:
+    for passed_s, idle, unclear, leads_s in snapshots:
         now_s += passed_s
         promised = {n: Promise(now_s + lead_s, "7") for n, lead_s in leads_s.items()}
-        seen = sight(idle, unclear - idle, promised)
+        seen = snapshot(idle, unclear - idle, promised)
         straight.look(now_s, seen)
         pairs = RecentAffinity(departures.copy)
-        kept = LiveForecast(
-            HORIZON_S,
-            names=kept.names,
-            pairs=pairs,
-            state=state,
-        )
+        kept = LiveForecast(HORIZON_S, names=kept.names, pairs=pairs, state=state)
         kept.look(now_s, seen)
         state = json.loads(json.dumps(kept.to_state()))
         departures += pairs.fresh
@@ -207,13 +200,13 @@ def test_put_away_after_every_look_it_says_what_it_would_have_said(
         assert [kept.group(n) for n in idle] == [straight.group(n) for n in idle]
 
 
-def test_what_a_tick_keeps_of_ten_thousand_nodes_is_small() -> None:
+def test_the_saved_state_of_ten_thousand_nodes_is_small() -> None:
     names = [f"node{k:05}" for k in range(10_000)]
     pairs = RecentAffinity()
     forecast = LiveForecast(HORIZON_S, pairs=pairs)
-    forecast.look(START_S, sight(names))
-    forecast.look(START_S + 300.0, sight(names[::10]))
-    forecast.look(START_S + 600.0, sight(names[::10]))
+    forecast.look(START_S, snapshot(names))
+    forecast.look(START_S + 300.0, snapshot(names[::10]))
+    forecast.look(START_S + 600.0, snapshot(names[::10]))
 
     (departure,) = pairs.fresh
 
@@ -221,21 +214,19 @@ def test_what_a_tick_keeps_of_ten_thousand_nodes_is_small() -> None:
     assert len(json.dumps(forecast.to_state())) < 1_000_000
 
 
-@pytest.mark.parametrize("spoilt", [{"version": 0}, {"watched_s": "long"}])
-def test_a_state_of_another_kind_is_refused(spoilt: dict[str, object]) -> None:
-    state = shown(sight()).to_state() | spoilt
+@pytest.mark.parametrize(
+    ("spoilt", "names", "forecaster", "message"),
+    [
+        ({"version": 0}, NAMES, "learned", "version 0, expected"),
+        ({"watched_s": "long"}, NAMES, "learned", "'long' is no number"),
+        ({}, NAMES[:2], "learned", "without a name"),
+        ({}, NAMES, "life-table", "of forecaster 'learned', not 'life-t"),
+    ],
+)
+def test_a_state_of_another_kind_is_refused(
+    spoilt: dict[str, object], names: tuple[str, ...], forecaster: str, message: str
+) -> None:
+    state = shown(snapshot()).to_state() | spoilt
 
-    with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
-        LiveForecast(HORIZON_S, names=NAMES, state=state)
-
-
-def test_a_state_of_nodes_without_names_is_refused() -> None:
-    with pytest.raises(ValueError, match="without a name"):
-        LiveForecast(HORIZON_S, names=NAMES[:2], state=shown(sight()).to_state())
-
-
-def test_what_another_forecaster_learned_is_refused() -> None:
-    state = shown(sight()).to_state()
-
-    with pytest.raises(ValueError, match="of forecaster 'learned', not 'life-t"):
-        LiveForecast(HORIZON_S, names=NAMES, state=state, forecaster="life-table")
+    with pytest.raises(ValueError, match=message):
+        LiveForecast(HORIZON_S, names=names, state=state, forecaster=forecaster)

@@ -1,4 +1,7 @@
-"""Nodes in a line: who leaves with whom, and from which end."""
+"""Nodes in Slurm's order: which neighbours leave together, and which end leaves first.
+
+In most tests half of 40 nodes leaves again and again from the low end.
+"""
 
 from __future__ import annotations
 
@@ -12,165 +15,149 @@ from hypothesis import strategies as st
 from freetrain.lookahead.learned import APART, NodeOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 
-def in_turns(
-    lineup: NodeOrder,
-    cluster_of: dict[int, int],
-    *,
-    turns: int,
-    left: Sequence[int] = range(20),
-) -> NodeOrder:
-    """Let half a line of 40 leave from the low end and come back, again and again."""
-    for _ in range(turns):
-        lineup.join(set(range(40)) - set(cluster_of))
-        cluster_of |= {node: node for node in range(40)}
-        lineup.leave(left, clusters=40)
-        for node in left:
-            del cluster_of[node]
-    return lineup
+class Line:
+    """A node order and its clusters: each node by itself."""
+
+    def __init__(self, turns: int = 0) -> None:
+        self.cluster_of: dict[int, int] = {}
+        self.order = NodeOrder(self.cluster_of, order=int)
+        self.leave(turns)
+
+    def leave(self, turns: int, left: Sequence[int] = range(20)) -> None:
+        """Let *left* of 40 nodes leave, again and again."""
+        for _ in range(turns):
+            self.join(set(range(40)) - set(self.cluster_of))
+            self.order.leave(left, clusters=40)
+            for node in left:
+                del self.cluster_of[node]
+
+    def join(self, nodes: Collection[int]) -> None:
+        self.order.join(nodes)
+        self.cluster_of |= {node: node for node in nodes}
 
 
 def test_neighbours_are_strangers_until_they_left_together() -> None:
-    assert NodeOrder({}, order=int).longest == 1
-
-
-def test_as_many_as_leave_from_one_end_are_expected_to_leave_together() -> None:
-    cluster_of: dict[int, int] = {}
-
-    assert in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=30).longest == 8
-
-
-def test_nodes_that_leave_each_by_itself_stay_strangers() -> None:
-    lineup = NodeOrder(dict.fromkeys(range(40), 0), order=int)
+    singly = NodeOrder(dict.fromkeys(range(40), 0), order=int)
     for node in range(0, 40, 3):
-        lineup.leave([node], clusters=1)
+        singly.leave([node], clusters=1)
 
-    assert lineup.longest == 1
-    assert lineup.times(0) == 1.0
-
-
-def test_the_end_that_leaves_first_is_hit_oftener_than_the_other() -> None:
-    cluster_of: dict[int, int] = {}
-    lineup = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=30)
-    lineup.join(range(20))
-    cluster_of |= {node: node for node in range(20)}
-
-    assert min(lineup.times(0), lineup.times(10)) > 1.0 > lineup.times(39)
+    assert NodeOrder({}, order=int).longest == singly.longest == 1
+    assert singly.times(0) == 1.0
+    assert Line(30).order.longest == 8
 
 
-def test_clusters_are_counted_where_they_begin_in_parts_that_double() -> None:
-    lineup = NodeOrder({node: node // 2 for node in range(40)}, order=int)
-    lineup.leave([0, 9], clusters=20)
-    state = lineup.to_state()
+def test_the_end_that_leaves_first_is_hit_more_often_than_the_other() -> None:
+    line = Line(30)
 
-    # They begin at 0, 2, 4, …, and those at 0 and 8 are hit.
-    assert state["there"][:7] == [1, 0, 1, 2, 4, 8, 4]
-    assert state["hit"][:7] == [1, 0, 0, 0, 1, 0, 0]
-
-
-def test_clusters_that_begin_far_down_the_line_are_one_part() -> None:
-    near, far = 100, 4_500
-    lineup = NodeOrder({node: node // 2 for node in range(4_800)}, order=int)
-    lineup.leave([near, far], clusters=2_400)
-    state = lineup.to_state()
-
-    # They begin at every second place: 1,024 before 2,048, and all others behind.
-    assert state["there"] == [1, 0, *(2**k for k in range(10)), 2_400 - 1_024]
-    assert state["hit"] == [0] * 7 + [1] + [0] * 4 + [1]
+    # The line begins at node 20 while the lower half is away.
+    assert line.order.times(20) > 1.0 > line.order.times(39)
+    line.join(range(20))
+    assert min(line.order.times(0), line.order.times(10)) > 1.0 > line.order.times(39)
 
 
-class Asked(dict[int, int]):
-    """Knows how many nodes were asked for."""
+@pytest.mark.parametrize(
+    ("nodes", "left", "there", "hit"),
+    [
+        pytest.param(
+            40,
+            [0, 9],
+            [1, 0, 1, 2, 4, 8, 4, *[0] * 6],
+            [1, 0, 0, 0, 1, *[0] * 8],
+            id="clusters begin at 0, 2, 4, …, and those at 0 and 8 are hit",
+        ),
+        pytest.param(
+            4_800,
+            [100, 4_500],
+            [1, 0, *(2**k for k in range(10)), 2_400 - 1_024],
+            [*[0] * 7, 1, *[0] * 4, 1],
+            id="all clusters from place 2,048 on are one part",
+        ),
+    ],
+)
+def test_clusters_are_counted_where_they_begin_in_parts_that_double(
+    nodes: int, left: list[int], there: list[int], hit: list[int]
+) -> None:
+    order = NodeOrder({node: node // 2 for node in range(nodes)}, order=int)
+    order.leave(left, clusters=nodes // 2)
 
-    count = 0
-
-    def __getitem__(self, node: int) -> int:
-        self.count += 1
-        return super().__getitem__(node)
+    assert order.to_state()["there"] == there
+    assert order.to_state()["hit"] == hit
 
 
-def test_as_few_nodes_are_asked_for_on_a_large_machine_as_on_a_small_one() -> None:
+def test_as_few_nodes_are_looked_up_on_a_large_machine_as_on_a_small_one() -> None:
+    class Counted(dict[int, int]):
+        looked_up = 0
+
+        def __getitem__(self, node: int) -> int:
+            self.looked_up += 1
+            return super().__getitem__(node)
+
     counts = []
     for nodes in (2_048, 20_000):
-        cluster_of = Asked({node: node // 2 for node in range(nodes)})
-        lineup = NodeOrder(cluster_of, order=int)
-        lineup.leave(range(8), clusters=nodes // 2)
-        counts.append(cluster_of.count)
+        cluster_of = Counted({node: node // 2 for node in range(nodes)})
+        NodeOrder(cluster_of, order=int).leave(range(8), clusters=nodes // 2)
+        counts.append(cluster_of.looked_up)
 
     assert counts == [2_056, 2_056]
 
 
-def test_a_site_that_lets_neighbours_part_is_believed_however_long_it_did_not() -> None:
-    cluster_of: dict[int, int] = {}
-    lineup = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=6_000)
-    before = lineup.longest
-    in_turns(lineup, cluster_of, turns=2_048, left=range(0, 40, 2))
+@pytest.mark.parametrize(
+    ("left", "longest", "first"),
+    [
+        pytest.param(range(0, 40, 2), 1, None, id="neighbours leave apart"),
+        pytest.param(range(20, 40), 8, 39, id="the other end leaves first"),
+    ],
+)
+def test_a_site_that_places_jobs_in_another_way_is_learned_after_any_time(
+    left: Sequence[int], longest: int, first: int | None
+) -> None:
+    line = Line(6_000)
+    assert line.order.longest == 8
+    line.leave(2_048, left)
+    line.join(left)
 
-    assert (before, lineup.longest) == (8, 1)
+    assert line.order.longest == longest
+    if first is not None:
+        assert line.order.times(39 - first) < 1.0 < line.order.times(first)
 
 
-def test_a_site_that_takes_from_the_other_end_is_believed_however_long_it_did_not() -> (
-    None
-):
-    cluster_of: dict[int, int] = {}
-    lineup = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=6_000)
-    in_turns(lineup, cluster_of, turns=2_048, left=range(20, 40))
-    lineup.join(range(20, 40))
-    cluster_of |= {node: node for node in range(20, 40)}
+def test_counts_fade_to_the_prior_by_the_share_of_pairs_touched() -> None:
+    line = Line(1)
+    once = line.order.to_state()
+    line.leave(2_048, range(0, 40, 2))
+    state = line.order.to_state()
 
-    assert lineup.times(0) < 1.0 < lineup.times(39)
-
-
-def test_what_was_counted_fades_to_what_is_believed_of_strangers() -> None:
-    cluster_of: dict[int, int] = {}
-    lineup = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=1)
-    once = lineup.to_state()
-    in_turns(lineup, cluster_of, turns=2_048, left=range(0, 40, 2))
-    state = lineup.to_state()
-
-    # Each of these departures takes one of any two neighbours, and touches all pairs.
+    # Each departure takes one of any two neighbours, and touches all pairs.
     faded = (1.0 - 1.0 / 2_048.0) ** 2_048
     either = 8.0 + faded * (once["either"][0] - 8.0) + 2_048.0 * (1.0 - faded)
     assert once["both"][0] == pytest.approx(2.4 + 19 / 39)
     assert state["both"][0] == pytest.approx(2.4 + faded * (once["both"][0] - 2.4))
     assert state["either"][0] == pytest.approx(either)
 
-
-def test_a_departure_of_few_nodes_of_many_makes_little_fade() -> None:
-    cluster_of: dict[int, int] = {}
-    lineup = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=6_000)
-    once = lineup.to_state()
-    in_turns(lineup, cluster_of, turns=2_048, left=[0])
+    line = Line(6_000)
+    once = line.order.to_state()
+    line.leave(2_048, [0])
 
     # One of 39 pairs of neighbours is touched each time.
     faded = (1.0 - 1.0 / 2_048.0 / 39.0) ** 2_048
-    assert lineup.to_state()["both"][0] == pytest.approx(
-        2.4 + faded * (once["both"][0] - 2.4)
-    )
-
-
-def test_whoever_begins_the_line_now_is_what_counts() -> None:
-    cluster_of: dict[int, int] = {}
-    lineup = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=30)
-
-    assert lineup.times(20) > 1.0 > lineup.times(39)
+    both = 2.4 + faded * (once["both"][0] - 2.4)
+    assert line.order.to_state()["both"][0] == pytest.approx(both)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.sets(st.integers(0, 300), min_size=1), st.data())
-def test_pairs_are_counted_as_if_one_by_one(
-    nodes: set[int], data: st.DataObject
-) -> None:
+def test_pairs_are_counted_as_if_singly(nodes: set[int], data: st.DataObject) -> None:
     left = data.draw(st.sets(st.sampled_from(sorted(nodes)), min_size=1))
     before = NodeOrder({}, order=int).to_state()
-    lineup = NodeOrder(dict.fromkeys(nodes, 0), order=int)
-    lineup.leave(left, clusters=1)
-    after, line = lineup.to_state(), sorted(nodes)
+    order = NodeOrder(dict.fromkeys(nodes, 0), order=int)
+    order.leave(left, clusters=1)
+    after, line = order.to_state(), sorted(nodes)
 
     for at, apart in enumerate(APART):
-        pairs = [(one, other) for one, other in zip(line, line[apart:], strict=False)]
+        pairs = list(zip(line, line[apart:], strict=False))
         either = sum(bool({*pair} & left) for pair in pairs) / max(len(pairs), 1)
         both = sum({*pair} <= left for pair in pairs) / max(len(pairs), 1)
         assert after["either"][at] - before["either"][at] == pytest.approx(either)
@@ -179,68 +166,62 @@ def test_pairs_are_counted_as_if_one_by_one(
 
 @settings(max_examples=60, deadline=None)
 @given(st.sets(st.integers(0, 60), min_size=2), st.data())
-def test_the_line_is_in_order_whatever_came_and_went(
+def test_the_line_is_in_order_after_any_arrivals_and_departures(
     nodes: set[int], data: st.DataObject
 ) -> None:
     first = data.draw(st.sets(st.sampled_from(sorted(nodes)), min_size=1))
     left = data.draw(st.sets(st.sampled_from(sorted(first))))
     cluster_of = dict.fromkeys(first, 0)
-    lineup = NodeOrder(cluster_of, order=int)
-    lineup.leave(left, clusters=1)
-    lineup.join(sorted(nodes - first))
+    order = NodeOrder(cluster_of, order=int)
+    order.leave(left, clusters=1)
+    order.join(sorted(nodes - first))
     line = sorted(nodes - left)
     cluster_of.clear()
     cluster_of |= {node: node for node in line}
 
     for place, node in enumerate(line):
         beside = [*line[max(place - 1, 0) : place], *line[place + 1 : place + 2]]
-        assert lineup.clusters_beside(node) == beside
+        assert order.clusters_beside(node) == beside
 
 
-def test_nodes_stand_by_whatever_order_they_are_given() -> None:
-    lineup = NodeOrder({5: 1, 40: 2, 300: 3}, order=str)
+def test_nodes_stand_by_the_sort_key_that_is_given() -> None:
+    order = NodeOrder({5: 1, 40: 2, 300: 3}, order=str)
 
-    assert [lineup.clusters_beside(node) for node in (300, 40, 5)] == [[2], [1, 3], [2]]
-
-
-def test_nobody_stands_in_a_line_that_has_no_order() -> None:
-    cluster_of: dict[int, int] = {}
-    kept = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=30).to_state()
-    lineup = NodeOrder(cluster_of, state=kept)
-    in_turns(lineup, cluster_of, turns=3)
-
-    assert lineup.longest == 1
-    assert lineup.times(20) == 1.0
-    assert lineup.to_state() == kept
+    assert [order.clusters_beside(node) for node in (300, 40, 5)] == [[2], [1, 3], [2]]
 
 
-def test_what_was_learned_is_kept_and_the_line_is_who_is_idle() -> None:
-    cluster_of: dict[int, int] = {}
-    lineup = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=30)
-    state = json.loads(json.dumps(lineup.to_state()))
-    kept = NodeOrder(cluster_of, order=int, state=state)
+def test_without_a_sort_key_nodes_are_strangers_and_nothing_is_counted() -> None:
+    line = Line(30)
+    kept = line.order.to_state()
+    line.order = NodeOrder(line.cluster_of, state=kept)
+    line.leave(3)
 
-    assert kept.to_state() == lineup.to_state()
-    assert kept.longest == lineup.longest
-    assert [kept.times(node) for node in cluster_of] == [
-        lineup.times(node) for node in cluster_of
+    assert line.order.longest == 1
+    assert line.order.times(20) == 1.0
+    assert line.order.to_state() == kept
+
+
+def test_saved_and_loaded_an_order_answers_as_before() -> None:
+    line = Line(30)
+    state = json.loads(json.dumps(line.order.to_state()))
+    kept = NodeOrder(line.cluster_of, order=int, state=state)
+
+    assert kept.to_state() == line.order.to_state()
+    assert kept.longest == line.order.longest
+    assert [kept.times(node) for node in line.cluster_of] == [
+        line.order.times(node) for node in line.cluster_of
     ]
 
 
 @pytest.mark.parametrize("part", ["either", "both", "there", "hit"])
-def test_numbers_that_cannot_be_are_refused(part: str) -> None:
+def test_impossible_counts_are_refused(part: str) -> None:
     state = NodeOrder({}, order=int).to_state()
     state[part][0] = -1.0
-
     with pytest.raises(ValueError, match="not a number from 0"):
         NodeOrder({}, order=int, state=state)
 
-
-@pytest.mark.parametrize("part", ["there", "hit"])
-def test_neighbours_that_leave_together_and_never_left_are_refused(part: str) -> None:
-    cluster_of: dict[int, int] = {}
-    state = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=30).to_state()
-    state[part] = [0.0] * len(state[part])
-
-    with pytest.raises(ValueError, match="no departure"):
-        NodeOrder({}, order=int, state=state)
+    learned = Line(30).order.to_state()
+    learned[part] = [0.0] * len(learned[part])
+    if part in {"there", "hit"}:
+        with pytest.raises(ValueError, match="no departure"):
+            NodeOrder({}, order=int, state=learned)

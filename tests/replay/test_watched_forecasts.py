@@ -10,7 +10,7 @@ from freetrain.planning.settings import HORIZON_S
 from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.run import ReplayResult
 from freetrain.replay.settings import Accounting
-from tests.lookahead.pools import watch
+from tests.lookahead.forecasters import watch
 from tests.replay.test_replay_golden import COSTS, generated_pool
 from tests.replay.worlds import linear, replay, trace_of, trainer
 
