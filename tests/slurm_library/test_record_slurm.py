@@ -21,8 +21,6 @@ from slurm.records import NodeState, Requirement, expand
 from slurm.text import (
     parse_config,
     parse_nodes,
-    parse_partitions,
-    parse_reservations,
     parse_sdiag,
     parse_squeue,
     parse_version,
@@ -45,12 +43,12 @@ from tests.slurm_library.clusters import (
     SCENARIOS,
     recorded,
     recorded_snapshot,
+    scontrol_text,
+    snapshot_from,
+    squeue_text,
 )
-from tests.slurm_library.rendering import scontrol_text, squeue_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from slurm.records import JobRecord, Node
 
 REPOSITORY = Path(__file__).parents[2]
@@ -60,17 +58,6 @@ LEASES = Requirement(partition="freetrain")
 
 def answers(scenario: str) -> dict[str, str]:
     return {file: recorded(scenario, file) for file in FILES if file != COMMANDS}
-
-
-def snapshot_of(files: Mapping[str, str]) -> Snapshot:
-    return Snapshot(
-        nodes=parse_nodes(files["nodes.txt"]),
-        jobs=parse_squeue(files["jobs.txt"]),
-        reservations=parse_reservations(files["reservations.txt"]),
-        partitions=parse_partitions(files["partitions.txt"]),
-        before=parse_sdiag(files["sdiag-before.txt"]),
-        after=parse_sdiag(files["sdiag-after.txt"]),
-    )
 
 
 def holes(snapshot: Snapshot, partition: str) -> tuple[Hole, ...]:
@@ -90,7 +77,7 @@ def test_a_recording_has_the_same_holes_under_other_names(scenario: str) -> None
     names = Pseudonyms()
     before = recorded_snapshot(scenario)
 
-    after = snapshot_of(recording(answers(scenario), names=names))
+    after = snapshot_from(recording(answers(scenario), names=names).__getitem__)
 
     for partition in before.partitions:
         expected = holes(before, partition.name)
@@ -384,7 +371,7 @@ def test_a_refusal_in_json_stays_one() -> None:
 def test_a_recording_on_disk_has_its_two_holes_and_reads_in_json() -> None:
     folder = RECORDINGS / "recorder"
     files = {path.name: path.read_text("utf-8") for path in folder.iterdir()}
-    seen = snapshot_of(files)
+    seen = snapshot_from(files.__getitem__)
 
     found = find_holes(
         seen,

@@ -1,4 +1,4 @@
-"""What is made of pyslurm's objects, and who is chosen: without any pyslurm."""
+"""pyslurm's objects as our records, and the choice of the back end: without pyslurm."""
 
 from __future__ import annotations
 
@@ -61,6 +61,8 @@ def test_a_job_without_any_value_is_a_record_all_the_same() -> None:
     assert (job.job_id, job.display_id, job.nice, job.limit_s) == (7, "7", 0, None)
     assert job.is_pending
     assert not job.is_planned
+    assert read(state="DREAMING").unknown_states == {"DREAMING"}
+    assert read(state="RUNNING").states == {JobState.RUNNING}
 
 
 def test_a_planned_job_has_start_and_nodes() -> None:
@@ -70,19 +72,14 @@ def test_a_planned_job_has_start_and_nodes() -> None:
     assert (job.planned_nodes, job.limit_s) == ("n[1-8]", math.inf)
 
 
-def test_task_0_which_pyslurm_gives_as_none_is_task_0() -> None:
-    job = read(id=11, array_id=10, state="RUNNING")
-
-    assert (job.array_task_id, job.display_id) == (0, "10_0")
-    assert job.key == JobKey(11, "10_0")
-
-
-def test_an_array_that_was_cancelled_before_it_started_is_no_task() -> None:
+def test_none_is_task_0_unless_the_array_was_cancelled() -> None:
+    task = read(id=11, array_id=10, state="RUNNING")
+    first = read(id=10, array_id=10, state="RUNNING")
     ended = read(id=10, array_id=10, state="CANCELLED")
-    running = read(id=10, array_id=10, state="RUNNING")
 
+    assert (task.array_task_id, task.key) == (0, JobKey(11, "10_0"))
+    assert (first.array_task_id, first.display_id) == (0, "10_0")
     assert (ended.array_task_id, ended.display_id) == (None, "10")
-    assert (running.array_task_id, running.display_id) == (0, "10_0")
 
 
 def test_tasks_that_wait_together_are_listed_one_by_one() -> None:
@@ -114,11 +111,6 @@ def test_what_a_job_asks_for_is_written_as_slurm_does() -> None:
     assert (job.features, job.gres_per_node) == ("ib&cpu", "gres:gpu:a100:2")
     assert (job.dependency, job.requested_nodes) == ("afterok:[1]", "n1,n2")
     assert job.partitions == ("main", "freetrain")
-
-
-def test_an_unknown_state_is_kept_as_a_word() -> None:
-    assert read(state="DREAMING").unknown_states == {"DREAMING"}
-    assert read(state="RUNNING").states == {JobState.RUNNING}
 
 
 def test_a_node_has_its_flags_resources_and_remarks() -> None:
@@ -181,12 +173,8 @@ def lease(**changes: object) -> LeaseRequest:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"exclusive": True},
-        {"comment": "é"},
-        {"arguments": ("漢",)},
-        {"excluded": "n1"},
-        {"gres": "gpu"},
-        {"gres": "a:b:c:1"},
+        *({"exclusive": True}, {"comment": "é"}, {"arguments": ("漢",)}),
+        *({"excluded": "n1"}, {"gres": "gpu"}, {"gres": "a:b:c:1"}),
     ],
 )
 def test_what_pyslurm_would_say_otherwise_than_sbatch_it_does_not_say(
@@ -283,30 +271,18 @@ def test_tasks_of_arrays_are_signalled_by_their_own_ids_only() -> None:
     assert programs.ran == [["scancel", "--signal=TERM", "10_2"]]
 
 
-@pytest.mark.parametrize("errno", [2017, 2021])
-def test_a_job_that_has_ended_is_signalled_in_vain_and_no_error(errno: int) -> None:
-    backend, _ = a_backend(errno)
-
-    backend.signal([JobKey(7, "7")], "TERM")
-
-
-def test_a_signal_that_is_refused_is_an_error() -> None:
-    backend, _ = a_backend(2002)
-
+def test_a_signal_to_a_job_that_has_ended_is_no_error() -> None:
+    for errno in (2017, 2021):
+        a_backend(errno)[0].signal([JobKey(7, "7")], "TERM")
     with pytest.raises(SlurmRefusedError):
-        backend.signal([JobKey(7, "7")], "TERM")
+        a_backend(2002)[0].signal([JobKey(7, "7")], "TERM")
 
 
 @pytest.mark.parametrize(
     ("version", "is_chosen"),
     [
-        ("22.5.2", True),
-        ("22.5.3", True),
-        ("22.5.1", False),
-        ("23.2.0", False),
-        ("25.11.2", False),
-        ("", False),
-        ("None", False),
+        *((version, True) for version in ("22.5.2", "22.5.3")),
+        *((other, False) for other in ("22.5.1", "23.2.0", "25.11.2", "", "None")),
     ],
 )
 def test_only_a_pyslurm_of_the_same_series_is_chosen(
@@ -319,33 +295,23 @@ def test_only_a_pyslurm_of_the_same_series_is_chosen(
 
 
 def test_switched_off_nothing_is_even_looked_for() -> None:
-    assert find_pyslurm(BOOKWORM, is_allowed=False) == (
-        None,
-        "pyslurm is switched off",
-    )
+    found = find_pyslurm(BOOKWORM, is_allowed=False)
+
+    assert found == (None, "pyslurm is switched off")
 
 
 def test_every_field_of_a_job_is_read_but_those_that_pyslurm_lacks() -> None:
-    told = {
-        name: name for name in ("name", "comment", "qos", "reservation", "user_name")
-    }
-    told |= {"state_reason": "Priority", "partition": "p", "allocated_nodes": "n1"}
+    numbers = (
+        *("array_id", "array_task_id", "user_id", "priority", "nice", "submit_time"),
+        *("eligible_time", "start_time", "end_time", "time_limit", "num_nodes", "cpus"),
+    )
+    texts = (
+        *("name", "comment", "qos", "reservation", "user_name", "state_reason"),
+        *("partition", "allocated_nodes", "scheduled_nodes", "required_nodes"),
+    )
     job = read(
-        **told,
-        array_id=7,
-        array_task_id=3,
-        user_id=1,
-        priority=1,
-        nice=1,
-        submit_time=1,
-        eligible_time=1,
-        start_time=1,
-        end_time=1,
-        time_limit=1,
-        scheduled_nodes="n1",
-        required_nodes="n1",
-        num_nodes=1,
-        cpus=1,
+        **dict.fromkeys(numbers, 1),
+        **dict.fromkeys(texts, "x"),
         constraints=["f"],
         gres_per_node={"gpu": 1},
         dependencies={"after": [1]},

@@ -37,25 +37,9 @@ def test_an_expression_means_its_names(expression: str, names: tuple[str, ...]) 
 @pytest.mark.parametrize(
     "expression",
     [
-        *(
-            "n[1-3",
-            "n1-3]",
-            "n[[1]]",
-            "n[3-1]",
-            "n[a-b]",
-            "n[]",
-            ",n1",
-            "n1,",
-            "n1,,n2",
-        ),
-        *(
-            "n1 n2",
-            "n[1-3]n[",
-            "n[1-2-3]",
-            "n[-1]",
-            "n[1 - 2]",
-            "n[1-9999999999999999]",
-        ),
+        *("n[1-3", "n1-3]", "n[[1]]", "n[3-1]", "n[a-b]", "n[]", ",n1", "n1,"),
+        *("n1,,n2", "n1 n2", "n[1-3]n[", "n[1-2-3]", "n[-1]", "n[1 - 2]"),
+        "n[1-9999999999999999]",
     ],
 )
 def test_what_is_no_expression_is_refused(expression: str) -> None:

@@ -3,7 +3,6 @@
 import json
 import math
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -30,35 +29,13 @@ PARSERS = {
 }
 
 
-class Expected(NamedTuple):
-    """What is known of one recording."""
-
-    counts: dict[str, int]
-    planned: int
-    knows_plans: bool
-
-
-EXPECTED = {
-    "22.05.9": Expected(
-        {"jobs": 3, "nodes": 3, "partitions": 1, "reservations": 0},
-        0,
-        knows_plans=False,
-    ),
-    "23.02.8": Expected(
-        {"jobs": 30, "nodes": 100, "partitions": 3, "reservations": 1},
-        26,
-        knows_plans=True,
-    ),
-    "23.11.10": Expected(
-        {"jobs": 14, "nodes": 6, "partitions": 1, "reservations": 1},
-        1,
-        knows_plans=True,
-    ),
-    "24.11.5": Expected(
-        {"jobs": 16, "nodes": 6, "partitions": 2, "reservations": 0},
-        1,
-        knows_plans=True,
-    ),
+# By release: jobs, nodes, partitions and reservations, and planned jobs, of which
+# JSON tells from 23.02 on.
+COUNTS = {
+    "22.05.9": ((3, 3, 1, 0), None),
+    "23.02.8": ((30, 100, 3, 1), 26),
+    "23.11.10": ((14, 6, 1, 1), 1),
+    "24.11.5": ((16, 6, 2, 0), 1),
 }
 
 
@@ -72,21 +49,21 @@ def answer(shared: Path, release: str, kind: str) -> str:
 def test_every_release_recorded_is_expected_here(shared: Path) -> None:
     folders = {p.name for p in (shared / "slurm-recordings").iterdir() if p.is_dir()}
 
-    assert folders == EXPECTED.keys()
+    assert folders == COUNTS.keys()
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("release", EXPECTED)
+@pytest.mark.parametrize("release", COUNTS)
 def test_every_release_has_as_many_records_as_were_recorded(
     shared: Path, release: str
 ) -> None:
-    counts = {k: len(parse(answer(shared, release, k))) for k, parse in PARSERS.items()}
+    found = (len(parse(answer(shared, release, k))) for k, parse in PARSERS.items())
 
-    assert counts == EXPECTED[release].counts
+    assert tuple(found) == COUNTS[release][0]
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("release", EXPECTED)
+@pytest.mark.parametrize("release", COUNTS)
 def test_jobs_make_sense_in_every_release(shared: Path, release: str) -> None:
     jobs = parse_jobs_json(answer(shared, release, "jobs"))
 
@@ -111,21 +88,20 @@ def test_jobs_make_sense_in_every_release(shared: Path, release: str) -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("release", EXPECTED)
+@pytest.mark.parametrize("release", COUNTS)
 def test_plans_are_in_the_json_from_23_02_on(shared: Path, release: str) -> None:
     jobs = parse_jobs_json(answer(shared, release, "jobs"))
 
-    assert sum(job.is_planned for job in jobs) == EXPECTED[release].planned
-    assert all(
-        (j.planned_nodes is not None) == EXPECTED[release].knows_plans for j in jobs
-    )
+    planned = COUNTS[release][1]
+    assert sum(job.is_planned for job in jobs) == (planned or 0)
+    assert {j.planned_nodes is None for j in jobs} == {planned is None}
     for job in jobs:
         if job.is_planned:
             assert len(expand(job.planned_nodes or "")) == job.node_count
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("release", EXPECTED)
+@pytest.mark.parametrize("release", COUNTS)
 def test_nodes_make_sense_in_every_release(shared: Path, release: str) -> None:
     nodes = parse_nodes_json(answer(shared, release, "nodes"))
 
@@ -146,7 +122,7 @@ def test_nodes_make_sense_in_every_release(shared: Path, release: str) -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("release", EXPECTED)
+@pytest.mark.parametrize("release", COUNTS)
 def test_partitions_make_sense_in_every_release(shared: Path, release: str) -> None:
     partitions = parse_partitions_json(answer(shared, release, "partitions"))
 
@@ -197,68 +173,41 @@ def test_what_is_no_number_is_refused(value: object) -> None:
         number(value)
 
 
-def test_an_unknown_start_is_set_with_number_0() -> None:
-    assert time_s({"set": True, "infinite": False, "number": 0}) is None
+def test_unknown_unlimited_and_infinite_have_values_of_their_own() -> None:
+    assert time_s(new(0)) is None
     assert time_s(0) is None
-    assert time_s({"set": True, "infinite": False, "number": 5}) == 5.0
-
-
-def test_a_limit_of_minus_1_is_unlimited_as_22_05_writes_it() -> None:
-    assert minutes_s(-1) == math.inf
-    assert minutes_s({"set": True, "infinite": False, "number": 2}) == 120.0
-
-
-def test_a_count_that_is_infinite_is_none() -> None:
+    assert time_s(new(5)) == 5.0
+    assert minutes_s(-1) == math.inf  # as 22.05 writes it
+    assert minutes_s(new(2)) == 120.0
     assert whole("Infinity") is None
 
 
+def new(number: int | None) -> dict[str, object]:
+    """A number as 23.02 and later write it."""
+    return {"set": number is not None, "infinite": False, "number": number or 0}
+
+
 def test_an_old_answer_reads_like_a_new_one() -> None:
-    old = {
-        "jobs": [
-            {
-                "job_id": 7,
-                "job_state": "PENDING",
-                "start_time": 0,
-                "array_job_id": 5,
-                "array_task_id": None,
-                "array_task_string": "2-3",
-                "partition": "a,b",
-            },
-        ]
-    }
-    new = {
-        "jobs": [
-            {"job_id": 7, "job_state": ["PENDING"],
-             "start_time": {"set": True, "infinite": False, "number": 0},
-             "array_job_id": {"set": True, "infinite": False, "number": 5},
-             "array_task_id": {"set": False, "infinite": False, "number": 0},
-             "array_task_string": "2-3", "partition": "a,b"},
-        ]
-    }  # fmt: skip
+    job = {"job_id": 7, "array_task_string": "2-3", "partition": "a,b"}
+    old = {"job_state": "PENDING", "start_time": 0, "array_job_id": 5}
+    now = {"job_state": ["PENDING"], "start_time": new(0), "array_job_id": new(5)}
+    tasks: list[dict[str, object]] = [
+        {"array_task_id": None},
+        {"array_task_id": new(None)},
+    ]
 
-    (job,) = parse_jobs_json(json.dumps(old))
+    (read,) = parse_jobs_json(json.dumps({"jobs": [job | old | tasks[0]]}))
 
-    assert parse_jobs_json(json.dumps(new)) == (job,)
-    assert (job.display_id, job.start_s, job.partitions) == (
-        "5_[2-3]",
-        None,
-        ("a", "b"),
-    )
-    assert job.planned_nodes is None
+    assert parse_jobs_json(json.dumps({"jobs": [job | now | tasks[1]]})) == (read,)
+    assert (read.display_id, read.start_s) == ("5_[2-3]", None)
+    assert (read.partitions, read.planned_nodes) == (("a", "b"), None)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "{",
-        "[]",
-        '"x"',
-        "{}",
-        '{"jobs": {}}',
-        '{"jobs": [1]}',
-        '{"jobs": [{}]}',
-        "[" * 99_999,
+        *("", "{", "[]", '"x"', "{}", "[" * 99_999),
+        *('{"jobs": {}}', '{"jobs": [1]}', '{"jobs": [{}]}'),
     ],
 )
 def test_what_is_no_list_of_jobs_is_refused(text: str) -> None:

@@ -1,5 +1,6 @@
 """Submitting and ending jobs: what Slurm's commands are told."""
 
+import shlex
 import time
 from dataclasses import replace
 from typing import Any, get_type_hints
@@ -35,39 +36,19 @@ HOSTILE = st.one_of(
     st.sampled_from(
         [
             *("'", '"', "a\nb", "$(id)", "`id`", "; rm -rf ~", "&& id", "| id", "a\0b"),
-            *(
-                "--uid=0",
-                "-h",
-                "x" * 1_000_000,
-                "é" * 600,
-                "\x1b[2J",
-                "\udce9",
-                "\\",
-                "%j",
-            ),
+            *("--uid=0", "-h", "x" * 1_000_000, "é" * 600, "\x1b[2J", "\udce9"),
+            *("\\", "%j"),
         ]
     ),
 )
 
 
 def test_a_lease_is_one_whole_node_nice_never_requeued_and_named() -> None:
-    assert sbatch_argv(PLAIN) == [
-        "sbatch",
-        "--parsable",
-        "--no-requeue",
-        "--nodes=1",
-        "--ntasks=1",
-        "--time=20",
-        "--nice=10000",
-        "--exclusive",
-        "--mem=0",
-        "--job-name=ft-0b5e",
-        "--comment=freetrain 0b5e",
-        "--partition=freetrain",
-        "--output=/dev/null",
-        "--export=NONE",
-        "/home/alice/agent.sh",
-    ]
+    assert shlex.join(sbatch_argv(PLAIN)) == (
+        "sbatch --parsable --no-requeue --nodes=1 --ntasks=1 --time=20 --nice=10000 "
+        "--exclusive --mem=0 --job-name=ft-0b5e '--comment=freetrain 0b5e' "
+        "--partition=freetrain --output=/dev/null --export=NONE /home/alice/agent.sh"
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,30 +147,16 @@ def test_what_slurm_would_misread_is_refused(change: dict[str, Any]) -> None:
         sbatch_argv(replace(PLAIN, **change))
 
 
-@pytest.mark.parametrize(
-    ("text", "submitted"),
-    [
-        ("4711\n", SubmittedJob(4711, "")),
-        ("4711;cluster2\n", SubmittedJob(4711, "cluster2")),
-    ],
-)
-def test_the_number_of_a_submitted_job_is_read(
-    text: str, submitted: SubmittedJob
-) -> None:
-    assert parse_sbatch(text) == submitted
+def test_the_number_of_a_submitted_job_is_read() -> None:
+    assert parse_sbatch("4711\n") == SubmittedJob(4711, "")
+    assert parse_sbatch("4711;cluster2\n") == SubmittedJob(4711, "cluster2")
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "\n",
-        "47",
-        "47a\n",
-        "Submitted batch job 4711\n",
-        "4711\n4712\n",
-        "-1\n",
-        "4" * 99,
+        *("", "\n", "47", "47a\n", "-1\n", "4" * 99),
+        *("Submitted batch job 4711\n", "4711\n4712\n"),
     ],
 )
 def test_an_answer_without_a_number_is_refused(text: str) -> None:
@@ -215,12 +182,7 @@ def test_ending_no_job_is_refused() -> None:
 @pytest.mark.parametrize(
     ("display_id", "signal"),
     [
-        ("18_[0-3]", ""),
-        ("-u", ""),
-        ("18_", ""),
-        ("", ""),
-        ("١٨", ""),
-        ("18\n", ""),
+        *((bad, "") for bad in ("18_[0-3]", "-u", "18_", "", "١٨", "18\n")),
         ("18", "TERM --me"),
     ],
 )
@@ -240,11 +202,8 @@ def test_what_still_waits_is_ended_by_name_user_and_state() -> None:
 @pytest.mark.parametrize(
     ("user", "name"),
     [
-        ("alice\n", "ft-1"),
-        ("alice", "ft 1"),
-        ("alice", ""),
-        ("", "ft-1"),
-        ("alice,bob", "ft-1"),
+        *((user, "ft-1") for user in ("alice\n", "", "alice,bob")),
+        *(("alice", name) for name in ("ft 1", "")),
     ],
 )
 def test_a_user_or_name_that_scancel_would_misread_is_refused(
@@ -254,17 +213,10 @@ def test_a_user_or_name_that_scancel_would_misread_is_refused(
         scancel_waiting_argv(user=user, name=name)
 
 
-@pytest.mark.parametrize(
-    ("said", "is_gone"),
-    [
-        (
-            "scancel: error: Kill job error on job id 9: Invalid job id specified\n",
-            True,
-        ),
-        ("scancel: error: x: Job/step already completing or completed\n", True),
-        ("a: Invalid job id specified\nb: Access/permission denied\n", False),
-        ("", False),
-    ],
-)
-def test_only_jobs_that_have_ended_are_no_complaint(said: str, is_gone: bool) -> None:  # noqa: FBT001
-    assert only_gone(said) == is_gone
+def test_only_jobs_that_have_ended_are_no_complaint() -> None:
+    gone = "Kill job error on job id 9: Invalid job id specified\n"
+
+    assert only_gone(f"scancel: error: {gone}")
+    assert only_gone("scancel: error: x: Job/step already completing or completed\n")
+    assert not only_gone(f"{gone}b: Access/permission denied\n")
+    assert not only_gone("")
