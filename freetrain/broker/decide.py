@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING
 from freetrain.broker.lease import LeaseState
 from freetrain.broker.limits import HoleReason, TrainerReason
 from freetrain.broker.pool import classify, classify_by, pool_of, rank_by
-from freetrain.broker.reconcile import (
-    Wanted,
-    WantedLeases,
-    WantedTrainer,
-    reconcile,
-)
+from freetrain.broker.reconcile import Wanted, WantedLeases, WantedTrainer, reconcile
 from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
 from milp.answer import assign
 

@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from freetrain.broker.lease import (
-    Lease,
-    LeaseEnd,
-)
+from freetrain.broker.lease import Lease, LeaseEnd
 
 if TYPE_CHECKING:
     from freetrain.broker.lease import Lease

@@ -14,20 +14,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from freetrain.broker.lease import Assignment, Intent, IntentOutcome, Lease, LeaseState
-from freetrain.broker.limits import (
-    Brake,
-    EndReason,
-    paused_until_s,
-)
+from freetrain.broker.limits import Brake, EndReason, paused_until_s
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Collection,
-        Iterable,
-        Iterator,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from freetrain.broker.lease import LeaseKey
     from freetrain.broker.limits import Limits

@@ -32,11 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PendingDemand:
-    """Waiting jobs, and what is given up for them anyway; times are Unix seconds.
+    """Waiting jobs, and the nodes they get without protection; times are Unix seconds.
 
     Attributes:
-        requests: What others' jobs need that only a lack of nodes keeps waiting, in
-            order of priority.
+        requests: Nodes that others' waiting jobs need, in order of priority.
         state: Where they might start.
         given: Nodes that are given up or left idle anyway, each with a job's number.
         booked_s: By node: when a job that must wait has it.
@@ -52,13 +51,12 @@ class PendingDemand:
 
 @dataclass(frozen=True, slots=True)
 class KeptFree:
-    """What protection comes to.
+    """Nodes to keep free of leases in case a running job ends early.
 
     Attributes:
-        nodes: Nodes to keep free of leases, each with the number of the job that
-            would need it.
-        untried: Running jobs whose end could still delay a job: there were too many,
-            or there was no time.
+        nodes: By node, the number of the job that would need it.
+        untried: How many running jobs were not considered, or not in full: there were
+            too many, or there was no time.
     """
 
     nodes: Mapping[str, int]
@@ -70,7 +68,7 @@ NONE_KEPT_FREE = KeptFree({}, 0)
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Nodes that waiting jobs of others could start on now, or are booked for.
+    """Nodes that leases must leave to waiting jobs of others.
 
     Attributes:
         leased: Leased nodes to give up, each with the job's number.
@@ -78,8 +76,9 @@ class Claims:
         booked_s: By node: when a job that must wait has it if our leases are away,
             Unix time. A lease that begins now should be over by then: backfill's last
             plan may be older than its next.
-        kept_free: Those of the nodes on which no job could start yet, but would need to
-            if a running job ended; none where the site does not ask for that.
+        kept_free: Those of the leased and idle nodes that no job could start on now,
+            but would need if a running job ended; none where the site does not ask for
+            that.
     """
 
     leased: Mapping[str, int]
@@ -109,16 +108,17 @@ def find_claims(
     now_s: float,
     protect: Callable[[PendingDemand], KeptFree] | None = None,
 ) -> Claims:
-    """Return the nodes that waiting jobs of others could start on.
+    """Return the nodes that leases must leave to waiting jobs of others.
 
-    Jobs are served in order of priority. A job that finds too few nodes claims only
-    those of leases that put its planned start off, and jobs behind it must leave it
-    the nodes that it could have first. A job that finds nodes on which backfill plans
-    another also claims those of leases that shift plans of jobs before it.
+    Jobs are served in order of priority, as backfill does:
 
-    Idle nodes are claimed before leased ones, unless that keeps a job from starting
-    that Slurm, which takes the first node in its order, would start. Where leases that
-    stay would keep a job from starting, other leases go, or more.
+    * A job that can start now claims the nodes for it, idle ones before leased ones.
+      Other or more leases go where a job that Slurm would start could not start beside
+      those that stay.
+    * A job that must wait books the earliest nodes, which jobs behind it must leave to
+      it. It claims only those whose leases put its planned start off.
+    * A job that could start where backfill plans another also claims the nodes whose
+      leases overlap a booking: without them backfill would plan anew.
 
     Leases of other users' FreeTrain claim nothing: they would take ours, we theirs,
     and so on.
@@ -126,7 +126,7 @@ def find_claims(
     Args:
         jobs: All jobs of a snapshot.
         state: Where they might start.
-        is_ours: Tells our own leases.
+        is_ours: Whether a job is our own lease.
         now_s: Time of the snapshot, Unix time.
         protect: Returns the nodes to keep free of leases as well, in case a running job
             ends early; None for no such protection.
@@ -142,7 +142,7 @@ def find_claims(
     requests = [state.eligibility.request(job) for job in waiting]
     allocation = allocate(requests, state, now_s, rank=idle_first(state))
     if allocation.started:
-        allocation = _with_all_started(requests, state, now_s, allocation)
+        allocation = _letting_jobs_start(requests, state, now_s, allocation)
     kept_free = NONE_KEPT_FREE
     if protect is not None:
         given, booked_s = allocation.taken, allocation.booked_s
@@ -156,19 +156,17 @@ def find_claims(
     )
 
 
-def _with_all_started(
+def _letting_jobs_start(
     requests: Sequence[NodeRequest],
     state: BackfillState,
     now_s: float,
     idle_first: Allocation,
 ) -> Allocation:
-    """Return an allocation beside which all jobs start that Slurm would start alone.
+    """Return an allocation that lets Slurm start every job it would start alone.
 
-    Args:
-        requests: What jobs need, in order of priority.
-        state: Where they might start.
-        now_s: Time of the snapshot, Unix time.
-        idle_first: The allocation that gives idle nodes first.
+    Slurm takes nodes in its own order, idle or given up. So each way is planned once
+    more in that order, beside the leases that stay: *idle_first*, the allocation in
+    Slurm's order, and *idle_first* with the leases that overlap a booking given up.
     """
     rank = by_slurm_order(state)
     as_slurm = allocate(requests, state, now_s, rank=rank)
@@ -176,20 +174,24 @@ def _with_all_started(
         beside = state.beside(way.taken, way.booked_s)
         if as_slurm.started <= allocate(requests, beside, now_s, rank=rank).started:
             return way
-    # No lease that stays is in a job's way: all comes out as without leases.
+    # Then no lease that stays is in a job's way.
     return _with_overlapped(as_slurm, requests)
 
 
 def _with_overlapped(
     allocation: Allocation, requests: Sequence[NodeRequest]
 ) -> Allocation:
-    """Return *allocation* with leases given up, too, that overlap a booking."""
+    """Return *allocation* with those leases given up, too, that overlap a booking."""
     first = next(r.job_id for r in requests if r.job_id in allocation.started)
     overlapped = dict.fromkeys(allocation.overlapped, first)
     return replace(allocation, taken={**overlapped, **allocation.taken})
 
 
-# Delay protection: no job's early end may make another wait for long.
+# Delay protection. When a job ends before its limit, backfill may start a waiting job
+# on its nodes. Beside our leases it may choose a job further back, which then keeps the
+# first one waiting longer than a lease takes to go. So the end of each running job is
+# tried, once without leases and once beside them, and nodes are kept free until the
+# same jobs start.
 
 MOST_ENDS = 100
 """Running jobs whose end is tried; each takes a plan or several."""
@@ -201,14 +203,14 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DelayProtection:
-    """What to protect waiting jobs from, and how much work that may take.
+    """The running jobs whose end is tried, and how much work that may take.
 
     Attributes:
         running: Nodes of each running job of others.
         cycle_s: Seconds between two cycles of backfill.
         longest_s: Length of the longest lease, seconds.
         most_ends: How many running jobs are tried: those on the most nodes.
-        is_out_of_time: Tells when to stop planning; asked before each plan.
+        is_out_of_time: Whether to stop planning; called before each plan.
     """
 
     running: Sequence[frozenset[str]]
@@ -254,7 +256,7 @@ def _freed(running: Sequence[frozenset[str]]) -> Iterator[frozenset[str]]:
 
 
 class _OutOfTimeError(Exception):
-    """No further plan may be made; what is being tried stays undecided."""
+    """No further plan may be made; the end that is being tried stays undecided."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,8 +265,8 @@ class _JobEnd:
 
     Attributes:
         freed: Its nodes; none for the present, without any end.
-        state: Where others might start then, were there no leases.
-        alone: Which of them would.
+        state: Where others might start then if there were no leases.
+        alone: The jobs that would start there.
     """
 
     freed: frozenset[str]
@@ -273,7 +275,7 @@ class _JobEnd:
 
 
 class _EndTrials:
-    """Plans who would start if jobs ended, without leases and beside them."""
+    """Plans which jobs would start if a job ended, without leases and beside them."""
 
     def __init__(self, demand: PendingDemand, protection: DelayProtection) -> None:
         self._demand, self._protection = demand, protection
@@ -294,7 +296,7 @@ class _EndTrials:
         """Return the end of the job on *freed*; None if no job would start.
 
         Raises:
-            _OutOfTimeError: It was not found out.
+            _OutOfTimeError: There was no time to plan it.
         """
         state = self._after_end(self._without_leases, freed)
         if len(state.holes) + len(state.partly) < self._fewest_nodes:
@@ -306,14 +308,14 @@ class _EndTrials:
         """Return the nodes to keep free besides *given*, so that no job waits for long.
 
         Raises:
-            _OutOfTimeError: It was not found out.
+            _OutOfTimeError: There was no time to plan them.
         """
         late = self._late(end, given)
         if not late:
             return {}
         taken, first = end.alone.taken, min(late)
         theirs = {name: by for name, by in taken.items() if by in late}
-        # With no lease on any node that is taken or booked, all starts as without any.
+        # With no lease on a node that is taken or booked, jobs start as without leases.
         everything = {**dict.fromkeys(end.alone.booked_s, first), **taken}
         holes = {hole.node for hole in self._demand.state.holes}
         more: dict[str, int] = {}
@@ -342,7 +344,7 @@ class _EndTrials:
         return dict(ordered[:many])
 
     def _late(self, end: _JobEnd, given: Mapping[str, int]) -> frozenset[int]:
-        """Return the jobs that would start now without leases, but much later beside.
+        """Return the jobs that would start now, but much later beside leases.
 
         Jobs that start a cycle later, once leases have gone, are not late.
         """
@@ -363,7 +365,7 @@ class _EndTrials:
         Args:
             late: Numbers of jobs.
             end: The end that lets jobs start.
-            allocation: What started beside leases.
+            allocation: The jobs that started beside leases.
         """
         now_s = self._demand.now_s
         over_s = {r.job_id: now_s + r.most_s for r in self._demand.requests}

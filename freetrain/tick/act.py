@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import Assignment, IntentOutcome, submitted_leases
 from freetrain.broker.limits import EndReason
-from freetrain.broker.reconcile import (
-    EndLeases,
-    Submit,
-    intent_of,
-    marked_ending,
-)
+from freetrain.broker.reconcile import EndLeases, Submit, intent_of, marked_ending
 from freetrain.elastic.checkpoint import copy_checked
 from freetrain.elastic.contract import CheckpointError
 from freetrain.elastic.files import RunDir, replaced
@@ -53,11 +48,7 @@ from freetrain.tick.leases import (
     write_lease_script,
 )
 from freetrain.tick.plan import nodes_to_exclude, with_short_wait
-from slurm.errors import (
-    RequestsSpentError,
-    SlurmError,
-    SlurmRefusedError,
-)
+from slurm.errors import RequestsSpentError, SlurmError, SlurmRefusedError
 from slurm.records import JobKey
 
 if TYPE_CHECKING:

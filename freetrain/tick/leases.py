@@ -43,7 +43,7 @@ def limits_of(
     partitions: Iterable[Partition],
     takes_arrays: bool = True,
 ) -> Limits:
-    """Return what the broker may do.
+    """Return the broker's caps and time-outs at this site.
 
     Args:
         site: The site's or user's settings.

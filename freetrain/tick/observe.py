@@ -49,7 +49,7 @@ WHERE_NAMED = "under [lease] in freetrain.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The state of things.
+    """What a tick observed: Slurm, leases, agents and trainers.
 
     Attributes:
         snapshot: Slurm's, with backfill's plans carried over where it was torn.
@@ -60,10 +60,10 @@ class Observed:
         belief: Leases and intents as they are believed now.
         plans: What to remember of backfill's plans.
         is_plan_known: Whether these plans can be trusted.
-        pace: What happened lately.
+        pace: Recent churn and failed starts.
         heartbeats: Which agents answer.
         trainers: Every trainer that was ever submitted.
-        progress: What those reported that train, or may train again, by name.
+        progress: Progress of the trainers that train, or may train again, by name.
         deliveries: Those recorded before, by trainer and time of its submission.
     """
 
@@ -88,12 +88,11 @@ class Observed:
 
 
 def observe(context: TickContext) -> Observed:
-    """Return the state of things; nothing is changed.
+    """Return the state of Slurm, leases, agents and trainers; nothing is changed.
 
     Raises:
         SlurmError: Slurm did not answer, or not in a way that can be read.
         StoreError: The state cannot be read.
-        BadConfigurationError: It is the state of another cluster.
         OSError: The files cannot be read.
     """
     site, state = context.site, context.state

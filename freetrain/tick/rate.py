@@ -46,11 +46,7 @@ from freetrain.state.tables import (
     loss_forecast_of,
     priority_memory_of,
 )
-from freetrain.tick.trainers import (
-    known_from,
-    total_of,
-    unit_of,
-)
+from freetrain.tick.trainers import known_from, total_of, unit_of
 
 if TYPE_CHECKING:
     import sqlite3

@@ -42,9 +42,7 @@ from freetrain.state.tables import (
     seen_heartbeats,
 )
 from freetrain.tick.act import newly_reached
-from freetrain.tick.leases import (
-    output_of,
-)
+from freetrain.tick.leases import output_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -71,7 +69,7 @@ def record(
     observed: Observed,
     plan: TickPlan,
 ) -> None:
-    """Record what was observed, and what it means happened since the last tick.
+    """Record what was observed, and the events since the last tick that it shows.
 
     All in one transaction: a tick that is killed before it records the same again.
 
@@ -114,7 +112,7 @@ def record(
 def _lease_events(
     context: TickContext, observed: Observed, heard_before: frozenset[LeaseKey]
 ) -> Iterator[Event]:
-    """Yield what happened to leases.
+    """Yield the events of leases: started, failed to start, ended.
 
     A lease has started well once its agent is heard: its job never fails, whatever
     becomes of the agent. So a lease that ends by itself, and was never heard, failed.
@@ -199,7 +197,7 @@ _MOST_GENERATIONS = 50
 
 
 def tidy(context: TickContext, observed: Observed) -> str:
-    """Remove some of what is long over; return what kept it from being removed.
+    """Remove some of what is long over; return why something could not be removed.
 
     The earlier of two clocks counts: a clock that is ahead must not make things old.
 

@@ -17,14 +17,8 @@ from freetrain.broker.lease import LeaseKey, LeaseState
 from freetrain.broker.limits import paused_until_s
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
-from freetrain.state.files import (
-    UnreadableFileError,
-    lease_name,
-)
-from freetrain.state.tables import (
-    Counter,
-    TrainerState,
-)
+from freetrain.state.files import UnreadableFileError, lease_name
+from freetrain.state.tables import Counter, TrainerState
 from freetrain.text import gap_percent
 from milp.answer import PlanStatus
 

@@ -18,15 +18,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from freetrain.broker.lease import (
-    LeaseKey,
-    LeaseState,
-    uuid_in,
-)
+from freetrain.broker.lease import LeaseKey, LeaseState, uuid_in
 from freetrain.broker.limits import Mode
 from freetrain.broker.yielding import (
     APART_S,
-    EMPTY_DIGEST,
     LEAD_S,
     cycles_of,
     digest_of,
@@ -34,15 +29,8 @@ from freetrain.broker.yielding import (
 )
 from freetrain.errors import BadConfigurationError, FreeTrainError
 from freetrain.state.database import StoreBusyError, StoreError
-from freetrain.state.files import (
-    StateDir,
-    UnreadableFileError,
-)
-from freetrain.state.tables import (
-    Counter,
-    add_to_counters,
-    counters,
-)
+from freetrain.state.files import StateDir, UnreadableFileError
+from freetrain.state.tables import Counter, add_to_counters, counters
 from freetrain.tick.act import carry_out, deliver
 from freetrain.tick.environment import (
     TURN_S,
@@ -87,12 +75,16 @@ class TickReport:
         cycles: When backfill runs next, where leases must make room before its cycles
             and there are leases; else None.
         queue: Other users' jobs.
+        began_s: When the tick began, by the environment's clock.
+        took_s: How long it took.
     """
 
     status: StatusReport
     requests: tuple[LeaseRequest, ...]
-    cycles: Cycles | None = None
-    queue: QueueDigest = EMPTY_DIGEST
+    cycles: Cycles | None
+    queue: QueueDigest
+    began_s: float
+    took_s: float
 
 
 def tick(
@@ -147,6 +139,8 @@ def _steps(context: TickContext, began_s: float) -> TickReport:
         tuple(done.requests),
         _cycles(observed, status, done),
         digest_of(observed.snapshot.jobs, now_s=observed.now_s),
+        began_s,
+        clock() - began_s,
     )
 
 
@@ -306,14 +300,13 @@ def tick_and_follow_up(
             same; the error is raised if the last attempt failed.
     """
     end_s = environment.clock() + within_s
-    last = _timed_tick(site, environment)
-    yield last.report
-    if _has_agents(
-        last.report, StateDir(site.state_directory), environment, end_s, wait
-    ):
-        last = _timed_tick(site, environment)
-        yield last.report
-    yield from _before_cycles(site, environment, last, end_s=end_s, wait=wait)
+    report = tick(site, environment)
+    yield report
+    folder = StateDir(site.state_directory)
+    if _has_agents(report, folder, environment, end_s, wait):
+        report = tick(site, environment)
+        yield report
+    yield from _before_cycles(site, environment, report, end_s=end_s, wait=wait)
 
 
 def _has_agents(
@@ -340,33 +333,10 @@ def _has_agents(
     return begun > 0
 
 
-@dataclass(frozen=True, slots=True)
-class _TimedTick:
-    """A tick, when it began by the clock, and how long it took."""
-
-    report: TickReport
-    began_s: float
-    took_s: float
-
-    def next_s(self, from_s: float, lead_s: float | None) -> float:
-        """Return when to look *lead_s* before a cycle, *from_s* at the soonest."""
-        cycles = self.report.cycles
-        if cycles is None or lead_s is None:
-            return math.inf
-        rest_s = from_s - self.began_s
-        return self.began_s + cycles.next_poll_s(rest_s=rest_s, lead_s=lead_s)
-
-
-def _timed_tick(site: Site, environment: TickEnvironment) -> _TimedTick:
-    began_s = environment.clock()
-    report = tick(site, environment)
-    return _TimedTick(report, began_s, environment.clock() - began_s)
-
-
 def _before_cycles(
     site: Site,
     environment: TickEnvironment,
-    last: _TimedTick,
+    report: TickReport,
     *,
     end_s: float,
     wait: Callable[[float], None],
@@ -378,35 +348,42 @@ def _before_cycles(
     """
     clock = environment.clock
     rested_s, polled_s, failed = clock() + _AT_ONCE_S, -math.inf, None
-    while last.report.cycles is not None:
-        tick_s = last.next_s(rested_s, LEAD_S)
+    while report.cycles is not None:
+        tick_s = _before_cycle_s(report, rested_s, LEAD_S)
         poll_from_s = max(clock(), polled_s + APART_S)
-        poll_s = last.next_s(poll_from_s, last_lead_s(last.took_s))
+        poll_s = _before_cycle_s(report, poll_from_s, last_lead_s(report.took_s))
         if min(tick_s, poll_s) > end_s:
             break
         wait(max(0.0, min(tick_s, poll_s) - clock()))
         try:
             if poll_s < tick_s:
                 polled_s = clock()
-                if not _has_queue_changed(site, environment, last):
+                if not _has_queue_changed(site, environment, report):
                     failed = None
                     continue
-            last, failed = _timed_tick(site, environment), None
+            report, failed = tick(site, environment), None
         except (SlurmError, StoreBusyError) as error:
             failed = error
         rested_s = clock() + APART_S
         if failed is None:
-            yield last.report
+            yield report
     if failed is not None:
         raise failed
 
 
+def _before_cycle_s(report: TickReport, from_s: float, lead_s: float | None) -> float:
+    """Return when a cycle is *lead_s* away, *from_s* at the soonest, by the clock."""
+    if report.cycles is None or lead_s is None:
+        return math.inf
+    rest_s = from_s - report.began_s
+    return report.began_s + report.cycles.next_poll_s(rest_s=rest_s, lead_s=lead_s)
+
+
 def _has_queue_changed(
-    site: Site, environment: TickEnvironment, last: _TimedTick
+    site: Site, environment: TickEnvironment, report: TickReport
 ) -> bool:
     """Tell whether other users' jobs changed so that a tick may have to make room."""
-    cycles = last.report.cycles
-    since_s = environment.clock() - last.began_s
-    now_s = since_s + (0.0 if cycles is None else cycles.seen_s)
+    since_s = environment.clock() - report.began_s
+    now_s = since_s + (0.0 if report.cycles is None else report.cycles.seen_s)
     queue = poll_queue(site, environment, now_s=now_s)
-    return queue.needs_tick_after(last.report.queue)
+    return queue.needs_tick_after(report.queue)

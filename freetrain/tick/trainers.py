@@ -144,7 +144,7 @@ def _outcome(
 
 
 def _final_ending(folder: TrainerDir) -> GenerationEnding | None:
-    """Return the ending in which the program said that all is over.
+    """Return the ending in which the program said that it is done.
 
     It need not be the newest: a world that was started ahead is killed after it.
     """
@@ -302,7 +302,7 @@ class TrainerHistory:
     Attributes:
         points: Time, work and value of its metric.
         work: Work done; None before its first report.
-        told_s: When it reported last; None where no time was given.
+        reported_s: When it reported last; None where no time was given.
         step: Steps done; None where the program does not count them.
         epoch: Epoch of the last step, likewise.
         segment: The progress of the newest generation that reported.
@@ -313,7 +313,7 @@ class TrainerHistory:
 
     points: Downsampler = field(default_factory=lambda: Downsampler(MOST_POINTS))
     work: float | None = None
-    told_s: float | None = None
+    reported_s: float | None = None
     step: int | None = None
     epoch: float | None = None
     segment: TrainingSegment | None = None
@@ -343,7 +343,7 @@ class TrainerHistory:
 
     def _add(self, record: ProgressRecord, job: TrainerJob, work: float | None) -> None:
         self.work = _newer(work, self.work)
-        self.told_s = _newer(record.t, self.told_s)
+        self.reported_s = _newer(record.t, self.reported_s)
         self.step = _newer(record.step, self.step)
         self.epoch = _newer(record.epoch, self.epoch)
         # What an elastic program reports before its first step has no metrics.
@@ -352,7 +352,7 @@ class TrainerHistory:
         value = record.metrics.get(job.measure.metric)
         if value is None or self.work is None:
             return
-        self.points.add([self.told_s or 0.0, self.work, value])
+        self.points.add([self.reported_s or 0.0, self.work, value])
         if job.target is not None and abs(value) <= LARGEST_VALUE:
             self._compare(value, job.target, job.measure)
 
@@ -367,7 +367,7 @@ class TrainerHistory:
     def _compare(
         self, value: float, target: TargetSettings, measure: QualitySettings
     ) -> None:
-        reached = TargetReached(self.told_s or 0.0, self.step, value)
+        reached = TargetReached(self.reported_s or 0.0, self.step, value)
         if measure.is_reached(target.deliver, value):
             self.deliver = self.deliver or reached
         if target.final is not None and measure.is_reached(target.final, value):
@@ -378,7 +378,7 @@ class TrainerHistory:
         return {
             "points": self.points.to_state(),
             "work": self.work,
-            "told_s": self.told_s,
+            "told_s": self.reported_s,
             "step": self.step,
             "epoch": self.epoch,
             "stretch": None if self.segment is None else self.segment.to_state(),
@@ -398,7 +398,7 @@ def history_from(state: Mapping[str, Any]) -> TrainerHistory:
     return TrainerHistory(
         points=downsampler_from(state["points"], most=MOST_POINTS),
         work=state["work"],
-        told_s=state["told_s"],
+        reported_s=state["told_s"],
         step=state["step"],
         epoch=state["epoch"],
         segment=_segment_from(state["stretch"]),
@@ -444,7 +444,7 @@ def total_of(job: TrainerJob, history: TrainerHistory) -> float | None:
 
 
 def known_from(scaling: Mapping[str, Any]) -> LearnedScaling:
-    """Return what was measured of a trainer's speed, from what the store keeps.
+    """Return the measured speeds of a trainer, from the state in the store.
 
     Empty where nothing was measured, or another release wrote it.
     """
@@ -467,7 +467,7 @@ _FOLLOWED = {TrainerState.WANTED, TrainerState.PAUSED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerProgress:
-    """What is known of one trainer by its own reports.
+    """The progress of one trainer by its own reports.
 
     Attributes:
         history: What it reported.

@@ -20,12 +20,7 @@ from freetrain.broker.lease import (
 )
 from freetrain.broker.limits import Limits, Mode
 from freetrain.broker.pool import Situation
-from freetrain.broker.reconcile import (
-    EndLeases,
-    Submit,
-    intent_of,
-    marked_ending,
-)
+from freetrain.broker.reconcile import EndLeases, Submit, intent_of, marked_ending
 from freetrain.broker.yielding import NO_CLAIMS, Claims, find_claims
 from freetrain.planning.freetrain import FreeTrain
 from slurm.records import Node

@@ -14,11 +14,7 @@ from freetrain.demo.fake_slurm.cluster import FakeJobState
 from freetrain.state.files import AgentState, lease_name
 from freetrain.state.tables import TrainerState, pace
 from freetrain.tick.leases import MODE
-from freetrain.tick.status_report import (
-    TrainerLine,
-    read_status_report,
-    summary_line,
-)
+from freetrain.tick.status_report import TrainerLine, read_status_report, summary_line
 from milp.answer import PlanStatus
 from tests.client.client_states import a_page
 from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs, tick_world

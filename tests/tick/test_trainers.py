@@ -286,7 +286,7 @@ def test_each_tick_adds_what_was_reported_since(world: TickWorld) -> None:
     assert (first[0].value, len(first)) == (0.9, 2)
     assert [str(point.value) for point in points] == ["0.9", "nan", "inf", "-0.5"]
     assert [point.samples for point in points] == [10, 20, 30, 40]
-    assert (again.work, again.step, again.told_s) == (40, 4, NOW_S + 4)
+    assert (again.work, again.step, again.reported_s) == (40, 4, NOW_S + 4)
 
 
 def test_a_dry_run_remembers_nothing(world: TickWorld) -> None:
