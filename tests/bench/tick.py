@@ -19,14 +19,14 @@ from freetrain.config.site import PlannerSettings
 from tests.bench.slurm_snapshot import generate
 from tests.losscurve.reported import noisy, steps
 from tests.slurm_library.clusters import recorded
-from tests.tick.tick_worlds import tell, tick_world
+from tests.tick.tick_worlds import tell, theirs, tick_world
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _REPEATS = 5
 _TRAINERS = 8
-_TOLD = 300
+_REPORTED = 300
 _FILES = {
     "nodes": "nodes.txt",
     "jobs": "jobs.txt",
@@ -54,7 +54,7 @@ def lines(shared: Path) -> Iterator[str]:
         ("nothing to do", _quiet, 0, ""),
         ("nothing to do, looking ahead", _quiet, 0, ahead),
         (
-            f"{_TRAINERS} trainers under slaq that told nothing new",
+            f"{_TRAINERS} trainers under slaq that reported nothing new",
             _quiet,
             _TRAINERS,
             by_losses,
@@ -87,16 +87,19 @@ def _huge(folder: Path) -> None:
 
 
 def _with_trainers(folder: Path, count: int) -> tuple[str, ...]:
-    """Submit trainers that tell a loss, and let a tick see it; return what to add.
+    """Submit trainers that report losses, and let a tick see them; return options.
 
-    No lease is asked for: what runs Slurm's programs here knows of none.
+    A job of another user has all nodes, so that no lease is asked for: the ticks that
+    are measured see another cluster, and would refuse state with leases of this one.
     """
     world = tick_world(folder, planner=PlannerSettings(priority="slaq"))
+    everywhere = [f"n{k}" for k in range(1, 9)]
+    world.slurm.standin.add([theirs(world, wanted=everywhere, due_s=world.now_s)])
     for k in range(count):
         world.submit(f"trainer-{k}")
-        losses = 0.2 + steps(_TOLD) ** -(0.3 + 0.05 * k)
-        told = noisy(losses, noise=0.01, seed=k).tolist()
-        tell(world.folder.trainer(f"trainer-{k}").run, *told)
+        losses = 0.2 + steps(_REPORTED) ** -(0.3 + 0.05 * k)
+        reported = noisy(losses, noise=0.01, seed=k).tolist()
+        tell(world.folder.trainer(f"trainer-{k}").run, *reported)
     world.tick()
     return ("--dry-run",)
 
@@ -106,13 +109,13 @@ def _install(folder: Path, planner: str) -> None:
     answers = folder / "answers"
     config = recorded("quiet", "config.txt")
     (answers / "config.txt").write_text(config, encoding="utf-8")
-    told = {
+    stems = {
         "squeue": "jobs",
         "sdiag": "sdiag",
         "scontrol": "$(for last; do :; done; echo $last)",
     }
     (folder / "bin").mkdir()
-    for program, stem in told.items():
+    for program, stem in stems.items():
         path = folder / "bin" / program
         calls = shlex.quote(str(folder / "calls"))
         place = shlex.quote(str(answers))
