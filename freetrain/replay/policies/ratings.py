@@ -49,7 +49,10 @@ class CurveSource(Protocol):
     """Says what trainers' work is worth, by node count."""
 
     def curves(self, view: View) -> Sequence[Curve]:
-        """Return each trainer's curve as of now; the same object while it is equal."""
+        """Return each trainer's curve as of now; the same object while it is equal.
+
+        So is the sequence: it is another one where a trainer or a curve changed.
+        """
         ...
 
 

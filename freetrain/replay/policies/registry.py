@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from freetrain.lookahead.affinity import BoundedAffinity, LeafAffinity, line_order
 from freetrain.lookahead.base import LEAST_WATCHED_S, forecaster_named
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from freetrain.lookahead.base import Forecaster, Prospects
     from freetrain.losscurve.fit import LossForecasts
     from freetrain.planning.policy import Policy, ProblemSolver
-    from freetrain.replay.policies.base import ReplayPolicy, TrainerView, View
+    from freetrain.replay.policies.base import ReplayPolicy, View
     from freetrain.replay.policies.ratings import CurveSource, Speeds
     from freetrain.replay.settings import ReplaySettings
     from milp.answer import Answer
@@ -170,8 +170,8 @@ class PlannedPolicy:
 
     Args:
         name: What results call it.
-        policy: What plans.
-        curves: What trainers' work is worth.
+        policy: The policy.
+        curves: Rates trainers.
         t_fwd_s: Look-ahead over which a plan's gain is counted, seconds.
     """
 
@@ -182,59 +182,70 @@ class PlannedPolicy:
         self._policy = policy
         self._curves = curves
         self._t_fwd_s = t_fwd_s
-        self._asked: tuple[Sequence[TrainerView], Sequence[Curve]] = ((), ())
+        self._asked: Sequence[Curve] | None = None
         self._trainers: list[_BySize] = []
+        self._known: dict[_Alike, _BySize] = {}
 
     def decide(self, view: View) -> Sequence[Change]:
         """Plan for the pool as it is and turn the plan into changes."""
         if not view.trainers or not view.idle_nodes:
             return ()
-        planned = self._policy.plan(
-            Request(
-                trainers=self._known(view),
-                free={0: len(view.free)},
-                t_fwd_s=self._t_fwd_s,
-            )
-        )
-        return changes_to([own.get(0, 0) for own in planned.holdings], view)
-
-    def _known(self, view: View) -> list[PlanTrainer]:
-        """Return the trainers; at most events they are those of the last one."""
-        asked = list(view.trainers), list(self._curves.curves(view))
-        if asked != self._asked:
-            known = {by_size.made_of: by_size for by_size in self._trainers}
-            self._trainers = [
-                known.get(made_of) or _BySize(*made_of)
-                for made_of in zip(*asked, strict=True)
-            ]
-            self._asked = asked
-        return [
+        curves = self._curves.curves(view)
+        if curves is not self._asked:
+            self._asked, self._trainers = curves, self._by_size(view, curves)
+        trainers = [
             by_size[len(trainer.held)]
             for trainer, by_size in zip(view.trainers, self._trainers, strict=True)
         ]
+        free = {0: len(view.free)}
+        planned = self._policy.plan(
+            Request(trainers=trainers, free=free, t_fwd_s=self._t_fwd_s)
+        )
+        return changes_to([own.get(0, 0) for own in planned.holdings], view)
+
+    def _by_size(self, view: View, curves: Sequence[Curve]) -> list[_BySize]:
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+        made = []
+        for place, (trainer, curve) in enumerate(
+            zip(view.trainers, curves, strict=True)
+        ):
+            costs = trainer.spec.costs
+            alike = (place, curve, costs.grow_s, costs.shrink_s, costs.start_s)
+            by_size = self._known.get(alike)
+            if by_size is None:
+                by_size = self._known[alike] = _BySize(alike)
+            made.append(by_size)
+        return made
+
+
+_Alike: TypeAlias = "tuple[int, Curve, float, float, float]"
+"""Place among the trainers, curve, and seconds of growing, shrinking and starting."""
+
+_MOST_KNOWN = 1_000
 
 
 class _BySize(dict[int, PlanTrainer]):
-    """A trainer by the number of nodes that it holds.
+    """Trainers that differ only in the number of nodes that they hold.
 
-    Trainers come back to the same few numbers, and making one anew costs the policy
-    what it has derived from it, too.
+    They are called by their place, not by name: one that comes after another at the
+    same place, with an equal curve and equal costs, is the same to a policy, which
+    keeps what it has derived.
     """
 
-    def __init__(self, trainer: TrainerView, curve: Curve) -> None:
+    def __init__(self, alike: _Alike) -> None:
         super().__init__()
-        self.made_of = trainer, curve
+        self._alike = alike
 
     def __missing__(self, held: int) -> PlanTrainer:
-        trainer, curve = self.made_of
-        costs = trainer.spec.costs
+        place, curve, grow_s, shrink_s, start_s = self._alike
         made = self[held] = PlanTrainer(
-            name=trainer.spec.name,
+            name=str(place),
             curve=curve,
             held={0: held} if held else {},
-            up_s=costs.grow_s,
-            down_s=costs.shrink_s,
-            start_s=costs.start_s,
+            up_s=grow_s,
+            down_s=shrink_s,
+            start_s=start_s,
         )
         return made
 
