@@ -19,6 +19,8 @@ from freetrain.planning.policy import (
 from milp.problem import NodeClass, Problem, ProblemTrainer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from freetrain.planning.policy import Request, Tools
     from milp.problem import Curve
 
@@ -52,31 +54,43 @@ class Static:
     def __init__(self, tools: Tools) -> None:
         self._solver = tools.solver()
         self._numbers: dict[Curve, int] = {}
-        self._plans: dict[tuple[int, tuple[Curve, ...]], tuple[int, ...]] = {}
+        self._counts: dict[tuple[int, tuple[Curve, ...]], tuple[int, ...]] = {}
+        self._plans: dict[tuple[int, tuple[Curve, ...]], Planned] = {}
 
     def plan(self, request: Request) -> Planned:
         """Return the plan for these trainers and all nodes, which are of one class."""
         ((k, free),) = request.free.items()
         nodes = free + sum([trainer.held.get(k, 0) for trainer in request.trainers])
-        curves = [trainer.curve for trainer in request.trainers]
+        curves = tuple([trainer.curve for trainer in request.trainers])
+        known = self._plans.get((nodes, curves))
+        if known is None:
+            counts = self._in_order(curves, nodes, request.t_fwd_s)
+            known = Planned(holdings=[{k: given} if given else {} for given in counts])
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            self._plans[nodes, curves] = known
+        return known
+
+    def _in_order(
+        self, curves: Sequence[Curve], nodes: int, t_fwd_s: float
+    ) -> list[int]:
+        """Return the counts of the same trainers in any order, in this order."""
         for curve in curves:
             self._numbers.setdefault(curve, len(self._numbers))
         order = sorted(
             range(len(curves)), key=lambda place: self._numbers[curves[place]]
         )
-        planned = self._counts(
-            tuple([curves[place] for place in order]), nodes, request.t_fwd_s
-        )
+        found = self._best(tuple([curves[place] for place in order]), nodes, t_fwd_s)
         counts = [0] * len(curves)
-        for place, given in zip(order, planned, strict=True):
+        for place, given in zip(order, found, strict=True):
             counts[place] = given
-        return Planned(holdings=[{k: given} if given else {} for given in counts])
+        return counts
 
-    def _counts(
+    def _best(
         self, curves: tuple[Curve, ...], nodes: int, t_fwd_s: float
     ) -> tuple[int, ...]:
         """Return the best counts for trainers of these curves."""
-        known = self._plans.get((nodes, curves))
+        known = self._counts.get((nodes, curves))
         if known is not None:
             return known
         trainers = tuple(
@@ -88,7 +102,7 @@ class Static:
         pool = (NodeClass("dedicated", nodes),)
         answer = self._solver.plan(Problem(pool, trainers, t_fwd_s))
         counts = tuple([row[0] for row in answer.plan.counts])
-        if len(self._plans) >= _MOST_PLANS:
-            self._plans.clear()
-        self._plans[nodes, curves] = counts
+        if len(self._counts) >= _MOST_PLANS:
+            self._counts.clear()
+        self._counts[nodes, curves] = counts
         return counts
