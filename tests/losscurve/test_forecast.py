@@ -1,44 +1,48 @@
-"""What a forecast says, against trainings whose truth is known."""
+"""Forecasts of trainings whose truth is known, kept in a cache and as JSON."""
 
+import json
 import math
+from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from freetrain.losscurve.fit import FittedForecast, fit_forecast
-from freetrain.losscurve.forecast import Better, LossForecast, Point
-from tests.losscurve.reported import STEP, noisy, reported, steps
-
-LOSSES = st.lists(
-    st.one_of(st.floats(-1e3, 1e3), st.sampled_from([math.nan, math.inf, 1e30])),
-    max_size=40,
+from freetrain.errors import BadDataError
+from freetrain.losscurve.curve import LossHistory
+from freetrain.losscurve.fit import (
+    FittedForecast,
+    LossForecasts,
+    fingerprint,
+    fit_forecast,
+    from_state,
+    to_state,
 )
+from freetrain.losscurve.forecast import Better, LossForecast, Point
+from tests.losscurve.reported import STEP, falling, noisy, reported, steps
 
 
-def fitted(values: np.ndarray, better: Better = Better.LOWER) -> FittedForecast:
+def fitted(values: Iterable[float], better: Better = Better.LOWER) -> FittedForecast:
     forecast = fit_forecast(reported(values), better)
     assert forecast is not None
     return forecast
 
 
-def falling(seed: int = 0, noise: float = 0.02) -> np.ndarray:
-    return noisy(0.5 + 2 * steps(80) ** -0.5, noise=noise, seed=seed)
-
-
-def test_it_is_what_priorities_are_promised() -> None:
-    forecast: LossForecast = fitted(falling())
-
-    assert forecast.family == "power law"
-
-
 @pytest.mark.parametrize("values", [[], [1.0, 2.0], [math.nan] * 9, [1.0, math.inf]])
-def test_without_three_usable_values_there_is_none(values: list[float]) -> None:
+def test_without_three_usable_values_there_is_no_forecast(values: list[float]) -> None:
     assert fit_forecast(reported(values), Better.LOWER) is None
 
 
-@given(LOSSES, st.sampled_from(Better))
+@given(
+    st.lists(
+        st.one_of(st.floats(-1e3, 1e3), st.sampled_from([math.nan, math.inf, 1e30])),
+        max_size=40,
+    ),
+    st.sampled_from(Better),
+)
 @settings(max_examples=60)
 def test_forecasts_are_numbers_for_any_values(
     values: list[float], better: Better
@@ -55,33 +59,29 @@ def test_forecasts_are_numbers_for_any_values(
     assert forecast.samples_to(0.5) > 0
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_power_law_is_forecast_within_its_interval(seed: int) -> None:
-    forecast = fitted(falling(seed))
+# Expected values and their intervals
 
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_power_law_is_forecast_within_an_interval_that_grows(seed: int) -> None:
+    forecast: LossForecast = fitted(falling(seed=seed))
+
+    widths = []
     for count in (81, 160, 800):
         truth = 0.5 + 2 * count**-0.5
         expected = forecast.expected(count * STEP)
         assert expected.value == pytest.approx(truth, abs=0.05)
         assert expected.low < truth < expected.high
-
-
-def test_intervals_grow_with_distance() -> None:
-    forecast = fitted(falling())
-    near, far = forecast.expected(81 * STEP), forecast.expected(800 * STEP)
-
-    assert near.high - near.low < far.high - far.low
-
-
-def test_what_is_asked_of_the_past_is_answered_for_now() -> None:
-    forecast = fitted(falling())
-
-    assert forecast.expected(0.0) == forecast.expected(80 * STEP)
+        widths.append(expected.high - expected.low)
+    assert forecast.family == "power law"
+    assert widths == sorted(widths)
+    assert forecast.expected(0.0) == forecast.expected(80 * STEP), "the past is now"
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_metrics_that_rise_are_losses_upside_down(seed: int) -> None:
-    loss, gain = fitted(falling(seed)), fitted(-falling(seed), Better.HIGHER)
+    loss = fitted(falling(seed=seed))
+    gain = fitted(-falling(seed=seed), Better.HIGHER)
     down, up = loss.expected(200 * STEP), gain.expected(200 * STEP)
 
     assert (up.value, up.low, up.high) == pytest.approx(
@@ -98,39 +98,15 @@ def test_the_unit_of_the_metric_does_not_matter(unit: float, zero: float) -> Non
 
     assert other.family == plain.family
     for count in (100, 300):
-        said = plain.expected(count * STEP).value
-        assert (other.expected(count * STEP).value - zero) / unit == pytest.approx(
-            said, rel=1e-4
-        )
-
-
-def test_quality_is_0_at_the_start_and_1_at_the_best() -> None:
-    forecast = fitted(np.array([4.0, 3.0, 2.0, 2.5, 2.2]))
-
-    assert [forecast.quality(v) for v in (4.0, 3.0, 2.0, 1.0, 5.0)] == pytest.approx(
-        [0.0, 0.5, 1.0, 1.5, -0.5]
-    )
-    assert forecast.quality(math.nan) == forecast.quality(math.inf) == 0.0
-
-
-def test_one_spike_does_not_flatten_the_rest() -> None:
-    calm, spiked = falling(), falling()
-    spiked[40] = 1e6
-    there, here = fitted(spiked), fitted(calm)
-
-    assert there.quality(0.9) == pytest.approx(here.quality(0.9), abs=1e-6)
-    assert there.quality(math.nan) == pytest.approx(0.0, abs=1e-6)
-    assert there.expected(160 * STEP).value == pytest.approx(
-        here.expected(160 * STEP).value, abs=0.02
-    )
-    assert not there.is_diverging
+        expected = pytest.approx(plain.expected(count * STEP).value, rel=1e-4)
+        assert (other.expected(count * STEP).value - zero) / unit == expected
 
 
 def test_a_step_decay_is_left_behind() -> None:
     k = steps(100)
     truth = np.where(k <= 60, 0.8 + 1.5 * k**-0.6, 0.4 + 0.3 * np.exp(-(k - 60) / 8))
 
-    forecast = fitted(noisy(truth, noise=0.01, seed=0))
+    forecast = fitted(noisy(truth, noise=0.01))
 
     assert forecast.phase_samples == pytest.approx(61 * STEP, abs=STEP)
     assert forecast.expected(110 * STEP).value == pytest.approx(0.4, abs=0.04)
@@ -142,15 +118,76 @@ def test_on_a_plateau_nothing_more_is_expected() -> None:
 
     forecast = fitted(values)
 
-    expected = forecast.expected(240 * STEP)
-    assert expected.value == pytest.approx(0.8, abs=0.03)
+    assert forecast.expected(240 * STEP).value == pytest.approx(0.8, abs=0.03)
     assert forecast.samples_to(0.6) == math.inf
 
 
-@pytest.mark.parametrize("end", [[math.nan], [math.inf] * 3, [3.0, 9.0, 50.0, 400.0]])
-def test_a_diverging_training_is_flagged_and_expected_to_stay_so(
-    end: list[float],
+def test_a_hundred_thousand_noisy_steps_show_as_much_as_a_few_evaluations() -> None:
+    k = steps(100_000)
+    values = noisy(0.5 + 2 * (k / 1000) ** -0.3, noise=0.2)
+    forecast = fit_forecast(reported(values, k.tolist()), Better.LOWER)
+
+    assert forecast is not None
+    expected = forecast.expected(200_000.0)
+    assert expected.value == pytest.approx(0.5 + 2 * 200**-0.3, abs=0.03)
+    assert expected.high - expected.low == pytest.approx(2 * 1.645 * 0.2, rel=0.35)
+
+
+def test_after_four_values_of_a_long_descent_its_end_is_not_ruled_out() -> None:
+    values = np.exp(-steps(20) / 6)
+
+    assert fitted(values[:4]).expected(20 * STEP).low < values[-1]
+
+
+# Quality, targets, divergence
+
+
+def test_quality_is_0_at_the_start_and_1_at_the_best() -> None:
+    forecast = fitted([4.0, 3.0, 2.0, 2.5, 2.2])
+
+    assert [forecast.quality(v) for v in (4.0, 3.0, 2.0, 1.0, 5.0)] == pytest.approx(
+        [0.0, 0.5, 1.0, 1.5, -0.5]
+    )
+    assert forecast.quality(math.nan) == forecast.quality(math.inf) == 0.0
+
+
+def test_a_single_spike_does_not_flatten_the_rest() -> None:
+    spiked = falling()
+    spiked[40] = 1e6
+    there, here = fitted(spiked), fitted(falling())
+
+    assert there.quality(0.9) == pytest.approx(here.quality(0.9), abs=1e-6)
+    assert there.quality(math.nan) == pytest.approx(0.0, abs=1e-6)
+    assert there.expected(160 * STEP).value == pytest.approx(
+        here.expected(160 * STEP).value, abs=0.02
+    )
+    assert not there.is_diverging
+
+
+@pytest.mark.parametrize(
+    ("better", "good", "bad"), [(Better.LOWER, 0.4, 0.6), (Better.HIGHER, 0.6, 0.4)]
+)
+def test_a_target_is_reached_by_a_value_as_good_or_better(
+    better: Better, good: float, bad: float
 ) -> None:
+    reached = [better.is_reached(0.5, v) for v in (good, 0.5, bad, math.nan)]
+
+    assert reached == [True, True, False, False]
+
+
+def test_a_value_is_reached_where_it_was_or_where_it_is_expected() -> None:
+    past, future = fitted([4.0, 3.0, 2.0, 2.5, 2.2]), fitted(falling())
+    samples = future.samples_to(0.65)
+
+    assert [past.samples_to(value) for value in (3.0, 9.0)] == [2 * STEP, STEP]
+    assert future.expected(samples).value == pytest.approx(0.65, abs=1e-4)
+    assert samples == pytest.approx((2 / 0.15) ** 2 * STEP, rel=0.4)
+    for never in (-5.0, math.nan, -math.inf):
+        assert future.samples_to(never) == math.inf
+
+
+@pytest.mark.parametrize("end", [[math.nan], [math.inf] * 3, [3.0, 9.0, 50.0, 400.0]])
+def test_a_diverging_training_is_expected_to_gain_nothing(end: list[float]) -> None:
     forecast = fitted(np.append(falling(), end))
 
     assert forecast.is_diverging
@@ -164,72 +201,202 @@ def test_a_training_that_only_gets_worse_is_diverging() -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        falling(),
-        np.append(falling(), [30.0]),
-        np.append(falling()[:40], [math.nan, 0.9, 0.9]),
-        noisy(np.ones(50), noise=0.3, seed=0),
-        np.array([2.30, 2.305, 2.31, 2.308, 2.309]),
-        np.append(falling(), np.linspace(0.75, 0.9, 20)),
+        pytest.param(falling(), id="falls"),
+        pytest.param(np.append(falling(), [30.0]), id="spike"),
+        pytest.param(np.append(falling()[:40], [math.nan, 0.9, 0.9]), id="nan within"),
+        pytest.param(noisy(np.ones(50), noise=0.3), id="noise"),
+        pytest.param(np.array([2.30, 2.305, 2.31, 2.308, 2.309]), id="warm-up"),
+        pytest.param(np.append(falling(), np.linspace(0.75, 0.9, 20)), id="overfits"),
     ],
-    ids=["falls", "spike", "nan within", "noise", "warm-up", "over-fitting"],
 )
-def test_other_trainings_are_not_diverging(values: np.ndarray) -> None:
+def test_other_trainings_are_not_diverging(values: NDArray[np.float64]) -> None:
     assert not fitted(values).is_diverging
 
 
-def test_a_value_that_was_reached_was_reached_then() -> None:
-    forecast = fitted(np.array([4.0, 3.0, 2.0, 2.5, 2.2]))
-
-    assert forecast.samples_to(3.0) == 2 * STEP
-    assert forecast.samples_to(9.0) == STEP
+# The forecasts of a replay
 
 
-def test_the_way_to_a_value_ends_where_it_is_expected() -> None:
-    forecast = fitted(falling())
-
-    samples = forecast.samples_to(0.65)
-
-    assert forecast.expected(samples).value == pytest.approx(0.65, abs=1e-4)
-    assert samples == pytest.approx((2 / 0.15) ** 2 * STEP, rel=0.4)
+POINTS = reported(falling(120))
 
 
-@pytest.mark.parametrize("never", [-5.0, math.nan, -math.inf])
-def test_what_is_never_expected_is_infinitely_far(never: float) -> None:
-    assert fitted(falling()).samples_to(never) == math.inf
+class Cache:
+    """The forecasts of one trainer."""
+
+    def __init__(self, *counts: int) -> None:
+        self.forecasts = LossForecasts()
+        for count in counts:
+            self.update(POINTS[:count])
+
+    def update(
+        self, points: list[Point], better: Better = Better.LOWER
+    ) -> LossForecast:
+        forecast = self.forecasts.update("a", points, better)
+        assert forecast is not None
+        return forecast
 
 
-def test_a_value_at_every_step_says_the_same_as_a_few() -> None:
-    """A hundred thousand noisy steps, and their evaluations without noise."""
-    k = steps(100_000)
-    truth = 0.5 + 2 * (k / 1000) ** -0.3
-    forecast = fit_forecast(
-        [
-            Point(0.0, float(s), float(v))
-            for s, v in zip(k, noisy(truth, noise=0.2, seed=0), strict=True)
-        ],
-        Better.LOWER,
-    )
+def test_the_curve_is_kept_until_the_history_has_grown_by_a_tenth() -> None:
+    cache = Cache()
+    first, *later = [cache.update(POINTS[:n]) for n in range(50, 56)]
 
-    assert forecast is not None
-    expected = forecast.expected(200_000.0)
-    assert expected.value == pytest.approx(0.5 + 2 * 200**-0.3, abs=0.03)
-    assert expected.high - expected.low == pytest.approx(2 * 1.645 * 0.2, rel=0.35)
+    assert cache.update(POINTS[:55]) is later[-1], "no new points"
+    fits = [own.fit.shape for own in later if isinstance(own, FittedForecast)]
+    assert isinstance(first, FittedForecast)
+    assert all(shape is first.fit.shape for shape in fits[:4])
+    assert fits[4] is not first.fit.shape
+
+
+def test_between_fits_all_points_are_there_and_now_is_now() -> None:
+    kept, fresh = Cache(50).update(POINTS[:54]), fit_forecast(POINTS[:54], Better.LOWER)
+
+    assert fresh is not None
+    assert kept.points == tuple(POINTS[:54])
+    assert kept.expected(0.0) == kept.expected(54 * STEP)
+    for count in (54, 60, 100):
+        near = kept.expected(count * STEP).value - fresh.expected(count * STEP).value
+        assert abs(near) < 0.03
 
 
 @pytest.mark.parametrize(
-    ("better", "good", "bad"), [(Better.LOWER, 0.4, 0.6), (Better.HIGHER, 0.6, 0.4)]
+    ("before", "points", "better", "usable"),
+    [
+        pytest.param(range(3, 100, 7), POINTS, Better.LOWER, 120, id="a refit"),
+        pytest.param(
+            [100], [*POINTS[:100], *POINTS[40:44]], Better.LOWER, 44, id="a restart"
+        ),
+        pytest.param(
+            [100],
+            reported(np.linspace(3.0, 1.0, 60)),
+            Better.LOWER,
+            60,
+            id="a history that was rewritten",
+        ),
+        pytest.param(
+            [50], POINTS[:50], Better.HIGHER, 50, id="a metric that turned round"
+        ),
+    ],
 )
-def test_a_target_is_reached_by_what_is_as_good_or_better(
-    better: Better, good: float, bad: float
+def test_a_new_fit_is_as_the_first_fit_of_these_points(
+    before: Iterable[int], points: list[Point], better: Better, usable: int
 ) -> None:
-    reached = [better.is_reached(0.5, v) for v in (good, 0.5, bad, math.nan)]
+    kept, fresh = Cache(*before).update(points, better), fit_forecast(points, better)
 
-    assert reached == [True, True, False, False]
+    assert fresh is not None
+    assert kept.better is better
+    assert len(kept.points) == usable
+    assert kept.points == fresh.points
+    assert kept.expected(200 * STEP) == fresh.expected(200 * STEP)
 
 
-def test_after_four_values_of_a_long_descent_its_end_is_not_ruled_out() -> None:
-    values = np.exp(-steps(20) / 6)
+def test_divergence_is_reported_at_once() -> None:
+    broken = [*POINTS[:100], replace(POINTS[100], value=math.nan)]
+    forecast = Cache(100).update(broken)
 
-    expected = fitted(values[:4]).expected(20 * STEP)
+    assert forecast.is_diverging
+    assert forecast.family == "no further gain"
 
-    assert expected.low < values[-1]
+
+def test_trainers_share_no_points_and_may_be_forgotten() -> None:
+    forecasts = LossForecasts()
+    first = forecasts.update("a", POINTS[:50], Better.LOWER)
+    second = forecasts.update("b", POINTS[:60], Better.LOWER)
+    forecasts.keep(["b"])
+
+    assert forecasts.update("b", POINTS[:60], Better.LOWER) is second
+    assert forecasts.update("a", POINTS[:50], Better.LOWER) is not first
+
+
+@pytest.mark.parametrize("before", [(), (2.3,), (2.3, 2.2)])
+def test_three_broken_values_are_a_divergence_before_any_curve_is_fitted(
+    before: tuple[float, ...],
+) -> None:
+    values = (*before, math.inf, math.nan, math.nan)
+
+    forecast = Cache().update(reported(values))
+
+    assert forecast.is_diverging
+    assert [point.value for point in forecast.points] == list(before)
+    assert forecast.samples_to(0.0) == math.inf
+    assert forecast.quality(1.0) == 0.0
+    assert forecast.expected(1e6).low == -math.inf
+
+
+@pytest.mark.parametrize(
+    "values", [(), (math.nan, math.nan), (math.nan, math.nan, math.nan, 2.3)]
+)
+def test_fewer_broken_values_or_a_number_after_them_show_nothing_yet(
+    values: tuple[float, ...],
+) -> None:
+    assert LossForecasts().update("a", reported(values), Better.LOWER) is None
+
+
+def test_a_trainer_that_recovers_is_fitted_again() -> None:
+    cache, broken = Cache(), [2.3, math.nan, math.nan, math.nan]
+
+    assert cache.update(reported(broken)).is_diverging
+    assert not cache.update(reported([*broken, 2.2, 2.1, 2.0])).is_diverging
+
+
+# As JSON
+
+
+SAVED = {
+    "learning": noisy(0.5 + 2 * steps(60) ** -0.5, noise=0.02),
+    "flat": np.full(10, 0.25),
+    "gone wrong": np.array([3.0, 2.0, 1.0, 9.0, 9.0, 9.0, 9.0]),
+    "broken": np.array([3.0, 2.0, 1.5, 1.2, math.nan]),
+}
+
+
+@pytest.mark.parametrize("name", SAVED)
+@pytest.mark.parametrize("better", Better)
+def test_a_saved_forecast_answers_as_before(name: str, better: Better) -> None:
+    points, before = reported(SAVED[name]), fitted(SAVED[name], better)
+
+    state = json.loads(json.dumps(to_state(before)))
+    again = from_state(state, LossHistory(points), better)
+
+    for field in ("better", "points", "family", "is_diverging", "phase_samples"):
+        assert getattr(again, field) == getattr(before, field)
+    for work in (0.0, 80 * STEP, 1e9):
+        assert again.expected(work) == before.expected(work)
+    values = [*SAVED[name][:3].tolist(), 0.4]
+    assert [*map(again.quality, values)] == [*map(before.quality, values)]
+    assert [*map(again.samples_to, values)] == [*map(before.samples_to, values)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 0},
+        {"family": "another"},
+        {"frame": None},
+        {"curve": [1.0]},
+        {"shape": ["x"]},
+        {"scale": {}},
+    ],
+)
+def test_a_forecast_that_another_release_saved_is_refused(
+    change: dict[str, object],
+) -> None:
+    state = to_state(fitted(SAVED["learning"]))
+
+    with pytest.raises(BadDataError, match="fitted again"):
+        from_state(state | change, LossHistory(), Better.LOWER)
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(), min_size=1, max_size=8), st.data())
+def test_any_change_of_the_points_changes_the_fingerprint(
+    values: list[float], data: st.DataObject
+) -> None:
+    points = reported(values)
+    at = data.draw(st.integers(0, len(values) - 1))
+    other = [*values[:at], 0.5 if values[at] != 0.5 else 0.25, *values[at + 1 :]]
+
+    own = fingerprint(points, Better.LOWER)
+
+    assert own == fingerprint(reported(values), Better.LOWER)
+    assert own != fingerprint(reported(other), Better.LOWER)
+    assert own != fingerprint(reported([*values, 0.5]), Better.LOWER)
+    assert own != fingerprint(points, Better.HIGHER)

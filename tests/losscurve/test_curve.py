@@ -1,0 +1,265 @@
+"""Usable values, few points in place of many, and the families fitted to them."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetrain.losscurve.curve import (
+    CURVES,
+    EXPONENTIAL,
+    FLAT,
+    INVERSE_LINEAR,
+    INVERSE_QUADRATIC,
+    KNOWN,
+    MOST_POINTS,
+    POWER,
+    Family,
+    LossHistory,
+    NormalizedCurve,
+    downsample,
+    fit_family,
+    noise_of,
+    polished,
+)
+from freetrain.losscurve.forecast import Point
+from tests.losscurve.reported import noisy, reported, steps
+
+# Usable values
+
+
+POINTS = st.lists(
+    st.builds(
+        Point,
+        t_s=st.floats(0, 1e6),
+        samples=st.one_of(st.integers(0, 30).map(float), st.floats()),
+        value=st.floats(),
+    ),
+    max_size=30,
+)
+
+
+@given(POINTS)
+def test_usable_points_are_finite_and_strictly_ascend(points: list[Point]) -> None:
+    history = LossHistory(points)
+
+    samples = [point.samples for point in history.points]
+    assert all(a < b for a, b in pairwise(samples))
+    assert all(math.isfinite(point.value) for point in history.points)
+    assert samples == history.samples.tolist()
+    assert [point.value for point in history.points] == history.values.tolist()
+    assert len(samples) == len(history)
+
+
+@given(POINTS, st.integers(0, 30))
+def test_reporting_in_two_parts_is_reporting_at_once(
+    points: list[Point], cut: int
+) -> None:
+    history = LossHistory(points[:cut])
+    _ = history.points, history.samples
+    history.extend(points[cut:])
+
+    assert history.points == LossHistory(points).points
+
+
+@given(POINTS)
+def test_the_newest_usable_value_is_kept(points: list[Point]) -> None:
+    fit = [p for p in points if math.isfinite(p.samples) and p.samples >= 0]
+    usable = [p for p in fit if abs(p.value) <= 1e100]
+
+    assert not usable or usable[-1] in LossHistory(points).points
+
+
+@pytest.mark.parametrize(
+    ("reports", "kept", "broken"),
+    [
+        *(
+            pytest.param(
+                [(10, 3), (20, bad), (30, 2)], [(10, 3), (30, 2)], 0, id=f"{bad} within"
+            )
+            for bad in (math.nan, math.inf, -math.inf, 1e300)
+        ),
+        pytest.param(
+            [(10, 3), (20, 2), (30, math.nan), (40, math.inf)],
+            [(10, 3), (20, 2)],
+            2,
+            id="two broken values at the end",
+        ),
+        *(
+            pytest.param([(bad, 3), (10, 2)], [(10, 2)], 0, id=f"at {bad} samples")
+            for bad in (math.nan, math.inf, -1.0)
+        ),
+        pytest.param(
+            [(10, 5), (20, 4), (30, 3), (40, 2), (25, 3.4), (35, 2.4)],
+            [(10, 5), (20, 4), (25, 3.4), (35, 2.4)],
+            0,
+            id="a restart voids the values after its checkpoint",
+        ),
+        pytest.param(
+            [(10, 4), (20, 3), (30, 2), (15, 3.5)],
+            [(10, 4), (15, 3.5)],
+            0,
+            id="the first value after a restart is the newest at once",
+        ),
+        pytest.param(
+            [(20, 5), (10, 6), (40, 3), (30, 4), (60, 1), (50, 2), (70, 0)],
+            [(10 * i, 7 - i) for i in range(1, 8)],
+            0,
+            id="late values of several writers take their places",
+        ),
+        pytest.param(
+            [(10, 4), (20, 3), (20, 2)],
+            [(10, 4), (20, 2)],
+            0,
+            id="of two values for the same samples the later counts",
+        ),
+    ],
+)
+def test_the_usable_values_of_reports(
+    reports: list[tuple[float, float]], kept: list[tuple[float, float]], broken: int
+) -> None:
+    samples, values = zip(*reports, strict=True)
+
+    history = LossHistory(reported(values, samples))
+
+    assert [(point.samples, point.value) for point in history.points] == kept
+    assert history.broken == broken
+
+
+# Few points in place of many
+
+
+@given(st.integers(1, 3000), st.integers(4, 200))
+def test_few_points_stand_for_all_of_them(count: int, most: int) -> None:
+    samples = np.arange(count, dtype=np.float64)
+
+    few = downsample(samples, -samples, most=most)
+
+    assert few.samples.size <= most
+    assert few.weights.sum() == count
+    assert (np.diff(few.samples) > 0).all()
+    assert np.isclose(few.samples @ few.weights, samples.sum())
+
+
+def test_short_histories_are_left_alone() -> None:
+    values = np.array([3.0, 1.0, 2.0])
+
+    few = downsample(np.arange(3.0), values)
+
+    assert few.values is values
+    assert few.weights.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_spikes_do_not_move_the_points_that_stand_for_them() -> None:
+    values = np.ones(10_000)
+    values[5000::50] = 1e9
+
+    assert downsample(np.arange(10_000.0), values).values.max() == 1.0
+
+
+def test_start_and_end_of_a_long_history_keep_their_detail() -> None:
+    few = downsample(np.arange(100_000.0), np.zeros(100_000))
+
+    assert few.weights[0] == 1.0
+    assert few.weights.max() < 100_000 / MOST_POINTS * 3
+
+
+# Families
+
+
+WORK = steps(80) / 80
+EVERY = pytest.mark.parametrize("family", KNOWN, ids=lambda family: family.name)
+
+
+def curve(heights: np.ndarray) -> NormalizedCurve:
+    ones = np.ones(heights.size)
+    return NormalizedCurve(WORK[: heights.size], heights, ones, noise_of(heights, ones))
+
+
+@EVERY
+def test_a_basis_falls_is_never_below_0_and_has_its_parameters(family: Family) -> None:
+    basis = family.basis(np.geomspace(1e-6, 1e6, 200), family.shapes)
+
+    assert np.isfinite(basis).all()
+    assert (basis >= 0).all()
+    assert (np.diff(basis, axis=1) <= 0).all()
+    assert family.shapes.shape[1] == max(family.parameters - 2, 0)
+
+
+@EVERY
+def test_no_family_forecasts_a_loss_that_rises(family: Family) -> None:
+    fit = polished(fit_family(family, curve(WORK)), curve(WORK))
+
+    assert (np.diff(fit.curve(np.linspace(1.0, 10.0, 50))) <= 0).all()
+
+
+@EVERY
+def test_no_family_gains_more_than_was_gained_before(family: Family) -> None:
+    slowing = curve(1 - np.log(80 * WORK) / np.log(80))
+    rough = fit_family(family, slowing)
+
+    assert min(rough.floor, polished(rough, slowing).floor) >= -1.0
+
+
+@EVERY
+def test_no_family_is_moved_by_a_single_wild_value(family: Family) -> None:
+    heights = noisy(0.2 / (WORK + 0.2), noise=0.01, seed=3)
+    spiked = heights.copy()
+    spiked[30] = 50.0
+
+    calm, wild = (
+        polished(fit_family(family, own), own).forecast(np.array([1.0, 1.5, 3.0]))
+        for own in (curve(heights), curve(spiked))
+    )
+    assert np.allclose(calm, wild, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("family", "truth"),
+    [
+        (POWER, 0.1 + 0.2 * WORK**-0.4),
+        (EXPONENTIAL, 0.2 + 0.8 * np.exp(-WORK / 0.4)),
+        (INVERSE_LINEAR, 0.1 + 0.15 / (WORK + 0.15)),
+        (INVERSE_QUADRATIC, 0.1 + 0.1 / (0.1 + 0.5 * WORK + 0.5 * WORK**2)),
+    ],
+    ids=lambda own: own.name if isinstance(own, Family) else "",
+)
+def test_each_family_finds_its_own_curve_from_the_first_half(
+    family: Family, truth: np.ndarray
+) -> None:
+    exact = curve(truth[:40])
+    assert np.allclose(
+        polished(fit_family(family, exact), exact).curve(WORK), truth, atol=1e-3
+    )
+    for seed in range(5):
+        seen = curve(noisy(truth, noise=0.01, seed=seed)[:40])
+        fit = polished(fit_family(family, seen), seen)
+        assert fit.forecast(WORK[-1:])[0] == pytest.approx(truth[-1], abs=0.04)
+
+
+def test_the_second_family_of_slaq_is_exponential_decay() -> None:
+    """Mu to the power of k - b, for any mu in 0..1 and any b, is c + a * exp()."""
+    mu, b = 0.01, 0.3
+    basis = EXPONENTIAL.basis(WORK, np.array([[-1 / math.log(mu)]]))[0]
+
+    assert np.allclose(mu ** (WORK - b), mu**-b * basis)
+
+
+def test_no_further_gain_stays_at_the_last_values() -> None:
+    fit = fit_family(FLAT, curve(np.append(1 - WORK[:70], [0.2] * 10)))
+
+    assert fit.forecast(np.array([1.0, 9.0])).tolist() == [0.2, 0.2]
+
+
+def test_polishing_never_fits_worse_than_the_grid() -> None:
+    seen = curve(noisy(0.2 * WORK**-0.5, noise=0.02, seed=1))
+    for family in CURVES:
+        rough = fit_family(family, seen)
+        missed = [
+            np.abs(fit.curve(WORK) - seen.heights).mean()
+            for fit in (rough, polished(rough, seen))
+        ]
+        assert missed[1] < missed[0] * 1.05
