@@ -31,135 +31,107 @@ if TYPE_CHECKING:
 
 AHEAD = {"FREETRAIN_GENERATION": "2", "FREETRAIN_AFTER": "1"}
 
-
 pytestmark = pytest.mark.usefixtures("old_handlers")
 
 
-def ended(run: RunDir, ending: Ending, message: str = "") -> None:
+def ended(run: RunDir, ending: Ending = Ending.RESCALED, message: str = "") -> None:
     write_outcome(run, Outcome(ending, 1, 5, 5, message, 0.0))
 
 
-def train_after(
-    folder: Path,
-    then: Callable[[RunDir], None],
-    *,
-    rounds: int = 3,
-) -> tuple[elastic.Fragment, int]:
-    """Train as generation 2; in its *rounds*-th sleep *then* happens."""
-    sleeps = []
-    steps = 0
+def at_third_sleep(act: Callable[[], object]) -> tuple[Clock, list[float]]:
+    """A clock whose third sleep calls *act*, and its sleeps."""
+    sleeps: list[float] = []
 
-    def sleep(_: float) -> None:
-        sleeps.append(1)
+    def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
         assert len(sleeps) < 1000
-        if len(sleeps) == rounds:
-            then(RunDir(folder))
+        if len(sleeps) == 3:
+            act()
 
-    clock = Clock(sleep=sleep)
-    with elastic.join(run_dir=folder, environment=AHEAD, clock=clock) as run:
+    return Clock(sleep=sleep), sleeps
+
+
+def train_after(
+    folder: Path, then: Callable[[RunDir], object]
+) -> tuple[int, dict[str, object]]:
+    """Train as generation 2, which waits until *then*; return steps and outcome."""
+    run_dir = RunDir(folder / "run")
+    clock, _ = at_third_sleep(lambda: then(run_dir))
+    steps = 0
+    with elastic.join(run_dir=run_dir.path, environment=AHEAD, clock=clock) as run:
         state = run.restore({"n": 0})
         for _ in run.batches(samples=6, global_batch=2, epochs=1):
-            state["n"] += 1
             steps += 1
             run.end_step(state)
-    return run, steps
-
-
-def outcome(folder: Path) -> dict[str, object]:
-    return dict(json.loads(RunDir(folder).outcome(2).read_text()))
+    return steps, dict(json.loads(run_dir.outcome(2).read_text()))
 
 
 def test_it_begins_when_the_generation_before_has_an_outcome(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
     seen: list[tuple[bool, int]] = []
 
     def then(run: RunDir) -> None:
         seen.append((run.ready(2).exists(), run.newest_generation()))
-        ended(run, Ending.RESCALED)
+        ended(run)
 
-    run, steps = train_after(folder, then)
+    steps, outcome = train_after(tmp_path, then)
 
     assert seen == [(True, 0)]
-    assert steps == 3
-    assert run.finished
+    assert (steps, outcome["outcome"]) == (3, "finished")
 
 
 def test_it_begins_when_the_launcher_says_that_the_generation_before_is_over(
     tmp_path: Path,
 ) -> None:
-    _, steps = train_after(tmp_path / "run", lambda run: run.over(1).touch())
+    steps, _ = train_after(tmp_path, lambda run: run.over(1).touch())
 
     assert steps == 3
 
 
-def _stop_file(run: RunDir) -> None:
-    run.stop_request(2).touch()
-
-
-def _stop_signal(_run: RunDir) -> None:
-    signal.raise_signal(signal.SIGUSR2)
-
-
-def _end_and_stop_file(run: RunDir) -> None:
-    ended(run, Ending.RESCALED)
-    _stop_file(run)
-
-
-@pytest.mark.parametrize("ask", [_stop_file, _stop_signal, _end_and_stop_file])
+@pytest.mark.parametrize(
+    ("asks_by_file", "has_ended"), [(True, False), (False, False), (True, True)]
+)
 def test_a_stop_while_it_waits_ends_it_and_fences_no_other(
-    tmp_path: Path, ask: Callable[[RunDir], None]
+    tmp_path: Path, *, asks_by_file: bool, has_ended: bool
 ) -> None:
-    folder = tmp_path / "run"
+    def ask(run: RunDir) -> None:
+        if has_ended:
+            ended(run)
+        if asks_by_file:
+            run.stop_request(2).touch()
+        else:
+            signal.raise_signal(signal.SIGUSR2)
 
-    _, steps = train_after(folder, ask)
+    steps, outcome = train_after(tmp_path, ask)
 
-    assert steps == 0
-    assert outcome(folder)["outcome"] == "rescaled"
-    assert RunDir(folder).newest_generation() == 0
+    assert (steps, outcome["outcome"]) == (0, "rescaled")
+    assert RunDir(tmp_path / "run").newest_generation() == 0
 
 
 def test_a_training_that_was_given_up_is_not_taken_up_again(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-
-    _, steps = train_after(
-        folder, lambda run: ended(run, Ending.DO_NOT_RESTART, "diverged")
+    steps, outcome = train_after(
+        tmp_path, lambda run: ended(run, Ending.DO_NOT_RESTART, "diverged")
     )
 
-    assert steps == 0
-    found = outcome(folder)
-    assert found["outcome"] == "do not restart"
-    assert found["message"] == "generation 1 gave up: diverged"
+    assert (steps, outcome["outcome"]) == (0, "do not restart")
+    assert outcome["message"] == "generation 1 gave up: diverged"
 
 
-def test_every_rank_waits_until_all_of_them_may_begin(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signalled", [None, 2])
+def test_every_rank_waits_until_all_begin_or_the_signal_of_one_ends_the_wait(
+    tmp_path: Path, signalled: int | None
+) -> None:
     run = RunDir(tmp_path)
 
     def on_rank(world: ThreadWorld) -> tuple[Stop, int]:
-        sleeps = []
-
-        def sleep(_: float) -> None:
-            sleeps.append(1)
-            if world.rank == 0 and len(sleeps) == 5:
-                ended(run, Ending.RESCALED)
-
-        stop, _ = wait_for_predecessor(
-            read_launch(AHEAD), run, world, StopSignals(()), Clock(sleep=sleep)
-        )
+        signals = StopSignals(())
+        signals.came = world.rank == signalled
+        clock, sleeps = at_third_sleep(lambda: ended(run) if world.rank == 0 else None)
+        launch = read_launch(AHEAD)
+        stop, _ = wait_for_predecessor(launch, run, world, signals, clock)
         return stop, len(sleeps)
 
-    assert on_every_rank(3, on_rank) == [(Stop.NO, 5)] * 3
-
-
-def test_one_rank_s_signal_ends_the_wait_of_all(tmp_path: Path) -> None:
-    run = RunDir(tmp_path)
-
-    def on_rank(world: ThreadWorld) -> Stop:
-        signals = StopSignals(())
-        signals.came = world.rank == 2
-        launch = read_launch(AHEAD)
-        return wait_for_predecessor(launch, run, world, signals, Clock())[0]
-
-    assert on_every_rank(3, on_rank) == [Stop.RESCALE] * 3
+    expected = (Stop.NO, 3) if signalled is None else (Stop.RESCALE, 0)
+    assert on_every_rank(3, on_rank) == [expected] * 3
 
 
 def test_a_world_launched_ahead_loses_no_step_of_the_one_that_trains(

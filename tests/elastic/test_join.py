@@ -1,4 +1,4 @@
-"""A fragment of one process: how it ends, what it reports, what is refused."""
+"""A fragment of one process: how it ends, its progress lines, refused programs."""
 
 from __future__ import annotations
 
@@ -19,64 +19,168 @@ from freetrain.elastic import (
     ProgramError,
     WorldMismatchError,
 )
-from tests.elastic.joining import EPOCHS, SAMPLES, ask, committed, lines, outcome, train
+from freetrain.elastic.files import Clock, RunDir
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    Act = Callable[[elastic.Fragment], object]
+
 pytestmark = pytest.mark.usefixtures("old_handlers")
 
-
-def at(
-    step: int, act: Callable[[elastic.Fragment], None]
-) -> Callable[[elastic.Fragment, int], None]:
-    """Return what calls *act* in the step of that number."""
-    return lambda run, now: act(run) if now == step else None
+NUMBERS = {"samples": 10, "global_batch": 3, "epochs": 4}
+STEPS = 16
+SUM = 4 * sum(range(10))
 
 
-def raising(error: BaseException) -> Callable[[elastic.Fragment], None]:
+class Ticking:
+    """A clock that goes on by a tenth of a second whenever it is read."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def read(self) -> float:
+        self.now_s += 0.1
+        return self.now_s
+
+
+def nothing(_run: elastic.Fragment) -> None:
+    """Let a step pass."""
+
+
+def train(
+    folder: Path,
+    act: Act = nothing,
+    *,
+    step: int = 5,
+    environment: dict[str, str] | None = None,
+    changes: dict[str, int] | None = None,
+) -> elastic.Fragment:
+    """Train to the end or to a stop; *act* in the step of that number."""
+    tick = Ticking()
+    with elastic.join(
+        run_dir=folder,
+        progress_every_s=0,
+        environment=environment or {},
+        clock=Clock(unix_s=tick.read, elapsed_s=tick.read),
+    ) as run:
+        state = run.restore({"sum": 0})
+        for batch in run.batches(**NUMBERS | (changes or {})):
+            if batch.step == step:
+                act(run)
+            state["sum"] += int(batch.indices.sum())
+            run.end_step(state, loss=1 / (batch.step + 1))
+    return run
+
+
+def raising(error: BaseException) -> Act:
     def act(_run: elastic.Fragment) -> None:
         raise error
 
     return act
 
 
-def test_a_training_left_alone_finishes_and_is_committed(tmp_path: Path) -> None:
-    run = train(tmp_path)
-
-    assert run.finished
-    assert outcome(tmp_path)["outcome"] == "finished"
-    assert outcome(tmp_path)["committed_step"] == 16
-    assert committed(tmp_path).state == {"sum": EPOCHS * sum(range(SAMPLES))}
+def ask(run: elastic.Fragment) -> None:
+    RunDir(run.run_dir).stop_request(1).touch()
 
 
-def test_a_finished_training_started_again_does_nothing(tmp_path: Path) -> None:
-    train(tmp_path)
+def succeed(run: elastic.Fragment) -> None:
+    (run.run_dir / "generations" / "0000000002.assignment.json").touch()
+    ask(run)
 
-    again = train(tmp_path)
 
-    assert again.generation == 2
+def lines(folder: Path) -> list[dict[str, Any]]:
+    text = (folder / "progress.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def outcome(folder: Path, generation: int = 1) -> tuple[str, int, str]:
+    """The ending, the committed step, the message."""
+    found = json.loads(RunDir(folder).outcome(generation).read_text())
+    return found["outcome"], found["committed_step"], found["message"]
+
+
+def committed(folder: Path) -> elastic.Checkpoint:
+    newest = max((folder / "checkpoints").glob("*.npz"))
+    return elastic.read_checkpoint(newest.read_bytes())
+
+
+def test_a_training_left_alone_finishes_and_does_nothing_when_started_again(
+    tmp_path: Path,
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    assert train(tmp_path).finished
+    assert train(tmp_path).generation == 2
+
+    assert outcome(tmp_path) == outcome(tmp_path, 2) == ("finished", STEPS, "")
     assert committed(tmp_path).generation == 1
-    assert outcome(tmp_path, 2)["outcome"] == "finished"
+    assert committed(tmp_path).state == {"sum": SUM}
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_finished_training_goes_on_with_more_epochs(tmp_path: Path) -> None:
     train(tmp_path)
 
-    train(tmp_path, changes={"epochs": EPOCHS + 1})
+    train(tmp_path, changes={"epochs": 5})
 
-    assert committed(tmp_path).state == {"sum": (EPOCHS + 1) * sum(range(SAMPLES))}
+    assert committed(tmp_path).state == {"sum": SUM * 5 // 4}
 
 
-def test_the_control_file_stops_its_generation_after_the_step(tmp_path: Path) -> None:
-    run = train(tmp_path, at(5, lambda _run: ask(tmp_path)))
+@pytest.mark.parametrize(
+    ("act", "step", "expected"),
+    [
+        pytest.param(ask, 5, ("rescaled", 6, ""), id="a stop file"),
+        pytest.param(ask, 15, ("finished", STEPS, ""), id="a stop in the last step"),
+        pytest.param(
+            succeed,
+            5,
+            ("superseded", 0, "the last 6 steps were not committed"),
+            id="a successor, so that nothing may be committed",
+        ),
+        pytest.param(
+            lambda run: run.stop_for_good("nan"),
+            5,
+            ("do not restart", 6, "nan"),
+            id="giving up",
+        ),
+        pytest.param(
+            lambda run: run.stop_for_good(""),
+            5,
+            ("do not restart", 6, "no reason given"),
+            id="giving up without a reason",
+        ),
+    ],
+)
+def test_it_stops_after_the_step_with_an_outcome(
+    tmp_path: Path, act: Act, step: int, expected: tuple[str, int, str]
+) -> None:
+    run = train(tmp_path, act, step=step)
 
-    assert not run.finished
-    assert outcome(tmp_path)["outcome"] == "rescaled"
-    assert outcome(tmp_path)["committed_step"] == outcome(tmp_path)["step"] == 6
-    assert train(tmp_path).finished
-    assert committed(tmp_path).state == {"sum": EPOCHS * sum(range(SAMPLES))}
+    assert run.finished == (expected[0] == "finished")
+    assert outcome(tmp_path) == expected
+    assert len(list((tmp_path / "checkpoints").iterdir())) == bool(expected[1])
+    if expected[0] == "rescaled":
+        assert train(tmp_path).finished
+        assert committed(tmp_path).state == {"sum": SUM}
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (SystemExit(0), ("finished", 5, "")),
+        (SystemExit(None), ("finished", 5, "")),
+        (SystemExit(3), ("failed", 0, "SystemExit: 3")),
+        (ZeroDivisionError("x"), ("failed", 0, "ZeroDivisionError: x")),
+    ],
+)
+def test_leaving_with_exit_code_0_finishes_and_any_other_error_is_a_failure(
+    tmp_path: Path, error: BaseException, expected: tuple[str, int, str]
+) -> None:
+    with pytest.raises(type(error)):
+        train(tmp_path, raising(error))
+
+    assert outcome(tmp_path) == expected
 
 
 @pytest.mark.parametrize(
@@ -90,78 +194,9 @@ def test_the_control_file_stops_its_generation_after_the_step(tmp_path: Path) ->
 def test_a_signal_stops_it_after_the_step(
     tmp_path: Path, number: int, environment: dict[str, str]
 ) -> None:
-    at_fifth = at(5, lambda _run: os.kill(os.getpid(), number))
+    train(tmp_path, lambda _run: os.kill(os.getpid(), number), environment=environment)
 
-    train(tmp_path, at_fifth, environment=environment)
-
-    assert outcome(tmp_path)["outcome"] == "rescaled"
-    assert outcome(tmp_path)["committed_step"] == 6
-
-
-def test_old_handlers_are_put_back(tmp_path: Path) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-
-    train(tmp_path)
-
-    assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_a_stop_at_the_very_last_step_is_a_finish(tmp_path: Path) -> None:
-    train(tmp_path, at(15, lambda _run: ask(tmp_path)))
-
-    assert outcome(tmp_path)["outcome"] == "finished"
-
-
-def test_giving_up_says_why_and_is_committed(tmp_path: Path) -> None:
-    train(tmp_path, at(5, lambda run: run.stop_for_good("the loss is not a number")))
-
-    found = outcome(tmp_path)
-    assert found["outcome"] == "do not restart"
-    assert found["message"] == "the loss is not a number"
-    assert found["committed_step"] == 6
-
-
-def test_a_program_that_breaks_off_is_finished(tmp_path: Path) -> None:
-    with elastic.join(run_dir=tmp_path, environment={}) as run:
-        state = run.restore({})
-        for _ in run.batches(samples=9, global_batch=3, epochs=2):
-            run.end_step(state)
-            break
-
-    assert outcome(tmp_path)["outcome"] == "finished"
-    assert outcome(tmp_path)["committed_step"] == 1
-
-
-@pytest.mark.parametrize("code", [0, None])
-def test_leaving_with_exit_code_0_is_an_end_like_any_other(
-    tmp_path: Path, code: int | None
-) -> None:
-    with pytest.raises(SystemExit):
-        train(tmp_path, at(5, raising(SystemExit(code))))
-
-    assert outcome(tmp_path)["outcome"] == "finished"
-    assert outcome(tmp_path)["committed_step"] == 5
-
-
-def test_an_error_is_the_outcome_and_goes_on_its_way(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError):
-        train(tmp_path, at(5, raising(ZeroDivisionError("in the model"))))
-
-    assert outcome(tmp_path)["outcome"] == "failed"
-    assert outcome(tmp_path)["message"] == "ZeroDivisionError: in the model"
-
-
-def test_a_world_with_a_successor_stops_and_commits_nothing(
-    tmp_path: Path,
-) -> None:
-    def succeed(_run: elastic.Fragment) -> None:
-        (tmp_path / "generations" / "0000000002.assignment.json").touch()
-        ask(tmp_path)
-
-    train(tmp_path, at(5, succeed))
-
-    assert outcome(tmp_path)["outcome"] == "superseded"
-    assert not list((tmp_path / "checkpoints").iterdir())
+    assert outcome(tmp_path) == ("rescaled", 6, "")
 
 
 @pytest.mark.parametrize(
@@ -177,32 +212,45 @@ def test_other_numbers_than_the_checkpoint_s_are_refused(
         train(tmp_path, changes={name: number})
 
 
-def test_a_step_that_is_not_ended_is_refused(tmp_path: Path) -> None:
-    with elastic.join(run_dir=tmp_path, environment={}) as run:
-        run.restore({})
-        batches = run.batches(samples=9, global_batch=3, epochs=2)
-        next(batches)
-
-        with pytest.raises(ProgramError, match="step 0 was not ended"):
-            next(batches)
+def no_restore(run: elastic.Fragment) -> None:
+    next(run.batches(**NUMBERS))
 
 
-def test_ending_a_step_twice_is_refused(tmp_path: Path) -> None:
-    with elastic.join(run_dir=tmp_path, environment={}) as run:
-        state = run.restore({})
-        next(run.batches(samples=9, global_batch=3, epochs=2))
-        run.end_step(state)
-
-        with pytest.raises(ProgramError, match="once"):
-            run.end_step(state)
+def no_end(run: elastic.Fragment) -> None:
+    run.restore({})
+    batches = run.batches(**NUMBERS)
+    next(batches)
+    next(batches)
 
 
-def test_training_without_restoring_is_refused(tmp_path: Path) -> None:
+def ends_twice(run: elastic.Fragment) -> None:
+    state = run.restore({})
+    next(run.batches(**NUMBERS))
+    run.end_step(state)
+    run.end_step(state)
+
+
+def takes_a_name(run: elastic.Fragment) -> None:
+    state = run.restore({})
+    next(run.batches(**NUMBERS))
+    run.end_step(state, generation=4.0)
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (no_restore, "restore"),
+        (no_end, "step 0 was not ended"),
+        (ends_twice, "once"),
+        (takes_a_name, "generation"),
+    ],
+)
+def test_a_wrong_loop_is_refused(tmp_path: Path, program: Act, why: str) -> None:
     with (
         elastic.join(run_dir=tmp_path, environment={}) as run,
-        pytest.raises(ProgramError, match="restore"),
+        pytest.raises(ProgramError, match=why),
     ):
-        next(run.batches(samples=9, global_batch=3, epochs=2))
+        program(run)
 
 
 def test_a_state_may_be_a_function_called_only_for_commits(tmp_path: Path) -> None:
@@ -214,39 +262,56 @@ def test_a_state_may_be_a_function_called_only_for_commits(tmp_path: Path) -> No
 
     with elastic.join(run_dir=tmp_path, environment={}, commit_every_s=1e6) as run:
         run.restore({})
-        for _ in run.batches(samples=9, global_batch=3, epochs=2):
+        for _ in run.batches(**NUMBERS):
             run.end_step(state)
 
     assert len(calls) == 1
     assert committed(tmp_path).state["weights"].tolist() == [1, 1]
 
 
-def test_the_launcher_s_word_counts_more_than_the_program_s(tmp_path: Path) -> None:
+def test_a_program_that_breaks_off_is_finished(tmp_path: Path) -> None:
+    with elastic.join(run_dir=tmp_path, environment={}) as run:
+        state = run.restore({})
+        for _ in run.batches(**NUMBERS):
+            run.end_step(state)
+            break
+
+    assert outcome(tmp_path) == ("finished", 1, "")
+
+
+def test_the_launcher_s_variables_override_the_program_s_arguments(
+    tmp_path: Path,
+) -> None:
     environment = {
         "FREETRAIN_RUN_DIR": str(tmp_path / "theirs"),
         "FREETRAIN_GENERATION": "7",
+        "FREETRAIN_COMMIT_EVERY_S": "0",
+        "FREETRAIN_PROGRESS_EVERY_S": "1000",
     }
 
     run = train(tmp_path / "mine", environment=environment)
 
     assert run.generation == 7
-    assert outcome(tmp_path / "theirs", 7)["outcome"] == "finished"
+    assert outcome(tmp_path / "theirs", 7)[0] == "finished"
     assert not (tmp_path / "mine").exists()
+    assert len(list((tmp_path / "theirs" / "checkpoints").iterdir())) == 2
+    steps = [line["step"] for line in lines(tmp_path / "theirs")]
+    assert steps == [0, 1, 4, 8, 12, 16]
 
 
 def test_a_generation_that_failed_before_it_began_is_not_begun_again(
     tmp_path: Path,
 ) -> None:
-    environment = {"FREETRAIN_GENERATION": "1", "FREETRAIN_WORLD_SIZE": "4"}
+    environment = {"FREETRAIN_GENERATION": "1"}
     with pytest.raises(WorldMismatchError):
-        train(tmp_path, environment=environment)
-    assert outcome(tmp_path)["outcome"] == "failed"
+        train(tmp_path, environment=environment | {"FREETRAIN_WORLD_SIZE": "4"})
+    assert outcome(tmp_path)[0] == "failed"
 
     with pytest.raises(GenerationTakenError, match="has ended already"):
-        train(tmp_path, environment={"FREETRAIN_GENERATION": "1"})
+        train(tmp_path, environment=environment)
 
 
-def test_progress_lines_say_where_training_is(tmp_path: Path) -> None:
+def test_progress_lines_tell_where_training_is(tmp_path: Path) -> None:
     train(tmp_path)
 
     start, first, *_, last = lines(tmp_path)
@@ -265,7 +330,7 @@ def test_progress_lines_say_where_training_is(tmp_path: Path) -> None:
 
 def test_a_rewind_is_visible_and_time_never_runs_backwards(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
-        train(tmp_path, at(5, raising(ZeroDivisionError())))
+        train(tmp_path, raising(ZeroDivisionError()))
     train(tmp_path)
 
     start = next(line for line in lines(tmp_path)[1:] if "event" in line)
@@ -296,24 +361,6 @@ def test_a_line_that_a_crash_cut_off_does_not_spoil_the_next(tmp_path: Path) -> 
     assert json.loads(start)["event"] == "start"
 
 
-def test_lines_are_throttled_but_for_the_ends_of_epochs(tmp_path: Path) -> None:
-    with elastic.join(run_dir=tmp_path, environment={}, progress_every_s=1e6) as run:
-        state = run.restore({})
-        for _ in run.batches(samples=9, global_batch=3, epochs=2):
-            run.end_step(state, loss=1.0)
-
-    assert [line["step"] for line in lines(tmp_path)] == [0, 1, 3, 6]
-
-
-def test_a_metric_with_the_name_of_a_field_is_refused(tmp_path: Path) -> None:
-    with elastic.join(run_dir=tmp_path, environment={}) as run:
-        state = run.restore({})
-        next(run.batches(samples=9, global_batch=3, epochs=2))
-
-        with pytest.raises(ProgramError, match="generation"):
-            run.end_step(state, generation=4.0)
-
-
 def test_a_full_disk_costs_progress_lines_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -321,25 +368,28 @@ def test_a_full_disk_costs_progress_lines_only(
 
     train(tmp_path)
 
-    assert outcome(tmp_path)["outcome"] == "finished"
+    assert outcome(tmp_path)[0] == "finished"
     assert caplog.text.count("progress lines cannot be written") == 1
 
 
-def test_where_nothing_can_be_kept_training_goes_on_and_fails_at_its_end(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("name", "error", "why"),
+    [
+        ("control", NotCommittedError, "last 16 steps could not be kept"),
+        ("checkpoints", LaunchError, "cannot be read"),
+    ],
+    ids=["it goes on and fails at its end", "it is not taken for an empty one"],
+)
+def test_where_the_run_directory_cannot_be_used(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    error: type[Exception],
+    why: str,
 ) -> None:
-    (tmp_path / "control").write_text("a file where a folder should be made")
+    (tmp_path / name).write_text("a file where a folder should be")
 
-    with pytest.raises(NotCommittedError, match="last 16 steps could not be kept"):
+    with pytest.raises(error, match=why):
         train(tmp_path)
 
     assert "cannot be written" in caplog.text
-
-
-def test_a_run_directory_that_cannot_be_read_is_not_taken_for_an_empty_one(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "checkpoints").write_text("a file where a folder should be")
-
-    with pytest.raises(LaunchError, match="cannot be read"):
-        train(tmp_path)

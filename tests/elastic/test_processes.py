@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +15,7 @@ from tests.elastic.history import (
     live_through,
     losses_by_step,
 )
-from tests.elastic.launching import REPOSITORY, Stand, clean_environment, wait_until
+from tests.elastic.launching import Stand, wait_until
 from tests.elastic.program import STEPS
 
 if TYPE_CHECKING:
@@ -151,23 +148,3 @@ def test_a_training_whose_end_cannot_be_kept_has_failed(stand: Stand) -> None:
     assert world.wait() == 1
     assert "could not be kept" in world.log.read_text()
     assert stand.committed().position.step <= 21
-
-
-def test_importing_it_loads_numpy_and_nothing_else_of_ours() -> None:
-    code = (
-        "import sys, json; import freetrain.elastic; print(json.dumps([*sys.modules]))"
-    )
-    done = subprocess.run(  # noqa: S603  # our own argv
-        [sys.executable, "-c", code],
-        capture_output=True,
-        check=True,
-        cwd=REPOSITORY,
-        env=clean_environment(),
-    )
-
-    loaded = {name.split(".")[0] for name in json.loads(done.stdout)}
-    ours = {n for n in json.loads(done.stdout) if n.startswith("freetrain.")}
-    heavy = {"typer", "rich", "pandas", "pulp", "jinja2", "plotly", "scipy"}
-    heavy |= {"mpi4py", "sqlite3"}
-    assert not loaded & (heavy | {"milp", "slurm", "logs"})
-    assert all(name.startswith("freetrain.elastic") for name in ours)

@@ -1,4 +1,4 @@
-"""Every kind of world keeps the same promises, and a wrong one is refused."""
+"""Every kind of world keeps the same contract, and its ranks agree at one pace."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.elastic import WorldMismatchError
-from freetrain.elastic.contract import Launch, read_launch
+from freetrain.elastic.contract import Launch, Stop, read_launch
+from freetrain.elastic.files import Clock
+from freetrain.elastic.fragment import Agreement
 from freetrain.elastic.world import LoneWorld, find_world
-from tests.elastic.threads import on_every_rank
+from tests.elastic.threads import ThreadWorld, on_every_rank
 from tests.elastic.world_contract import check_world
 
 if TYPE_CHECKING:
+    from freetrain.elastic import World
     from tests.elastic.launching import Stand
 
 
@@ -33,18 +36,16 @@ def test_a_world_of_mpi_ranks_keeps_the_contract(mpi_stand: Stand, size: int) ->
 
 
 @pytest.mark.parametrize(
-    "variables",
-    [
-        {"FREETRAIN_WORLD_SIZE": "4"},
-        {"SLURM_STEP_NUM_TASKS": "4"},
-        {"WORLD_SIZE": "2"},
-    ],
+    ("name", "size"),
+    [("FREETRAIN_WORLD_SIZE", 4), ("SLURM_STEP_NUM_TASKS", 4), ("WORLD_SIZE", 2)],
 )
 def test_a_launcher_that_started_more_ranks_than_there_are_is_refused(
-    variables: dict[str, str],
+    name: str, size: int
 ) -> None:
+    variables = {name: str(size)}
+
     with pytest.raises(
-        WorldMismatchError, match=r"=\d.*world of 1.*Nothing was trained"
+        WorldMismatchError, match=rf"{name}=\d.*world of 1.*Nothing was trained"
     ):
         find_world(read_launch(variables), variables)
 
@@ -53,7 +54,7 @@ def test_one_process_without_any_launcher_is_a_world_of_one() -> None:
     assert find_world(Launch(), {}).size == 1
 
 
-def test_a_world_of_the_program_s_own_is_held_to_what_was_announced() -> None:
+def test_a_world_of_the_program_s_own_is_held_to_the_announced_size() -> None:
     environment = {"FREETRAIN_WORLD_SIZE": "1", "SLURM_STEP_NUM_TASKS": "9"}
     mine = LoneWorld()
 
@@ -64,7 +65,7 @@ def test_a_world_of_the_program_s_own_is_held_to_what_was_announced() -> None:
 
 
 def test_ranks_bound_to_another_mpi_refuse_to_train(mpi_stand: Stand) -> None:
-    # What such ranks see: their own library knows nothing of the launcher.
+    # As such ranks see it: their own library knows nothing of the launcher.
     world = mpi_stand.launch(2, 1, FREETRAIN_WORLD_SIZE="4")
 
     assert world.wait() != 0
@@ -73,3 +74,45 @@ def test_ranks_bound_to_another_mpi_refuse_to_train(mpi_stand: Stand) -> None:
     assert "world of 2 (mpi4py with " in log
     assert not mpi_stand.checkpoints()
     assert mpi_stand.outcome(1)["outcome"] == "failed"
+
+
+def steps_between_agreements(world: World, step_s: float) -> list[int]:
+    """The steps before each of the first three agreements."""
+    now_s, steps = 50.0, 0
+    counts: list[int] = []
+    agreement = Agreement(world, Clock(elapsed_s=lambda: now_s))
+    while len(counts) < 3:
+        now_s += step_s
+        steps += 1
+        if agreement.is_due():
+            agreement.agree(Stop.NO, commit=False)
+            counts.append(steps)
+            steps = 0
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("step_s", "steps"),
+    [(10.0, 1), (0.05, 1), (0.024, 2), (0.0099, 5), (0.001, 49), (1e-6, 64), (0.0, 64)],
+)
+def test_ranks_agree_every_20th_of_a_second_and_every_64_steps_at_least(
+    step_s: float, steps: int
+) -> None:
+    assert steps_between_agreements(LoneWorld(), step_s)[1:] == pytest.approx(
+        [steps, steps], abs=1
+    )
+
+
+def test_the_slowest_rank_sets_the_pace_for_all_of_them() -> None:
+    def work(world: ThreadWorld) -> list[int]:
+        return steps_between_agreements(world, 0.0099 if world.rank == 1 else 1e-6)
+
+    assert on_every_rank(3, work) == [[1, 5, 5]] * 3
+
+
+def test_all_ranks_do_the_largest_wish_and_commit_for_one_of_them() -> None:
+    def work(world: ThreadWorld) -> tuple[Stop, bool]:
+        wanted = (Stop.NO, Stop.RESCALE, Stop.FOR_GOOD)[world.rank]
+        return Agreement(world, Clock()).agree(wanted, commit=world.rank == 0)
+
+    assert on_every_rank(3, work) == [(Stop.FOR_GOOD, True)] * 3
