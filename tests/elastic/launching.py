@@ -48,6 +48,24 @@ def clean_environment() -> dict[str, str]:
     return {**kept, **threads, **yielding, **dict.fromkeys(root, "1")}
 
 
+def spawn(
+    argv: tuple[str, ...], log: Path, environment: dict[str, str], *, given: str = ""
+) -> subprocess.Popen[bytes]:
+    """Start *argv* in a session of its own; *log* gets its output."""
+    with log.open("wb") as output, tempfile.TemporaryFile() as input_:
+        input_.write(given.encode())
+        input_.seek(0)
+        return subprocess.Popen(  # noqa: S603  # our own argv
+            argv,
+            cwd=REPOSITORY,
+            env=environment,
+            stdin=input_ if given else subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
 @dataclass(frozen=True)
 class Launched:
     """A world that was launched, in a session of its own."""
@@ -63,9 +81,8 @@ class Launched:
             return self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.kill_all()
-            told = self.log.read_text()
             raise AssertionError(
-                f"generation {self.generation} hung:\n{told}"
+                f"generation {self.generation} hung:\n{self.log.read_text()}"
             ) from None
 
     def kill_all(self) -> None:
@@ -97,16 +114,9 @@ class Stand:
         return self.folder / "run"
 
     def launch(
-        self,
-        size: int,
-        generation: int,
-        *program: str,
-        **extra: str,
+        self, size: int, generation: int, *program: str, **extra: str
     ) -> Launched:
-        """Start *program*, or the test program, on *size* ranks.
-
-        One rank needs no mpirun.
-        """
+        """Start *program*, or the test program; one rank needs no mpirun."""
         prefix = () if size == 1 else (*self.mpirun, "-n", str(size))
         argv = (*prefix, sys.executable, *(program or PROGRAM))
         return self.start(argv, size, generation, **extra)
@@ -117,16 +127,7 @@ class Stand:
         """Start *argv* as the world of *generation*."""
         (self.folder / "pids").mkdir(parents=True, exist_ok=True)
         log = self.folder / f"{len(self.launched):03d}.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(  # noqa: S603  # our own argv
-                argv,
-                cwd=REPOSITORY,
-                env=self._environment(size, generation) | extra,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        process = spawn(argv, log, self._environment(size, generation) | extra)
         self.launched.append(Launched(process, size, generation, log))
         return self.launched[-1]
 
