@@ -1,21 +1,29 @@
-"""Random histories of worlds, stops and kills, and what must hold after them."""
+"""Random histories of worlds, stops and kills, and what must hold after them.
+
+Run as ``python -m tests.elastic.history --kills 20 --seed 1`` for a long one.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
+import sys
+import tempfile
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tests.elastic.launching import wait_until
+from tests.elastic.launching import Stand, find_mpirun, wait_until
 from tests.elastic.program import EPOCHS, SAMPLES, STEPS
 
 if TYPE_CHECKING:
-    from tests.elastic.launching import Launched, Stand
+    from tests.elastic.launching import Launched
 
 EVENTS = (
     "stop file",
@@ -53,8 +61,8 @@ def live_through(
         pause_s = step_s if left > 0 else 0
         world = stand.launch(size, generation, TEST_STEP_S=str(pause_s))
         event = str(random.choice(EVENTS)) if left > 0 else ""
-        seen_step = _befall(stand, world, event, random)
-        # What is frozen wakes up only after its successor has had its time.
+        seen_step = _befall(stand, world, event, random) if event else 0
+        # A frozen world wakes up only after its successor has had its time.
         exit_code = 0 if event == "freeze" else world.wait()
         for sleeper in frozen:
             sleeper.signal_all(signal.SIGCONT)
@@ -71,39 +79,28 @@ def _befall(
     stand: Stand, world: Launched, event: str, random: np.random.Generator
 ) -> int:
     """Let *event* befall a world at a random moment; return the newest commit."""
-    if not event:
-        return 0
+    claim = stand.run_dir / "generations" / f"{world.generation:010d}.started"
     # Now and then before it has even joined.
     if random.random() < 0.85:
-        wait_until(lambda: _has_begun(stand, world))
+        wait_until(lambda: claim.exists() or world.process.poll() is not None)
     time.sleep(float(random.uniform(0, 0.5)))
     files = stand.checkpoints()
     seen_step = int(files[-1].stem.partition("-")[2]) if files else 0
     with suppress(ProcessLookupError):
-        _act(stand, world, event, random)
+        match event:
+            case "stop file":
+                stand.ask_to_stop(world.generation)
+            case "stop signal":
+                world.process.send_signal(signal.SIGUSR2)
+            case "kill mpirun":
+                world.process.kill()
+            case "kill a rank":
+                _kill_rank(stand, world, int(random.integers(world.size)))
+            case "freeze":
+                world.signal_all(signal.SIGSTOP)
+            case _:
+                world.kill_all()
     return seen_step
-
-
-def _has_begun(stand: Stand, world: Launched) -> bool:
-    claim = stand.run_dir / "generations" / f"{world.generation:010d}.started"
-    return claim.exists() or world.process.poll() is not None
-
-
-def _act(
-    stand: Stand, world: Launched, event: str, random: np.random.Generator
-) -> None:
-    if event == "stop file":
-        stand.ask_to_stop(world.generation)
-    elif event == "stop signal":
-        world.process.send_signal(signal.SIGUSR2)
-    elif event == "kill mpirun":
-        world.process.kill()
-    elif event == "kill a rank":
-        _kill_rank(stand, world, int(random.integers(world.size)))
-    elif event == "freeze":
-        world.signal_all(signal.SIGSTOP)
-    else:
-        world.kill_all()
 
 
 def _kill_rank(stand: Stand, world: Launched, rank: int) -> None:
@@ -123,7 +120,7 @@ def check_losses(stand: Stand, reference: dict[int, float]) -> None:
 
 
 def check_samples(stand: Stand) -> None:
-    """Every sample of every epoch was used exactly once in what was committed."""
+    """Every sample of every epoch was used exactly once in the committed history."""
     committed = stand.committed()
     assert committed.position.step == STEPS
     assert committed.position.samples == EPOCHS * SAMPLES
@@ -145,3 +142,42 @@ def check_no_commit_was_lost(stand: Stand, history: list[Passage]) -> None:
 def losses_by_step(stand: Stand) -> dict[int, float]:
     """The loss of every step of a run that was never interrupted."""
     return {line["step"]: line["loss"] for line in stand.lines() if "loss" in line}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--step-s", type=float, default=0.2)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="soak") as name:
+        alone = Stand(Path(name) / "alone")
+        worlds = Stand(Path(name) / "worlds", find_mpirun())
+        try:
+            assert alone.run(1, 1) == 0
+            history = live_through(
+                worlds,
+                options.seed,
+                options.kills,
+                sizes=(1, 2, 3, 4),
+                step_s=options.step_s,
+            )
+            reference = losses_by_step(alone)
+            check_losses(worlds, reference)
+            check_samples(worlds)
+            check_no_commit_was_lost(worlds, history)
+            done = Counter(p.event for p in history if p.exit_code != 0)
+            losses = sum(1 for line in worlds.lines() if "loss" in line)
+        finally:
+            worlds.close()
+            alone.close()
+    sys.stdout.writelines(f"{passage}\n" for passage in history)
+    sys.stdout.write(
+        f"{len(history)} generations, killed: {dict(done)}; "
+        f"{losses - len(reference)} steps trained again of {len(reference)}; "
+        f"all losses identical, every sample used once\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

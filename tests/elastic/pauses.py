@@ -17,35 +17,30 @@ from tests.elastic.launching import Stand, find_mpirun, wait_until
 SIZES = (2, 3)
 
 
-def pause_s(stand: Stand, generation: int) -> float:
-    """The time between the last step before *generation* and its first."""
-    lines = [line for line in stand.lines() if "event" not in line]
-    before = [line["t"] for line in lines if line["generation"] == generation - 1]
-    after = [line["t"] for line in lines if line["generation"] == generation]
-    return float(after[0] - before[-1])
+def steps(stand: Stand, generation: int) -> list[float]:
+    """The times of the steps of *generation* so far."""
+    return [
+        line["t"]
+        for line in stand.lines()
+        if "event" not in line and line["generation"] == generation
+    ]
 
 
-def has_stepped(stand: Stand, generation: int) -> bool:
-    lines = (line for line in stand.lines() if "event" not in line)
-    return len([line for line in lines if line["generation"] == generation]) > 2
-
-
-def rescale(stand: Stand, generation: int, *, is_ahead: bool) -> float:
-    """Rescale from the world of *generation* to the next; return the pause."""
+def rescale_s(stand: Stand, generation: int, *, is_ahead: bool) -> float:
+    """Rescale from *generation* to the next; return the time without a step."""
     running = stand.launched[-1]
     then = generation + 1
     size = SIZES[then % 2]
     extra = {"TEST_STEP_S": "0.02", "TEST_EPOCHS": "400"}
-    ready = stand.run_dir / "control" / f"{then:010d}.ready"
     if is_ahead:
         stand.launch(size, then, FREETRAIN_AFTER=str(generation), **extra)
-        wait_until(ready.exists)
+        wait_until((stand.run_dir / "control" / f"{then:010d}.ready").exists)
     stand.ask_to_stop(generation)
     running.wait()
     if not is_ahead:
         stand.launch(size, then, **extra)
-    wait_until(lambda: has_stepped(stand, then))
-    return pause_s(stand, then)
+    wait_until(lambda: len(steps(stand, then)) > 2)
+    return steps(stand, then)[0] - steps(stand, generation)[-1]
 
 
 def pauses_s(folder: Path, repeats: int, *, is_ahead: bool) -> dict[int, list[float]]:
@@ -54,10 +49,10 @@ def pauses_s(folder: Path, repeats: int, *, is_ahead: bool) -> dict[int, list[fl
     found: dict[int, list[float]] = {size: [] for size in SIZES}
     try:
         stand.launch(SIZES[1], 1, TEST_STEP_S="0.02", TEST_EPOCHS="400")
-        wait_until(lambda: has_stepped(stand, 1))
+        wait_until(lambda: len(steps(stand, 1)) > 2)
         for generation in range(1, repeats + 1):
-            pause = rescale(stand, generation, is_ahead=is_ahead)
-            found[SIZES[(generation + 1) % 2]].append(pause)
+            pause_s = rescale_s(stand, generation, is_ahead=is_ahead)
+            found[SIZES[(generation + 1) % 2]].append(pause_s)
     finally:
         stand.close()
     return found
