@@ -343,7 +343,7 @@ class _Table(BackEnd):
         self._write(after)
         if self.read() != after:
             raise CronChangedError(
-                f"your {self.program} is not what was just written: somebody else "
+                f"your {self.program} is not what was just written: another program "
                 f"wrote it too, or the program changed it. Look at it with "
                 f"`{self.program} -l`, and ask again."
             )

@@ -41,7 +41,7 @@ def demo(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     ] = SECONDS,
     seed: Annotated[
         int,
-        typer.Option(metavar="N", min=0, help="--live: of who comes and goes when."),
+        typer.Option(metavar="N", min=0, help="--live: of the other users' jobs."),
     ] = 1,
     keep: Annotated[
         bool,

@@ -212,7 +212,7 @@ def moment_view(moment: DemoMoment) -> Group:
 
 
 def owners(moment: DemoMoment) -> dict[str, str]:
-    """Return who has each node now: a trainer, ``others``, ``lease``, or ``""``."""
+    """Return each node's owner now: a trainer, ``others``, ``lease``, or ``""``."""
     cluster: FakeCluster = moment.cluster
     owner_of = dict.fromkeys(cluster.nodes, "")
     for job in cluster.jobs:

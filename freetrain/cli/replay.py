@@ -120,8 +120,8 @@ Priorities = Annotated[
     typer.Option(
         "--priority",
         metavar="NAME",
-        help="Who deserves nodes: throughput, speedup, weight, fair, slaq and others "
-        "(docs/reference/priorities.md); repeat to compare.",
+        help="Which trainers come first: throughput, speedup, weight, fair, slaq and "
+        "others (docs/reference/priorities.md); repeat to compare.",
         show_default=DEFAULT_PRIORITY,
     ),
 ]

@@ -79,7 +79,7 @@ def status(  # noqa: PLR0913 - one parameter an option, as Typer wants it
 
 
 def _screen(view: Overview, name: str | None) -> RenderableType:
-    """Return the table of trainers, and the details of the one that was named."""
+    """Return the table of trainers, and the details of a trainer that was named."""
     lines = [Text(one_line(line), overflow="fold") for line in _lines(view)]
     table: list[RenderableType] = [_table(view), ""] if view.standings else []
     named = view.standings if name is not None else ()
@@ -193,7 +193,7 @@ _LABEL_WIDTH = 15
 
 
 def _details(trainer: TrainerStatus, now_s: float) -> Text:
-    """Return what is known of *trainer* beside its line in the table.
+    """Return the details of *trainer* that its line in the table lacks.
 
     Lines are never broken, so that paths can be copied.
     """
@@ -232,7 +232,7 @@ def _generation(trainer: TrainerStatus, now_s: float) -> Iterator[tuple[str, str
 def _progress(trainer: TrainerStatus, now_s: float) -> Iterator[tuple[str, str]]:
     progress = trainer.progress
     if progress is not None and progress.t is not None:
-        yield "last told", _when(progress.t, now_s)
+        yield "last report", _when(progress.t, now_s)
     if progress is not None and progress.epoch is not None:
         yield "epoch", f"{progress.epoch:g}"
     if progress is not None:
@@ -346,7 +346,7 @@ def _failed(line: MemberRecord) -> bool:
 
 
 def status_record(view: Overview) -> dict[str, Any]:
-    """Return what ``--json`` shows; what is not known is null."""
+    """Return the record of ``--json``; unknown values are null."""
     return {
         "now_s": view.now_s,
         "last_tick_s": None if view.page is None else view.page.at_s,

@@ -1,4 +1,4 @@
-"""``submit``, ``cancel``, ``pause`` and ``resume``: hand in a trainer, or change it."""
+"""``freetrain submit``, ``cancel``, ``pause`` and ``resume``."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -97,7 +97,8 @@ def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
 ) -> None:
     """Submit a trainer; a later tick gives it nodes. Submitted twice it is one."""
     context: CliContext = ctx.obj
-    handed_in = submit_file(
+    site = context.site(config)
+    result = submit_file(
         SubmitRequest(
             path=context.folder / job,
             named=str(job),
@@ -106,7 +107,7 @@ def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             is_checked=not unchecked,
             is_dry_run=dry_run,
         ),
-        context.site(config),
+        site,
         environ=context.environ,
         home=context.home,
         uid=context.uid,
@@ -115,34 +116,39 @@ def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     preview = None
     if dry_run:
         outside = real_environment(context.environ)
-        preview = preview_of(handed_in.submission, handed_in.site, outside)
+        preview = preview_of(result.submission, site, outside)
     if as_json:
-        write_out(context, json_text(_submitted_record(handed_in, preview)))
+        write_out(
+            context, json_text(_submitted_record(result, preview, is_dry_run=dry_run))
+        )
     else:
-        lines = [f"{one_line(line)}\n" for line in _submitted_lines(handed_in)]
+        lines = [
+            f"{one_line(line)}\n"
+            for line in _submitted_lines(result, is_dry_run=dry_run)
+        ]
         write_out(context, "".join(lines))
         write_out(context, "" if preview is None else _preview_text(preview))
-        for remark in handed_in.remarks:
+        for remark in result.remarks:
             context.stderr.write(f"note: {remark}\n")
 
 
 def _submitted_record(
-    handed_in: SubmitResult, preview: Preview | None
+    result: SubmitResult, preview: Preview | None, *, is_dry_run: bool
 ) -> dict[str, Any]:
-    """Return what ``--json`` shows: the submission, and what would be run for it."""
-    submitted = handed_in.submitted
+    """Return the record of ``--json``, with the commands that a dry run shows."""
+    submitted = result.submitted
     would_run = None if preview is None else _preview_record(preview)
     return {
         "name": submitted.row.name,
         "began": str(submitted.begin),
         "state": str(submitted.row.state),
-        "is_dry_run": handed_in.is_dry_run,
+        "is_dry_run": is_dry_run,
         "run_dir": submitted.row.run_dir,
-        "logs": str(handed_in.submission.logs),
-        "goes_on_from_step": _start_step(handed_in),
+        "logs": str(result.submission.logs),
+        "goes_on_from_step": _start_step(result),
         "put_away": str(submitted.put_away) if submitted.put_away else None,
         "was_mended": submitted.was_mended,
-        "remarks": list(handed_in.remarks),
+        "remarks": list(result.remarks),
         "would_run": would_run,
     }
 
@@ -175,47 +181,43 @@ def _preview_text(preview: Preview) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _start_step(handed_in: SubmitResult) -> int | None:
-    return (
-        handed_in.submitted.left.step
-        if handed_in.submitted.begin is Begin.GO_ON
-        else None
-    )
+def _start_step(result: SubmitResult) -> int | None:
+    return result.submitted.left.step if result.submitted.begin is Begin.GO_ON else None
 
 
-def _submitted_lines(handed_in: SubmitResult) -> Iterator[str]:
-    name, begin = handed_in.submitted.row.name, handed_in.submitted.begin
+def _submitted_lines(result: SubmitResult, *, is_dry_run: bool) -> Iterator[str]:
+    name, begin = result.submitted.row.name, result.submitted.begin
     if begin is Begin.SAME:
-        yield from _known_lines(handed_in)
+        yield from _known_lines(result)
         return
-    done = "would be submitted" if handed_in.is_dry_run else "submitted"
-    yield f"{name}: {done}, {_begin_text(handed_in)}."
-    yield f"run directory: {handed_in.submitted.row.run_dir}"
-    yield f"what it prints: {handed_in.submission.logs}"
-    if handed_in.submitted.put_away is not None:
-        yield f"the earlier {name} is kept in {handed_in.submitted.put_away}"
-    if not handed_in.is_dry_run:
+    done = "would be submitted" if is_dry_run else "submitted"
+    yield f"{name}: {done}, {_begin_text(result)}."
+    yield f"run directory: {result.submitted.row.run_dir}"
+    yield f"what it prints: {result.submission.logs}"
+    if result.submitted.put_away is not None:
+        yield f"the earlier {name} is kept in {result.submitted.put_away}"
+    if not is_dry_run:
         yield f"The next tick looks for nodes. `freetrain status {name}` follows it."
 
 
-def _begin_text(handed_in: SubmitResult) -> str:
-    step = _start_step(handed_in)
+def _begin_text(result: SubmitResult) -> str:
+    step = _start_step(result)
     if step is not None:
         return f"to go on from step {step}"
-    if handed_in.submitted.begin is Begin.GO_ON:
+    if result.submitted.begin is Begin.GO_ON:
         return "to begin from the start: nothing is committed there"
-    if handed_in.submitted.begin is Begin.ANEW:
+    if result.submitted.begin is Begin.ANEW:
         return "to begin anew"
     return "to begin from the start"
 
 
-def _known_lines(handed_in: SubmitResult) -> Iterator[str]:
-    row = handed_in.submitted.row
+def _known_lines(result: SubmitResult) -> Iterator[str]:
+    row = result.submitted.row
     mended = " Its files were missing and were written again."
     nothing = " Nothing was done."
     yield (
         f"{row.name} was submitted before with the same job file; it is {row.state}."
-        f"{mended if handed_in.submitted.was_mended else nothing}"
+        f"{mended if result.submitted.was_mended else nothing}"
     )
     if row.state is TrainerState.PAUSED:
         yield f"`freetrain resume {row.name}` lets it go on."
@@ -264,7 +266,7 @@ def _change(
     as_json: bool,
     config: Path | None,
 ) -> None:
-    """Change the trainers *names*, and say what will happen when.
+    """Change the trainers *names*, and show the outcome.
 
     Raises:
         typer.Exit: One of them is in no state for it; the others were changed.

@@ -1,11 +1,10 @@
 """Submitting a trainer: read the job file, check it, decide how it begins, keep it.
 
-``submit_file`` is the command. Mistakes are refused (``check_program``,
-``kept_environment``); what may be a mistake, and need not be one, becomes a remark.
-What becomes of a submission is decided (``decide``) from what is there, before anything
-changes: a name that is used, folders of another trainer, checkpoints of an earlier
-training. Then files and row are written inside one transaction; submitting twice is the
-same as submitting once. ``preview_of`` is what ``freetrain submit --dry-run`` shows.
+``submit_file`` is the command. It refuses mistakes (``kept_environment``,
+``check_program``); a possible mistake becomes a remark. ``decide`` finds how the
+training begins before anything changes, from the trainers, folders and checkpoints that
+are there. Then files and row are written inside one transaction; submitting twice is
+the same as submitting once. ``preview_of`` is for ``freetrain submit --dry-run``.
 """
 
 from __future__ import annotations
@@ -87,35 +86,37 @@ if TYPE_CHECKING:
     from freetrain.tick.environment import TickEnvironment
 
 
-NOTHING_LEFT = LeftOver()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitRequest:
+    """The arguments of ``freetrain submit``.
+
+    Attributes:
+        path: The job file, absolute.
+        named: The job file as the user named it.
+        go_on: Whether to go on from an earlier training's checkpoints.
+        anew: Whether to begin from the start under a name that was used.
+        is_checked: Whether directory and program must be here.
+        is_dry_run: Whether nothing is to be kept.
+    """
+
+    path: Path
+    named: str
+    go_on: bool = False
+    anew: bool = False
+    is_checked: bool = True
+    is_dry_run: bool = False
 
 
 class OnLeftOver(StrEnum):
-    """What the user asks for where an earlier training left something."""
+    """The user's choice where an earlier training left something."""
 
     GO_ON = "go on"
     ANEW = "anew"
 
 
-class Begin(StrEnum):
-    """How a submission begins."""
-
-    NEW = "new"  # nothing of that name was there
-    SAME = "same"  # it was submitted before; nothing is to be done
-    GO_ON = "go on"  # from what an earlier training committed
-    ANEW = "anew"  # the earlier trainer's folder is put away
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A trainer as it is to be kept.
-
-    Attributes:
-        environment: The user's variables to keep with it.
-        run_dir: Where its run directory is to be.
-        logs: Where its worlds are to print.
-        on_left_over: What to do about what an earlier training left.
-    """
+    """A trainer to be kept, with the user's variables and its folders."""
 
     job: TrainerJob
     environment: Mapping[str, str]
@@ -130,66 +131,44 @@ class Submission:
         return render_job(self.job)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExistingState:
-    """What is there that matters to a submission.
+class Begin(StrEnum):
+    """How a submission begins."""
 
-    Attributes:
-        state: The state directory.
-        row: The trainer of its name; None where there is none.
-        others: All other trainers.
-        is_over: Whether no world of that name can be running any more.
-        left: What is in the folders that the job file names itself.
-        kept: What is in the folder that FreeTrain has for that name.
-    """
-
-    state: Path
-    row: TrainerRow | None = None
-    others: tuple[TrainerRow, ...] = ()
-    is_over: bool = True
-    left: LeftOver = NOTHING_LEFT
-    kept: LeftOver = NOTHING_LEFT
-
-
-# ----------------------------------------------------------------------
-# From a job file to a trainer that is kept
+    NEW = "new"  # nothing of that name was there
+    SAME = "same"  # it was submitted before; nothing is to be done
+    GO_ON = "go on"  # from what an earlier training committed
+    ANEW = "anew"  # the earlier trainer's folder is put away
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitRequest:
-    """What a user asks for on the command line.
+class SubmissionOutcome:
+    """How a submission begins.
 
     Attributes:
-        path: The job file, absolute.
-        named: How the user named it.
-        go_on: Whether to go on from what an earlier training committed.
-        anew: Whether to begin from the start under a name that was used.
-        is_checked: Whether directory and program must be here.
-        is_dry_run: Whether nothing is to be kept.
+        row: The trainer as the database has it now.
+        left: The earlier training that it goes on from, or would find.
+        put_away: Where an earlier trainer's folder of that name was put.
+        was_mended: Whether files that were missing were written again.
     """
 
-    path: Path
-    named: str
-    go_on: bool = False
-    anew: bool = False
-    is_checked: bool = True
-    is_dry_run: bool = False
+    begin: Begin
+    row: TrainerRow
+    left: LeftOver
+    put_away: Path | None = None
+    was_mended: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitResult:
-    """What became of a request.
+    """The outcome of a request, or of the same without ``is_dry_run``.
 
     Attributes:
-        submitted: What became of the submission, or would without ``is_dry_run``.
-        remarks: What may be a mistake; one line each.
+        remarks: Possible mistakes; one line each.
     """
 
-    site: Site
     submission: Submission
     submitted: SubmissionOutcome
     remarks: tuple[str, ...]
-    is_dry_run: bool
 
 
 def submit_file(  # noqa: PLR0913 - the environment, piece by piece
@@ -201,7 +180,7 @@ def submit_file(  # noqa: PLR0913 - the environment, piece by piece
     uid: int,
     now_s: float,
 ) -> SubmitResult:
-    """Submit the trainer that *asked* names, or find out what that would do.
+    """Submit the trainer that *asked* names, or find the outcome of doing so.
 
     Raises:
         FreeTrainError: Nothing was submitted; the message says why.
@@ -234,11 +213,9 @@ def submit_file(  # noqa: PLR0913 - the environment, piece by piece
         *past_deadline(job, now_s=now_s),
     )
     return SubmitResult(
-        site=site,
         submission=submission,
         submitted=submitted,
         remarks=tuple(map(one_line, (*found, *member_remarks(job, members)))),
-        is_dry_run=asked.is_dry_run,
     )
 
 
@@ -252,8 +229,226 @@ def _on_left_over(asked: SubmitRequest) -> OnLeftOver | None:
     return OnLeftOver.ANEW if asked.anew else None
 
 
-# ----------------------------------------------------------------------
+# The user's variables that are kept with a trainer, as sbatch keeps them
+
+MOST_BYTES = 1 << 19
+"""All of them together; Linux takes 2 MiB, arguments included."""
+
+_MOST_VALUE_BYTES = 100_000  # Linux takes no single one above 131,072
+_LEFT_OUT_PREFIXES = (
+    "FREETRAIN_",  # the launch sets these
+    "SLURM_",  # a world must not believe in the job it was submitted from
+    "PMI_",
+    "PMIX_",
+    "OMPI_",
+    "PRTE_",
+)
+_LEFT_OUT = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})  # the shell's, about itself
+
+
+def kept_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of *environ* with which a trainer is launched.
+
+    Raises:
+        BadConfigurationError: It is larger than is ever kept.
+    """
+    kept = {name: value for name, value in environ.items() if _is_kept(name)}
+    for name, value in kept.items():
+        if _bytes(value) > _MOST_VALUE_BYTES:
+            raise _too_large(f"the variable {name} has {_bytes(value)} bytes")
+    total = sum(_bytes(name) + _bytes(value) + 2 for name, value in kept.items())
+    if total > MOST_BYTES:
+        raise _too_large(f"your environment has {total} bytes")
+    return kept
+
+
+def _is_kept(name: str) -> bool:
+    if name.startswith(MPI_TUNING):  # the launch knows which it sets itself
+        return True
+    return name not in _LEFT_OUT and not name.startswith(_LEFT_OUT_PREFIXES)
+
+
+def _bytes(text: str) -> int:
+    return len(os.fsencode(text))
+
+
+def _too_large(problem: str) -> BadConfigurationError:
+    return BadConfigurationError(
+        f"{problem}, more than can be kept for a trainer ({_MOST_VALUE_BYTES} each, "
+        f"{MOST_BYTES} together). Nothing was submitted. Unset what the program does "
+        f"not need, or submit with `env -i`."
+    )
+
+
+# Whether the program can run, as far as this host shows
+
+
+def members_of(job: TrainerJob, *, home: Path | None) -> tuple[TrainerJob, ...]:
+    """Return the members that the pack of *job* has now; none where it is no pack.
+
+    Files of its inbox that are no job files are ignored, as the pack ignores them.
+
+    Raises:
+        FreeTrainError: The pack file, or a job file that it names, cannot be used.
+    """
+    if job.launch.pack is None:
+        return ()
+    pack = read_pack(job.launch.pack, home=home)
+    return Inbox(pack, home=home, say=_ignore).arrivals()
+
+
+def _ignore(complaint: str) -> None:
+    del complaint
+
+
+_UNCHECKED = "Nothing was submitted. {}, or submit --unchecked if compute nodes see it."
+
+
+def check_program(job: TrainerJob, environment: Mapping[str, str]) -> None:
+    """Refuse a job whose directory or program is not here; a pack has no program.
+
+    *environment* are the variables that the trainer will get, its own included.
+
+    Raises:
+        BadConfigurationError: There is no such directory or program.
+    """
+    if not job.directory.is_dir():
+        raise _refusal(f"there is no directory {job.directory}", "Correct directory")
+    program = job.command[0] if job.command else ""
+    if program and find_program(program, job.directory, environment) is None:
+        where = f"in {job.directory}" if "/" in program else "on your PATH"
+        raise _refusal(
+            f"the program {shown(program)} is not {where}, or cannot be executed",
+            "Activate the environment that has it, or name it in full",
+        )
+
+
+def find_program(
+    program: str, directory: Path, environment: Mapping[str, str]
+) -> str | None:
+    """Return the path of *program*, as the kernel would find it from *directory*."""
+    if "/" in program:
+        path = directory / program
+        return str(path) if path.is_file() and os.access(path, os.X_OK) else None
+    return shutil.which(program, path=environment.get("PATH", os.defpath))
+
+
+def _refusal(problem: str, advice: str) -> BadConfigurationError:
+    return BadConfigurationError(f"{problem}. {_UNCHECKED.format(advice)}")
+
+
+# Remarks: possible mistakes
+
+
+def remarks(
+    job: TrainerJob,
+    environment: Mapping[str, str],
+    shared: Iterable[Path],
+    *,
+    beside: Path,
+    mounts: str,
+) -> tuple[str, ...]:
+    """Return possible mistakes in *job*, a line each.
+
+    Args:
+        job: The trainer.
+        environment: The variables that it will get.
+        shared: Folders that compute nodes must see.
+        beside: The folder of FreeTrain's own Python; it may have launchers, too.
+        mounts: The content of ``/proc/self/mountinfo``.
+    """
+    found = []
+    launcher = launcher_of(job).program(job.launch)
+    path = f"{environment.get('PATH', os.defpath)}:{beside}"
+    if launcher and find_program(launcher, job.directory, {"PATH": path}) is None:
+        found.append(
+            f"the launcher {shown(launcher)} is not on your PATH here; compute nodes "
+            f"need it"
+        )
+    local = [
+        str(folder)
+        for folder in _outermost(shared)
+        if is_local(folder.resolve(), mounts=mounts)
+    ]
+    if local:
+        found.append(
+            f"compute nodes must see {', '.join(local)}, which seems to be on a disk "
+            f"of this machine"
+        )
+    uncounted = _uncounted(job)
+    if uncounted:
+        found.append(
+            f"[work] {uncounted} ends nothing: [progress] does not report how many are "
+            f"done"
+        )
+    return tuple(found)
+
+
+def _uncounted(job: TrainerJob) -> str:
+    """Return the key of [work] that *job* does not report; empty for none."""
+    if job.elastic:
+        return ""
+    reported = job.progress.reported if job.progress else frozenset()
+    if job.work.samples is not None and "samples" not in reported:
+        return "samples"
+    return "epochs" if job.work.epochs is not None and "epoch" not in reported else ""
+
+
+def _outermost(folders: Iterable[Path]) -> list[Path]:
+    """Return those of *folders* that lie in none of the others, each once."""
+    every = list(dict.fromkeys(folders))
+    return [
+        folder
+        for folder in every
+        if not any(folder != other and folder.is_relative_to(other) for other in every)
+    ]
+
+
+def past_deadline(job: TrainerJob, *, now_s: float) -> tuple[str, ...]:
+    """Return a remark if the deadline of *job* is past."""
+    at = None if job.deadline is None else job.deadline.at
+    if at is None or at.timestamp() > now_s:
+        return ()
+    return (f"the deadline {at.isoformat()} is past; no priority tries to meet it",)
+
+
+def member_remarks(job: TrainerJob, members: Iterable[TrainerJob]) -> tuple[str, ...]:
+    """Return settings of members that may be mistakes in a pack."""
+    limit_s = job.stop.kill_after_s
+    slow = [member.name for member in members if member.stop.kill_after_s > limit_s]
+    if not slow:
+        return ()
+    remark = (
+        f"{', '.join(slow)} may take longer to stop than the pack's [stop] kill_after, "
+        f"{limit_s:g} s, and would be killed then"
+    )
+    return (remark,)
+
+
 # How a submission begins
+
+NOTHING_LEFT = LeftOver()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExistingState:
+    """The trainers and folders that decide how a submission begins.
+
+    Attributes:
+        state: The state directory.
+        row: The trainer of its name; None where there is none.
+        others: All other trainers.
+        is_over: Whether no world of that name can be running any more.
+        left: The content of the folders that the job file names itself.
+        kept: The content of the folder that FreeTrain has for that name.
+    """
+
+    state: Path
+    row: TrainerRow | None = None
+    others: tuple[TrainerRow, ...] = ()
+    is_over: bool = True
+    left: LeftOver = NOTHING_LEFT
+    kept: LeftOver = NOTHING_LEFT
 
 
 def decide(submission: Submission, found: ExistingState) -> Begin:
@@ -295,7 +490,7 @@ def _new(submission: Submission, found: ExistingState) -> Begin:
 
 
 def differences(old: str, new: str) -> tuple[str, ...]:
-    """Return the keys in which two job files differ, such as ``[nodes] max``."""
+    """Return the keys whose values differ in two job files, as ``[nodes] max``."""
     before, after = dict(_keys(old)), dict(_keys(new))
     return tuple(
         key for key in {**before, **after} if before.get(key) != after.get(key)
@@ -371,50 +566,16 @@ def _places(job: TrainerJob) -> Iterator[tuple[str, Path]]:
 
 
 def is_within(inner: Path, outer: Path) -> bool:
-    """Tell whether *inner* is *outer* or lies in it, links followed."""
+    """Return whether *inner* is *outer* or lies in it, links followed."""
     return inner.resolve().is_relative_to(outer.resolve())
 
 
-def overlap(one: Path, other: Path) -> bool:
-    """Tell whether one of two folders lies in the other."""
-    return is_within(one, other) or is_within(other, one)
+def overlap(folder: Path, other: Path) -> bool:
+    """Return whether one of two folders lies in the other."""
+    return is_within(folder, other) or is_within(other, folder)
 
 
-# ----------------------------------------------------------------------
 # Keeping a submission: its files, then its row, everything or nothing
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmissionOutcome:
-    """What became of a submission.
-
-    Attributes:
-        begin: How it begins.
-        row: The trainer as it is kept now.
-        left: What it goes on from, or would find.
-        put_away: Where an earlier trainer's folder of that name was put.
-        was_mended: Whether files that were missing were written again.
-    """
-
-    begin: Begin
-    row: TrainerRow
-    left: LeftOver
-    put_away: Path | None = None
-    was_mended: bool = False
-
-
-def preview(state: StateDir, submission: Submission, *, uid: int) -> SubmissionOutcome:
-    """Return what ``submit`` would do; nothing is made or changed.
-
-    Raises:
-        FreeTrainError: As ``submit``.
-    """
-    if not has_state(state.path):
-        if state.path.exists():
-            check_directory(state.path, uid=uid)
-        return _judged(submission, _found(state, submission, {}, frozenset()))
-    with read_store(state.path, uid=uid) as connection:
-        return _judged(submission, look(connection, state, submission))
 
 
 def submit(state: StateDir, submission: Submission, *, uid: int) -> SubmissionOutcome:
@@ -432,10 +593,24 @@ def submit(state: StateDir, submission: Submission, *, uid: int) -> SubmissionOu
         return _keep(connection, state, submission, judged)
 
 
+def preview(state: StateDir, submission: Submission, *, uid: int) -> SubmissionOutcome:
+    """Return the outcome of ``submit``; nothing is made or changed.
+
+    Raises:
+        FreeTrainError: As ``submit``.
+    """
+    if not has_state(state.path):
+        if state.path.exists():
+            check_directory(state.path, uid=uid)
+        return _judged(submission, _found(state, submission, {}, frozenset()))
+    with read_store(state.path, uid=uid) as connection:
+        return _judged(submission, look(connection, state, submission))
+
+
 def look(
     connection: sqlite3.Connection, state: StateDir, submission: Submission
 ) -> ExistingState:
-    """Return what there is that matters to *submission*.
+    """Return the trainers and folders that matter to *submission*.
 
     Raises:
         StoreError: The state could not be read.
@@ -468,7 +643,7 @@ def _found(
 
 
 def _named(submission: Submission, state: StateDir) -> LeftOver:
-    """Return what is in those of its folders that the job file names itself."""
+    """Return the content of the folders that the job file names itself."""
     own = state.trainer(submission.job.name)
     nowhere = state.path / "nowhere"
     run_dir = nowhere if submission.run_dir == own.run.path else submission.run_dir
@@ -489,15 +664,13 @@ def _judged(submission: Submission, found: ExistingState) -> SubmissionOutcome:
         state=TrainerState.WANTED,
         submitted_s=submission.now_s,
         changed_s=submission.now_s,
-        reported_generation=_reported(found) if begin is Begin.GO_ON else 0,
+        reported_generation=found.row.reported_generation
+        if begin is Begin.GO_ON and found.row is not None
+        else 0,
     )
     used = max((left.generation for left in both), default=0)
     left = LeftOver(max(steps, default=None), used)
     return SubmissionOutcome(begin=begin, row=row, left=left)
-
-
-def _reported(found: ExistingState) -> int:
-    return 0 if found.row is None else found.row.reported_generation
 
 
 def _keep(
@@ -572,209 +745,7 @@ def _mark(folder: TrainerDir, submission: Submission, used: int) -> None:
     )
 
 
-# ----------------------------------------------------------------------
-# Whether the program can run, as far as this host can tell
-
-_UNCHECKED = "Nothing was submitted. {}, or submit --unchecked if compute nodes see it."
-
-
-def check_program(job: TrainerJob, environment: Mapping[str, str]) -> None:
-    """Refuse a job whose directory or program is not here; a pack has no program.
-
-    Args:
-        job: The trainer.
-        environment: The variables that it will get, its own included.
-
-    Raises:
-        BadConfigurationError: One of them is not.
-    """
-    if not job.directory.is_dir():
-        raise _refusal(f"there is no directory {job.directory}", "Correct directory")
-    program = job.command[0] if job.command else ""
-    if program and find_program(program, job.directory, environment) is None:
-        where = f"in {job.directory}" if "/" in program else "on your PATH"
-        raise _refusal(
-            f"the program {shown(program)} is not {where}, or cannot be executed",
-            "Activate the environment that has it, or name it in full",
-        )
-
-
-def find_program(
-    program: str, directory: Path, environment: Mapping[str, str]
-) -> str | None:
-    """Return where *program* is, as the kernel would find it from *directory*."""
-    if "/" in program:
-        path = directory / program
-        return str(path) if path.is_file() and os.access(path, os.X_OK) else None
-    return shutil.which(program, path=environment.get("PATH", os.defpath))
-
-
-def _refusal(problem: str, advice: str) -> BadConfigurationError:
-    return BadConfigurationError(f"{problem}. {_UNCHECKED.format(advice)}")
-
-
-# ----------------------------------------------------------------------
-# Remarks
-
-
-def remarks(
-    job: TrainerJob,
-    environment: Mapping[str, str],
-    shared: Iterable[Path],
-    *,
-    beside: Path,
-    mounts: str,
-) -> tuple[str, ...]:
-    """Return what may be a mistake in *job*, a line each.
-
-    Args:
-        job: The trainer.
-        environment: The variables that it will get.
-        shared: Folders that compute nodes must see.
-        beside: Where FreeTrain's own Python is; launchers are looked for there too.
-        mounts: What ``/proc/self/mountinfo`` says.
-    """
-    found = []
-    launcher = launcher_of(job).program(job.launch)
-    path = f"{environment.get('PATH', os.defpath)}:{beside}"
-    if launcher and find_program(launcher, job.directory, {"PATH": path}) is None:
-        found.append(
-            f"the launcher {shown(launcher)} is not on your PATH here; compute nodes "
-            f"need it"
-        )
-    local = [
-        str(folder)
-        for folder in _outermost(shared)
-        if is_local(folder.resolve(), mounts=mounts)
-    ]
-    if local:
-        found.append(
-            f"compute nodes must see {', '.join(local)}, on a disk of this machine as "
-            f"far as can be told"
-        )
-    uncounted = _uncounted(job)
-    if uncounted:
-        found.append(
-            f"[work] {uncounted} ends nothing: [progress] does not tell how many are "
-            f"done"
-        )
-    return tuple(found)
-
-
-def past_deadline(job: TrainerJob, *, now_s: float) -> tuple[str, ...]:
-    """Return that the job is to be finished before *now_s*, if it is."""
-    at = None if job.deadline is None else job.deadline.at
-    if at is None or at.timestamp() > now_s:
-        return ()
-    return (f"the deadline {at.isoformat()} is past; no priority tries to meet it",)
-
-
-def _uncounted(job: TrainerJob) -> str:
-    """Return the key of [work] that *job* does not report; empty for none."""
-    if job.elastic:
-        return ""
-    reported = job.progress.reported if job.progress else frozenset()
-    if job.work.samples is not None and "samples" not in reported:
-        return "samples"
-    return "epochs" if job.work.epochs is not None and "epoch" not in reported else ""
-
-
-def _outermost(folders: Iterable[Path]) -> list[Path]:
-    """Return those of *folders* that lie in none of the others, each once."""
-    every = list(dict.fromkeys(folders))
-    return [
-        folder
-        for folder in every
-        if not any(folder != other and folder.is_relative_to(other) for other in every)
-    ]
-
-
-def member_remarks(job: TrainerJob, members: Iterable[TrainerJob]) -> tuple[str, ...]:
-    """Return what is no mistake in a member's job file, and may be one in a pack."""
-    limit_s = job.stop.kill_after_s
-    slow = [member.name for member in members if member.stop.kill_after_s > limit_s]
-    if not slow:
-        return ()
-    remark = (
-        f"{', '.join(slow)} may take longer to stop than the pack's [stop] kill_after, "
-        f"{limit_s:g} s, and would be killed then"
-    )
-    return (remark,)
-
-
-# ----------------------------------------------------------------------
-# Members of a pack
-
-
-def members_of(job: TrainerJob, *, home: Path | None) -> tuple[TrainerJob, ...]:
-    """Return the members that the pack of *job* has now; none where it is no pack.
-
-    Files of its inbox that are no job files are ignored, as the pack ignores them.
-
-    Raises:
-        FreeTrainError: The pack file, or a job file that it names, cannot be used.
-    """
-    if job.launch.pack is None:
-        return ()
-    pack = read_pack(job.launch.pack, home=home)
-    return Inbox(pack, home=home, say=_ignore).arrivals()
-
-
-def _ignore(complaint: str) -> None:
-    del complaint
-
-
-# ----------------------------------------------------------------------
-# The user's variables that are kept with a trainer, as sbatch keeps them
-
-MOST_BYTES = 1 << 19
-"""All of them together; Linux takes 2 MiB, arguments included."""
-
-_MOST_VALUE_BYTES = 100_000  # Linux takes no single one above 131,072
-_LEFT_OUT_PREFIXES = (
-    "FREETRAIN_",  # the launch sets these
-    "SLURM_",  # a world must not believe in the job it was submitted from
-    "PMI_",
-    "PMIX_",
-    "OMPI_",
-    "PRTE_",
-)
-_LEFT_OUT = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})  # the shell's, about itself
-
-
-def kept_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of *environ* with which a trainer is launched.
-
-    Raises:
-        BadConfigurationError: It is larger than is ever kept.
-    """
-    kept = {name: value for name, value in environ.items() if _is_kept(name)}
-    for name, value in kept.items():
-        if _bytes(value) > _MOST_VALUE_BYTES:
-            raise _too_large(f"the variable {name} has {_bytes(value)} bytes")
-    total = sum(_bytes(name) + _bytes(value) + 2 for name, value in kept.items())
-    if total > MOST_BYTES:
-        raise _too_large(f"your environment has {total} bytes")
-    return kept
-
-
-def _is_kept(name: str) -> bool:
-    if name.startswith(MPI_TUNING):  # the launch knows which it sets itself
-        return True
-    return name not in _LEFT_OUT and not name.startswith(_LEFT_OUT_PREFIXES)
-
-
-def _bytes(text: str) -> int:
-    return len(os.fsencode(text))
-
-
-def _too_large(problem: str) -> BadConfigurationError:
-    return BadConfigurationError(
-        f"{problem}, more than can be kept for a trainer ({_MOST_VALUE_BYTES} each, "
-        f"{MOST_BYTES} together). Nothing was submitted. Unset what the program does "
-        f"not need, or submit with `env -i`."
-    )
-
+# What a dry run shows
 
 UUID = "UUID"
 """Stands for the name that a tick gives each submission."""
@@ -787,14 +758,14 @@ _MINUTE_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What would be run.
+    """The commands that would be run.
 
     Attributes:
         sbatch: The command that would ask for a lease of the shortest length.
         script: The lease's batch script.
         world: How a world of the fewest nodes would be started; None where it
             cannot be.
-        problem: Why it cannot, else empty.
+        problem: Why it cannot; else empty.
     """
 
     sbatch: tuple[str, ...]
@@ -806,7 +777,7 @@ class Preview:
 def preview_of(
     submission: Submission, site: Site, environment: TickEnvironment
 ) -> Preview:
-    """Return what would be run for *submission*; the launcher's version is asked.
+    """Return the commands for *submission*; the launcher is asked for its version.
 
     Raises:
         BadConfigurationError: A path or a value that no script, or Slurm, can take.

@@ -674,7 +674,7 @@ def look_at_priority(
 
 def look_at_topology(subject: Subject, config: ClusterConfig) -> Finding:
     """Find whether Slurm shows its topology; only the policy lookahead uses it."""
-    name, none = "topology", "no leaf switches or blocks are told, none are needed"
+    name, none = "topology", "no leaf switches or blocks are shown, none are needed"
     if not may_have_leaves(config):
         return ok(name, none)
     try:
@@ -686,7 +686,7 @@ def look_at_topology(subject: Subject, config: ClusterConfig) -> Finding:
         seen = f"{len(leaves)} leaf switches or blocks, of {nodes} nodes in all"
         return ok(name, f'{seen}; the policy "lookahead" goes by them')
     if must_have_leaves(config):
-        seen = f"{config.topology_plugin} is configured, and no leaf of it is told"
+        seen = f"{config.topology_plugin} is configured, and shows no leaf"
         return warn(name, seen, "Ask the administrators; only forecasts miss it.")
     return ok(name, none)
 

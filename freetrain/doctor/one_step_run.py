@@ -241,7 +241,7 @@ _SHOWN_CHARACTERS = 300
 def _no_answer(jobs: Sequence[JobRecord], *, said: str) -> Finding:
     """Return why there is no answer, from the job's state and its output."""
     if any(job.is_pending for job in jobs):
-        reason = next((job.reason for job in jobs if job.reason), "no reason told")
+        reason = next((job.reason for job in jobs if job.reason), "no reason given")
         return skipped(NAME, f"the job did not start in {_PATIENCE_S:g} s: {reason}")
     states = ", ".join(sorted(state for job in jobs for state in job.states))
     return bad(
@@ -432,7 +432,7 @@ def _look_at_clock(
     name = "clock there"
     started, ended = answer.get("started_s"), answer.get("ended_s")
     if not isinstance(started, float) or not isinstance(ended, float):
-        return skipped(name, "the job told no times")
+        return skipped(name, "the job reported no times")
     apart_s = max(begun_s - started, ended - ended_s, 0.0)
     seen = f"{node} is at least {apart_s:.1f} s apart from this host"
     if apart_s > _SKEW_S:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from freetrain.cli.context import error_line, exit_code
+from freetrain.priority.base import priority_names
 from slurm.errors import (
     RequestsSpentError,
     SlurmError,
@@ -110,7 +111,10 @@ def one_line(stderr: str) -> str:
         ("replay holes.csv --seed -1", "Invalid value for '--seed': "),
         ("replay holes.csv --policy best", "there is no policy 'best'; choose of free"),
         ("replay holes.csv --priority fun", "no priority 'fun'. Choose one of through"),
-        ("replay holes.csv --priority fun", "flowcon. Nothing was replayed."),
+        (
+            "replay holes.csv --priority fun",
+            f"{priority_names()[-1]}. Nothing was replayed.",
+        ),
         ("replay holes.csv --solver gurobi", "for '--solver': 'gurobi' is not one of "),
         ("replay holes.csv --schedule easy", "holds idle intervals and no jobs"),
         ("trace convert holes.csv --to swf", "holds idle intervals and no jobs, so it"),
