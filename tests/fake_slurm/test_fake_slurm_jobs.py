@@ -18,7 +18,7 @@ from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
     from freetrain.demo.fake_slurm.cluster import Process
-    from tests.standin.conftest import Desk
+    from tests.fake_slurm.conftest import Desk
 
 pytestmark = pytest.mark.long
 
