@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.cluster.fixtures import cluster_of
+from tests.cluster.holding import cluster_of
 
 __all__ = ["cluster_of"]
 

@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING
 
 from tests.cluster.cluster import Cluster, node_states, take_down
 from tests.cluster.holding import hold, start_to_stay
-from tests.cluster.machine import ClusterRefusedError, prepare, this_machine
-from tests.cluster.releases import RELEASE, programs_of
+from tests.cluster.machine import (
+    RELEASE,
+    ClusterRefusedError,
+    prepare,
+    programs_of,
+    this_machine,
+)
 from tests.cluster.settings import Variant
 
 if TYPE_CHECKING:

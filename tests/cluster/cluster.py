@@ -1,4 +1,4 @@
-"""A Slurm cluster on this machine: eight nodes, each a slurmd, in one folder."""
+"""X"""
 
 from __future__ import annotations
 
@@ -7,30 +7,25 @@ import os
 import pwd
 import secrets
 import shutil
+import socket
 import subprocess
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from slurm.runner import scrubbed
-from tests.cluster.machine import ClusterRefusedError
-from tests.cluster.ports import free_ports
+from tests.cluster.machine import ClusterRefusedError, plugin_folder
 from tests.cluster.processes import is_running, kill_job_processes, start, stop
-from tests.cluster.releases import plugin_folder
-from tests.cluster.settings import (
-    NODES,
-    TASK_PROLOG,
-    Layout,
-    Variant,
-    config_files,
-)
+from tests.cluster.settings import NODES, TASK_PROLOG, Layout, Variant, config_files
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+    from random import Random
+
 
 _VARIANTS = "variants"
 _PROGRAMS = "programs"
@@ -257,3 +252,30 @@ def _start(cluster: Cluster, daemon: str, argv: list[str]) -> None:
 
 def _pid_file(cluster: Cluster, daemon: str) -> Path:
     return cluster.folder / "run" / f"{daemon}.pid"
+
+
+# Below the ports that Linux hands out to connections (32768 to 60999), so that none
+# of those can take one between our look and the daemon's start.
+_FIRST, _LAST = 15_000, 32_000
+_TRIES = 1_000
+
+
+def free_ports(count: int, *, rng: Random) -> tuple[int, ...]:
+    """Return *count* different ports that were free on every address just now.
+
+    Raises:
+        OSError: Hardly any port is free.
+    """
+    ports: list[int] = []
+    with ExitStack() as held:
+        for _ in range(_TRIES):
+            port = rng.randint(_FIRST, _LAST)
+            listener = held.enter_context(socket.socket())
+            try:
+                listener.bind(("", port))
+            except OSError:
+                continue
+            ports.append(port)
+            if len(ports) == count:
+                return tuple(ports)
+    raise OSError(f"no {count} free ports between {_FIRST} and {_LAST}")

@@ -1,9 +1,4 @@
-"""A process that holds a cluster, so that nobody's death leaves one behind.
-
-It starts the cluster, says so, and listens: told to keep it, it goes and leaves the
-cluster running; when its input ends, because whoever asked is done or was killed,
-it takes the cluster down.
-"""
+"""X"""
 
 from __future__ import annotations
 
@@ -12,19 +7,21 @@ import secrets
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.cluster.cluster import Cluster, bring_up, take_down
-from tests.cluster.machine import ClusterRefusedError
+from tests.cluster.machine import RELEASE, ClusterRefusedError, prepare, this_machine
 from tests.cluster.processes import adopt_orphans, kill_descendants
-from tests.cluster.releases import RELEASE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from tests.cluster.settings import Variant
+
 
 _READY = b"ready\n"
 _KEEP = b"keep\n"
@@ -108,3 +105,31 @@ def _holder(
                 f"left. What went wrong stands above."
             )
         yield holder
+
+
+SWITCH = "FREETRAIN_SLURM"
+
+
+@pytest.fixture(scope="session")
+def cluster_of() -> Iterator[Callable[..., Cluster]]:
+    """Return a function from variants to a running cluster, started when first asked.
+
+    Skips where there can be none, and where nobody asked for one: it installs
+    packages and starts daemons.
+    """
+    if os.environ.get(SWITCH) != "1":
+        pytest.skip(f"no real Slurm was asked for: `make test` does, or {SWITCH}=1")
+    try:
+        prepare(this_machine())
+    except ClusterRefusedError as refusal:
+        pytest.skip(str(refusal))
+    running: dict[frozenset[Variant], Cluster] = {}
+    with ExitStack() as held:
+
+        def start(*variants: Variant) -> Cluster:
+            key = frozenset(variants)
+            if key not in running:
+                running[key] = held.enter_context(running_cluster(key))
+            return running[key]
+
+        yield start

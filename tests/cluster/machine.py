@@ -1,4 +1,4 @@
-"""Whether a cluster can be had on this machine, and getting Debian's packages."""
+"""X"""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import os
 import shutil
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
 
 PACKAGES = {
     "slurmctld": "slurmctld",
@@ -103,3 +106,110 @@ def _run(argv: Sequence[str]) -> tuple[int, str]:
         errors="replace",
     )
     return done.returncode, done.stdout
+
+
+SUITES = {"24.11": "trixie", "26.05": "forky"}
+"""Debian's suites, by the release of Slurm in them."""
+
+RELEASE = "FREETRAIN_SLURM_RELEASE"
+"""The variable that chooses one; empty for the Slurm that is installed."""
+
+_MIRROR = "FREETRAIN_DEBIAN_MIRROR"
+_USUAL_MIRROR = "http://deb.debian.org/debian"
+_FETCHED = "slurmctld,slurmd,slurm-client,slurm-wlm-basic-plugins,munge"
+_FOLDER = "programs"
+_NAMES = (
+    *("slurmctld", "slurmd", "slurmstepd"),
+    *("sbatch", "scancel", "scontrol", "sdiag", "sinfo", "squeue", "srun"),
+)
+_DONE = "programs/done"
+_SCRIPT = """\
+#!/bin/sh
+exec {loader} --argv0 "$0" --library-path {libraries} {program} "$@"
+"""
+
+
+def programs_of(release: str, environ: Mapping[str, str]) -> Path | None:
+    """Return the folder of *release*'s programs, fetched where it is missing.
+
+    Args:
+        release: One of ``SUITES``; empty for what is installed, which is None.
+        environ: Says where to keep and to fetch it: XDG_CACHE_HOME, HOME, and
+            FREETRAIN_DEBIAN_MIRROR.
+
+    Raises:
+        ClusterRefusedError: It cannot be had here. Nothing was started.
+    """
+    if not release:
+        return None
+    if release not in SUITES:
+        raise ClusterRefusedError(
+            f"there is no release {release!r}, only {' and '.join(SUITES)}, and "
+            f"without RELEASE the one that is installed. Nothing was started."
+        )
+    root = _cache(environ) / SUITES[release]
+    if not (root / _DONE).exists():
+        _fetch(root, SUITES[release], environ.get(_MIRROR, _USUAL_MIRROR))
+        write_programs(root)
+    return root / _FOLDER
+
+
+def plugin_folder(programs: Path | None) -> Path | None:
+    """Return where the plugins of *programs* are; None for those installed."""
+    if programs is None:
+        return None
+    found = sorted(programs.parent.glob("usr/lib/*/slurm-wlm"))
+    return found[0] if found else None
+
+
+def _cache(environ: Mapping[str, str]) -> Path:
+    home = Path(environ.get("HOME", "/root"))
+    return Path(environ.get("XDG_CACHE_HOME") or home / ".cache") / "freetrain-slurm"
+
+
+def _fetch(root: Path, suite: str, mirror: str) -> None:
+    if os.geteuid() != 0 or not shutil.which("debootstrap"):
+        raise ClusterRefusedError(
+            f"another release of Slurm is fetched with debootstrap, as root. Nothing "
+            f"was started. As root: apt-get install debootstrap. {root} keeps it."
+        )
+    shutil.rmtree(root, ignore_errors=True)  # half of one, from a fetch that failed
+    root.parent.mkdir(parents=True, exist_ok=True)
+    # What an older debootstrap does for sid it does right for each later suite.
+    options = ("--variant=minbase", f"--include={_FETCHED}")
+    done = subprocess.run(  # noqa: S603 -- fixed words, never a shell
+        ["debootstrap", *options, suite, str(root), mirror, "sid"],  # noqa: S607
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    if done.returncode != 0:
+        raise ClusterRefusedError(
+            f"debootstrap {suite} failed; nothing was started. It said: "
+            f"{done.stdout.strip()[-500:]}"
+        )
+
+
+def write_programs(root: Path) -> None:
+    """Write a script for each program in the Debian at *root*, for the PATH."""
+    folder = root / _FOLDER
+    folder.mkdir(exist_ok=True)
+    loader = next(root.glob("usr/lib/*/ld-linux*.so.*"))
+    libraries = f"{loader.parent}:{loader.parent}/slurm-wlm"
+    for name in _NAMES:
+        program = _program(root, name)
+        words = {"loader": loader, "libraries": libraries, "program": program}
+        quoted = {word: quote(str(path)) for word, path in words.items()}
+        path = folder / name
+        path.write_text(_SCRIPT.format(**quoted), encoding="utf-8")
+        path.chmod(0o755)
+    (root / _DONE).touch()
+
+
+def _program(root: Path, name: str) -> Path:
+    """Return where *name* is; for daemons Debian has links into /etc."""
+    places = (f"usr/sbin/{name}-wlm", f"usr/bin/{name}", f"usr/sbin/{name}")
+    return next(root / place for place in places if (root / place).exists())

@@ -1,17 +1,29 @@
-"""Where a cluster is refused, what is installed, and what its configuration says."""
+"""Where a cluster is refused, what is installed and configured, and which daemons live."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.machine import PACKAGES, ClusterRefusedError, Machine, prepare
+from tests.cluster.machine import (
+    PACKAGES,
+    ClusterRefusedError,
+    Machine,
+    plugin_folder,
+    prepare,
+    programs_of,
+    write_programs,
+)
+from tests.cluster.processes import is_running
 from tests.cluster.settings import NODES, Layout, Variant, config_files
+from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 class FakeApt:
@@ -97,3 +109,93 @@ def test_variants_change_what_they_name() -> None:
     assert "TopologyPlugin=topology/block" in block["slurm.conf"]
     assert "BlockSizes=4,8" in block["topology.conf"]
     assert "Topology" not in plain
+
+
+LOADER = "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
+PROGRAMS = ("sbatch", "scancel", "scontrol", "sdiag", "sinfo", "squeue", "srun")
+
+
+def test_without_a_release_the_installed_one_is_meant() -> None:
+    assert programs_of("", {}) is None
+    assert plugin_folder(None) is None
+
+
+def test_a_release_that_nobody_packages_is_refused_with_those_there_are(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ClusterRefusedError, match=r"only 24\.11 and 26\.05"):
+        programs_of("25.05", {"XDG_CACHE_HOME": str(tmp_path)})
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_programs_are_started_by_their_own_loader_with_their_own_libraries(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "a debian"
+    for name in ("slurmctld-wlm", "slurmd-wlm", "slurmstepd-wlm", *PROGRAMS):
+        folder = root / ("usr/sbin" if name.endswith("-wlm") else "usr/bin")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    loader = root / LOADER
+    (loader.parent / "slurm-wlm").mkdir(parents=True)
+    loader.write_text('#!/bin/sh\nfor word; do echo "$word"; done\n')
+    loader.chmod(0o755)
+
+    write_programs(root)
+
+    programs = root / "programs"
+    slurmd = str(programs / "slurmd")
+    done = subprocess.run([slurmd, "-N", "a b"], capture_output=True, check=True)  # noqa: S603
+    libraries = f"{loader.parent}:{loader.parent}/slurm-wlm"
+    own = ["--argv0", slurmd, "--library-path", libraries]
+    told = done.stdout.decode().splitlines()
+    assert told == [*own, f"{root}/usr/sbin/slurmd-wlm", "-N", "a b"]
+    assert plugin_folder(programs) == loader.parent / "slurm-wlm"
+    assert {path.name for path in programs.iterdir()} > set(PROGRAMS)
+
+
+def test_a_cluster_of_another_release_has_its_plugins_and_no_cgroups() -> None:
+    layout = Layout(Path("/x"), 1, tuple(range(2, 2 + len(NODES))))
+
+    files = config_files(layout, (), plugins=Path("/cache/slurm-wlm"))
+
+    assert files["slurm.conf"].endswith("PluginDir=/cache/slurm-wlm\n")
+    assert files["cgroup.conf"] == "CgroupPlugin=disabled\n"
+    assert "PluginDir" not in config_files(layout, ())["slurm.conf"]
+
+
+KERNEL_THREAD = 2
+"""Lives, and has no command line, like a process in the middle of its exec."""
+
+
+@pytest.fixture
+def zombie() -> Iterator[int]:
+    """A process that has ended and that nobody has asked about."""
+    pid = os.posix_spawn("/bin/true", ["true"], {})
+    stat = Path(f"/proc/{pid}/stat")
+    wait_for("a zombie", lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
+    yield pid
+    os.waitpid(pid, 0)
+
+
+def pid_file(folder: Path, pid: int) -> Path:
+    path = folder / "daemon.pid"
+    path.write_text(str(pid), encoding="ascii")
+    return path
+
+
+def test_one_that_has_ended_does_not_run(tmp_path: Path, zombie: int) -> None:
+    assert not is_running(pid_file(tmp_path, zombie), folder=tmp_path)
+
+
+def test_somebody_elses_process_is_not_the_daemon(tmp_path: Path) -> None:
+    assert not is_running(pid_file(tmp_path, os.getpid()), folder=tmp_path / "x")
+
+
+def test_one_in_the_middle_of_its_exec_runs(tmp_path: Path) -> None:
+    command = Path(f"/proc/{KERNEL_THREAD}/cmdline")
+    if not command.exists() or command.read_bytes():
+        pytest.skip("no kernel thread is to be seen here")
+
+    assert is_running(pid_file(tmp_path, KERNEL_THREAD), folder=tmp_path)

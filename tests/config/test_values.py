@@ -1,4 +1,6 @@
-"""Types of values: what each reads and writes, and what its limits refuse."""
+"""Types of values and texts: what each reads and writes, and what its limits refuse."""
+
+from __future__ import annotations
 
 import tomllib
 from typing import Annotated
@@ -21,6 +23,7 @@ from freetrain.config.document import (
     toml_value,
 )
 from freetrain.errors import BadConfigurationError
+from freetrain.text import closest, exact_duration, parse_duration, per_cent, shown
 from slurm.records import Gres
 
 OneOrTwo = Annotated[int, Meta(ge=1, le=2)]
@@ -99,3 +102,41 @@ def test_any_duration_that_is_read_can_be_written(text: str) -> None:
 def test_sizes_are_ascending_and_each_once() -> None:
     assert sizes(range(1, 5)).read([3, 1, 3], ROOT) == (1, 3)
     assert sizes(range(3, 9)).read("powers-of-two", ROOT) == (4, 8)
+
+
+@pytest.mark.parametrize(
+    ("share", "form", "said"),
+    [
+        (0.28, ".0f", "28 %"),
+        (0.285, ".1f", "28.5 %"),
+        (-0.4, "+.1f", "-40.0 %"),
+        (0.0, "+.1f", "+0.0 %"),
+    ],
+)
+def test_per_cent_stands_behind_a_space(share: float, form: str, said: str) -> None:
+    assert per_cent(share, form) == said
+
+
+@given(st.integers(0, 10**15).map(lambda microseconds: microseconds / 1_000_000))
+def test_an_exact_duration_reads_back_as_the_same(seconds: float) -> None:
+    assert parse_duration(exact_duration(seconds)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0s"), (90.0, "90s"), (7_200.0, "2h"), (172_800.0, "2d"), (0.5, "0.5s")],
+)
+def test_an_exact_duration_has_the_largest_unit_that_fits(
+    seconds: float, text: str
+) -> None:
+    assert exact_duration(seconds) == text
+
+
+def test_a_huge_value_is_cut_where_it_is_shown() -> None:
+    assert len(shown("a" * 10**6)) == 60
+    assert len(shown(["a" * 10**6] * 3)) == 60
+
+
+def test_a_huge_word_is_compared_in_its_beginning_only() -> None:
+    assert closest("nodes" * 10**6, ["node", "nodes"]) == ""
+    assert closest("nodse", ["min", "nodes"]) == " Did you mean 'nodes'?"

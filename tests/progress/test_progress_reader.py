@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from freetrain.config.job import (
@@ -20,7 +21,9 @@ from freetrain.config.job import (
 )
 from freetrain.progress import (
     BEGINNING,
+    LONGEST_LINE_BYTES,
     Bookmark,
+    Lines,
     Reader,
     bookmark_from,
     latest_progress,
@@ -28,10 +31,76 @@ from freetrain.progress import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from freetrain.progress import Progress as Latest
     from freetrain.progress import ProgressRecord
+
+
+BYTES = st.lists(
+    st.sampled_from([b"\n", b"\r", b"\r\n", b"\0", b"\xff", b"a", b"{}", "é".encode()])
+).map(b"".join)
+
+
+def fed(pieces: list[bytes]) -> tuple[str, ...]:
+    lines = Lines()
+    return tuple(line for piece in pieces for line in lines.feed(piece))
+
+
+@given(BYTES, st.data())
+def test_any_chunking_gives_the_same_lines(content: bytes, data: st.DataObject) -> None:
+    cuts = st.lists(st.integers(0, len(content)), max_size=6)
+    places = [0, *sorted(data.draw(cuts)), len(content)]
+    pieces = [content[a:b] for a, b in pairwise(places)]
+
+    assert fed(pieces) == fed([content])
+
+
+@given(BYTES)
+@example(b"one\ntwo\n")
+def test_a_file_torn_at_any_byte_gives_a_prefix_of_its_lines(content: bytes) -> None:
+    whole = fed([content])
+
+    for length in range(len(content)):
+        told = fed([content[:length]])
+        assert whole[: len(told)] == told
+
+
+def test_the_last_line_waits_for_its_end() -> None:
+    lines = Lines()
+
+    assert lines.feed(b"loss 0.1") == ()
+    assert lines.feed(b"23\nnext") == ("loss 0.123",)
+
+
+@pytest.mark.parametrize("piece_bytes", [1 << 12, 1 << 20, 1 << 22])
+def test_a_line_of_a_megabyte_is_left_out_and_counted(piece_bytes: int) -> None:
+    content = b"before\n" + b"x" * (1 << 20) + b"\nafter\n"
+    lines = Lines()
+
+    pieces = [content[i : i + piece_bytes] for i in range(0, len(content), piece_bytes)]
+    found = [line for piece in pieces for line in lines.feed(piece)]
+
+    assert found == ["before", "after"]
+    assert lines.too_long == 1
+
+
+def test_a_line_that_never_ends_takes_no_more_memory_than_the_longest() -> None:
+    lines = Lines()
+
+    for _ in range(8):
+        lines.feed(b"x" * LONGEST_LINE_BYTES)
+        assert len(lines._rest) <= LONGEST_LINE_BYTES  # noqa: SLF001  # what it keeps
+
+
+def test_what_spreadsheets_put_before_a_table_is_no_part_of_it() -> None:
+    assert Lines().feed(b"\xef\xbb\xbfstep,loss\n1,2\n") == ("step,loss", "1,2")
+
+
+def test_nul_bytes_around_a_line_and_foreign_bytes_in_it_do_no_harm() -> None:
+    assert fed([b"\0\0\0step 1\0\n", b"\xff\xfe step 2\n"]) == ("step 1", "�� step 2")
+
 
 PRINTED = ProgressSettings(
     form=ProgressFormat.PATTERN, pattern=r"step (?P<step>\S+) loss (?P<loss>\S+)"
@@ -69,20 +138,31 @@ class Stage:
             file.write(text)
 
 
-def trainer(folder: Path, progress: ProgressSettings | None = None) -> TrainerJob:
+def trainer(
+    folder: Path, progress: ProgressSettings | None = None, *, elastic: bool = False
+) -> TrainerJob:
     return TrainerJob(
         name="t",
         command=("x",),
         directory=folder,
         nodes=NodeSettings(max_nodes=2),
-        elastic=progress is None,
+        elastic=elastic,
         progress=progress,
+    )
+
+
+def stage_of(folder: Path, form: ProgressFormat, **fields: str) -> Stage:
+    """Return the stage of a program that names its columns or keys."""
+    file = folder / "progress.jsonl"
+    pairs = tuple(sorted(fields.items()))
+    return Stage(
+        trainer(folder, ProgressSettings(form=form, file=file, fields=pairs)), folder
     )
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
-    return Stage(trainer(tmp_path), tmp_path)
+    return Stage(trainer(tmp_path, elastic=True), tmp_path)
 
 
 @pytest.fixture
@@ -188,7 +268,9 @@ def test_any_growth_of_the_file_gives_the_same_records(
     assert reader.bad_lines == 2
 
 
-def test_a_file_that_shrank_is_read_from_its_start(stage: Stage) -> None:
+def test_a_file_that_shrank_or_was_replaced_is_read_from_its_start(
+    stage: Stage,
+) -> None:
     stage.report(line(1), line(2))
     reader = stage.reader()
     with stage.path.open("a") as file:
@@ -196,39 +278,28 @@ def test_a_file_that_shrank_is_read_from_its_start(stage: Stage) -> None:
     reader.read()
 
     stage.path.write_text(line(7) + "\n")
-
     assert steps(reader) == [7]
-    assert reader.bad_lines == 0
-
-
-def test_a_file_that_was_replaced_is_read_from_its_start(stage: Stage) -> None:
-    stage.report(line(1))
-    reader = stage.reader()
-    reader.read()
-
     other = stage.folder / "other"
     other.write_text(line(7) + "\n" + line(8) + "\n" + line(9) + "\n")
     other.rename(stage.path)
 
     assert steps(reader) == [7, 8, 9]
+    assert reader.bad_lines == 0
 
 
-def test_what_cannot_be_read_has_nothing_new(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [lambda path: path.symlink_to("/dev/zero"), os.mkfifo, lambda path: path.mkdir()],
+    ids=["a device", "a pipe", "a folder"],
+)
+def test_what_is_no_plain_file_has_nothing_new(
+    stage: Stage, make: Callable[[Path], None]
+) -> None:
     reader = stage.reader()
+    make(stage.path)
 
-    stage.path.symlink_to("/dev/zero")
     assert steps(reader) == []
     assert not reader.is_behind
-    assert stage.latest() is None
-    stage.path.unlink()
-
-    os.mkfifo(stage.path)
-
-    assert steps(reader) == []
-    assert stage.latest() is None
-    stage.path.unlink()
-    stage.path.mkdir()
-    assert steps(reader) == []
     assert stage.latest() is None
 
 
@@ -265,19 +336,11 @@ def test_what_worlds_print_is_read_generation_by_generation(printing: Stage) -> 
     printing.print(2, "step 6 loss 0.2\n")
     printing.print(3, "step 6 loss nan\n")
     assert [(r.generation, r.step) for r in reader.read()] == [(2, 6), (3, 6)]
+    printing.print(3, "step 7 loss 1\n", ".1.log")
+    printing.print(3, "step 8 loss 1\n")
+    assert [(r.generation, r.step) for r in reader.read()] == [(3, 7), (3, 8)]
     printing.print(1, "step 7 loss 0.1\n")
     assert reader.read() == ()
-
-
-def test_several_files_of_a_generation_are_all_followed(printing: Stage) -> None:
-    reader = printing.reader()
-    printing.print(1, "step 1 loss 1\n", ".0.log")
-    printing.print(1, "step 2 loss 1\n", ".1.log")
-    assert steps(reader) == [1, 2]
-
-    printing.print(1, "step 3 loss 1\n", ".0.log")
-
-    assert steps(reader) == [3]
 
 
 def test_lines_without_a_time_get_that_of_reading_once_caught_up(
@@ -293,12 +356,8 @@ def test_lines_without_a_time_get_that_of_reading_once_caught_up(
 
 
 def test_a_metric_reported_alone_does_not_hide_the_step(tmp_path: Path) -> None:
-    told = ProgressSettings(
-        form=ProgressFormat.JSON_LINES,
-        file=tmp_path / "progress.jsonl",
-        fields=(("step", "step"), ("loss", "loss"), ("accuracy", "accuracy")),
-    )
-    stage = Stage(trainer(tmp_path, told), tmp_path)
+    fields = {name: name for name in ("step", "loss", "accuracy")}
+    stage = stage_of(tmp_path, ProgressFormat.JSON_LINES, **fields)
     stage.report('{"step": 3, "loss": 0.5}', '{"accuracy": 0.9}')
 
     found = stage.latest()
@@ -310,12 +369,7 @@ def test_a_metric_reported_alone_does_not_hide_the_step(tmp_path: Path) -> None:
 def test_the_end_of_a_long_table_is_read_with_the_columns_of_its_beginning(
     tmp_path: Path,
 ) -> None:
-    told = ProgressSettings(
-        form=ProgressFormat.CSV,
-        file=tmp_path / "progress.jsonl",
-        fields=(("step", "iteration"), ("loss", "loss")),
-    )
-    stage = Stage(trainer(tmp_path, told), tmp_path)
+    stage = stage_of(tmp_path, ProgressFormat.CSV, step="iteration", loss="loss")
     stage.report("loss,iteration", *(f"0.5,{step}" for step in range(20_000)))
 
     found = stage.latest(tail_bytes=100)
@@ -337,26 +391,16 @@ def test_the_end_of_a_file_gives_the_same_progress_wherever_it_is_cut(
 
 
 def test_half_a_row_is_no_row(tmp_path: Path) -> None:
-    told = ProgressSettings(
-        form=ProgressFormat.CSV,
-        file=tmp_path / "progress.jsonl",
-        fields=(("step", "step"),),
-    )
-    stage = Stage(trainer(tmp_path, told), tmp_path)
+    stage = stage_of(tmp_path, ProgressFormat.CSV, step="step")
     stage.report("step", "1234")
 
     assert stage.latest(tail_bytes=3) is None
 
 
 def test_a_program_that_starts_over_unannounced_is_timed_anew(tmp_path: Path) -> None:
-    told = ProgressSettings(
-        form=ProgressFormat.JSON_LINES,
-        file=tmp_path / "progress.jsonl",
-        fields=(("samples", "samples"), ("t", "t")),
-    )
-    stage = Stage(trainer(tmp_path, told), tmp_path)
-    stage.report(*(f'{{"samples": {n}, "t": {t}}}' for n, t in ((0, 0), (900, 1))))
-    stage.report(*(f'{{"samples": {n}, "t": {t}}}' for n, t in ((500, 70), (600, 80))))
+    stage = stage_of(tmp_path, ProgressFormat.JSON_LINES, samples="samples", t="t")
+    done = ((0, 0), (900, 1), (500, 70), (600, 80))
+    stage.report(*(f'{{"samples": {n}, "t": {t}}}' for n, t in done))
 
     found = stage.latest()
 
@@ -377,14 +421,7 @@ def test_a_generation_that_printed_no_progress_does_not_hide_the_one_before(
 
 
 def test_a_program_that_reports_nothing_has_no_progress(tmp_path: Path) -> None:
-    job = TrainerJob(
-        name="t",
-        command=("x",),
-        directory=tmp_path,
-        nodes=NodeSettings(max_nodes=2),
-        elastic=False,
-    )
-    stage = Stage(job, tmp_path)
+    stage = Stage(trainer(tmp_path), tmp_path)
 
     assert stage.reader().read() == ()
     assert stage.latest() is None
@@ -393,36 +430,23 @@ def test_a_program_that_reports_nothing_has_no_progress(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("work", "is_done"),
     [
-        (WorkSettings(), False),
-        (WorkSettings(samples=120), True),
-        (WorkSettings(samples=121), False),
-        (WorkSettings(epochs=1), False),
-        (WorkSettings(time_limit_s=1.0), False),
+        ({}, False),
+        ({"samples": 120}, True),
+        ({"samples": 121}, False),
+        ({"epochs": 90}, True),
+        ({"epochs": 91}, False),
+        ({"time_limit_s": 1.0}, False),
     ],
 )
-def test_work_is_done_when_its_samples_are(
-    stage: Stage, work: WorkSettings, *, is_done: bool
+def test_work_is_done_when_its_samples_or_epochs_are_reported(
+    stage: Stage, work: dict[str, Any], *, is_done: bool
 ) -> None:
-    stage.report(line(12))
+    asked = WorkSettings(**work)
+    assert not work_is_done(asked, stage.latest())
 
-    assert work_is_done(work, stage.latest()) is is_done
+    stage.report(json.dumps({"step": 12, "samples": 120, "epoch": 90}))
 
-
-def test_epochs_are_done_once_their_number_is_reported(printing: Stage) -> None:
-    told = ProgressSettings(
-        form=ProgressFormat.PATTERN, pattern=r"epoch (?P<epoch>\d+)"
-    )
-    stage = Stage(trainer(printing.folder, told), printing.folder)
-    stage.print(1, "epoch 89\n")
-    assert not work_is_done(WorkSettings(epochs=90), stage.latest())
-
-    stage.print(1, "epoch 90\n")
-
-    assert work_is_done(WorkSettings(epochs=90), stage.latest())
-
-
-def test_no_work_is_done_before_any_report() -> None:
-    assert not work_is_done(WorkSettings(samples=1), None)
+    assert work_is_done(asked, stage.latest()) is is_done
 
 
 # Reading on in another process: nothing twice, nothing left out
@@ -439,16 +463,10 @@ junk
 """
 
 
-def table(folder: Path) -> TrainerJob:
+def table(folder: Path) -> Stage:
     """A program whose table changes its columns' order at its second start."""
-    return trainer(
-        folder,
-        ProgressSettings(
-            form=ProgressFormat.CSV,
-            file=folder / "told.csv",
-            fields=(("accuracy", "accuracy"), ("loss", "loss"), ("step", "step")),
-        ),
-    )
+    fields = {name: name for name in ("accuracy", "loss", "step")}
+    return stage_of(folder, ProgressFormat.CSV, **fields)
 
 
 def read_on(
@@ -474,8 +492,7 @@ def again(bookmark: Bookmark) -> Bookmark:
 def test_readers_that_take_turns_find_what_a_single_one_does(
     tmp_path: Path, cuts: list[int], most_bytes: int
 ) -> None:
-    job = table(tmp_path)
-    path = tmp_path / "told.csv"
+    job, path = table(tmp_path).job, table(tmp_path).path
     path.write_text("")
     found, bookmark = [], BEGINNING
 
@@ -496,17 +513,14 @@ def test_readers_that_take_turns_find_what_a_single_one_does(
     assert bookmark.bad_lines == 1
 
 
-def test_each_generation_is_read_once_by_any_number_of_readers(tmp_path: Path) -> None:
-    job = trainer(tmp_path, PRINTED)
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    (logs / "0000000001.log").write_text("step 1 loss 9\nstep 2 lo")
-    first, bookmark = read_on(job, BEGINNING, now_s=5.0)
-    (logs / "0000000001.log").write_text("step 1 loss 9\nstep 2 loss 8\n")
-    (logs / "0000000002.log").write_text("step 2 loss 7\n")
+def test_each_generation_is_read_once_by_any_number_of_readers(printing: Stage) -> None:
+    printing.print(1, "step 1 loss 9\nstep 2 lo")
+    first, bookmark = read_on(printing.job, BEGINNING, now_s=5.0)
+    printing.print(1, "ss 8\n")
+    printing.print(2, "step 2 loss 7\n")
 
-    second, bookmark = read_on(job, bookmark, now_s=6.0)
-    third, _ = read_on(job, bookmark)
+    second, bookmark = read_on(printing.job, bookmark, now_s=6.0)
+    third, _ = read_on(printing.job, bookmark)
 
     told = [(r.generation, r.step, r.t) for r in (*first, *second)]
     assert told == [(1, 1, None), (1, 2, 6.0), (2, 2, 6.0)]
@@ -514,39 +528,30 @@ def test_each_generation_is_read_once_by_any_number_of_readers(tmp_path: Path) -
 
 
 def test_a_file_that_the_bound_kept_from_being_read_is_read_on_later(
-    tmp_path: Path,
+    printing: Stage,
 ) -> None:
-    job = trainer(tmp_path, PRINTED)
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    ranks = [logs / f"0000000001.{rank}.log" for rank in range(2)]
+    ranks = [".0.log", ".1.log"]
     for step, rank in enumerate(ranks):
-        rank.write_text(f"step {step} loss 1\n")
-    _, bookmark = read_on(job, BEGINNING)
+        printing.print(1, f"step {step} loss 1\n", rank)
+    _, bookmark = read_on(printing.job, BEGINNING)
     for rank in ranks:
-        with rank.open("a") as file:
-            file.write("step 7 loss 1\n")
+        printing.print(1, "step 7 loss 1\n", rank)
     found = []
 
     for _ in range(3):
-        records, bookmark = read_on(job, bookmark, most_bytes=14)
+        records, bookmark = read_on(printing.job, bookmark, most_bytes=14)
         found += records
 
     assert [record.step for record in found] == [7, 7]
 
 
 def test_a_line_that_is_too_long_counts_once_for_any_number_of_readers(
-    tmp_path: Path,
+    printing: Stage,
 ) -> None:
-    job = trainer(tmp_path, PRINTED)
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    log = logs / "0000000001.log"
     bookmark, found = BEGINNING, []
     for piece in ("x" * 400_000, "step 3 loss 1", "\nstep 4 loss 1\n"):
-        with log.open("a") as file:
-            file.write(piece)
-        records, bookmark = read_on(job, bookmark)
+        printing.print(1, piece)
+        records, bookmark = read_on(printing.job, bookmark)
         found += records
 
     assert [record.step for record in found] == [4]
@@ -556,15 +561,14 @@ def test_a_line_that_is_too_long_counts_once_for_any_number_of_readers(
 def test_a_file_that_was_replaced_meanwhile_is_read_from_its_start(
     tmp_path: Path,
 ) -> None:
-    job = table(tmp_path)
-    path = tmp_path / "told.csv"
-    path.write_text("step,loss,accuracy\n1,0,0\n")
-    _, bookmark = read_on(job, BEGINNING)
+    stage = table(tmp_path)
+    stage.report("step,loss,accuracy", "1,0,0")
+    _, bookmark = read_on(stage.job, BEGINNING)
     other = tmp_path / "other"
     other.write_text("loss,step,accuracy\n0,7,0\n0,8,0\n")
-    other.rename(path)
+    other.rename(stage.path)
 
-    found, _ = read_on(job, bookmark)
+    found, _ = read_on(stage.job, bookmark)
 
     assert [record.step for record in found] == [7, 8]
 

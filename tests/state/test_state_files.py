@@ -35,15 +35,23 @@ if TYPE_CHECKING:
 _TEXT = st.text(max_size=40)
 
 
-def _assigned(generation: int, *, author: str = "broker") -> Assigned:
-    member = AssignedLease(key=LeaseKey("u", 1), job_id=7, display_id="6_1", node="n1")
+def _assigned(
+    generation: int,
+    *,
+    author: str = "broker",
+    reason: str = "grow",
+    end_s: float | None = None,
+) -> Assigned:
+    lease = AssignedLease(
+        key=LeaseKey("u", 1), job_id=7, display_id="6_1", node="n1", end_s=end_s
+    )
     return Assigned(
         trainer="digits",
         generation=generation,
-        members=(member,),
+        members=(lease,),
         created_s=1.5,
         author=author,
-        reason="grow",
+        reason=reason,
     )
 
 
@@ -58,17 +66,7 @@ def test_what_an_assignment_says_is_read_again(
     tmp_path_factory: pytest.TempPathFactory, reason: str, end_s: float | None
 ) -> None:
     folder = _folder(tmp_path_factory.mktemp("state"))
-    member = AssignedLease(
-        key=LeaseKey("u", 0), job_id=7, display_id="7", node="n1", end_s=end_s
-    )
-    said = Assigned(
-        trainer="digits",
-        generation=3,
-        members=(member,),
-        created_s=2.0,
-        author="broker",
-        reason=reason,
-    )
+    said = _assigned(3, reason=reason, end_s=end_s)
 
     assert create_assigned(folder, said)
 
@@ -82,7 +80,7 @@ def test_of_many_who_create_one_generation_exactly_one_wins(tmp_path: Path) -> N
 
     # `create_once` names its temporary file after the process, so one by one here;
     # between processes the kernel's link decides.
-    won = [create_assigned(folder, one) for one in said]
+    won = [create_assigned(folder, assigned) for assigned in said]
 
     assert won == [True] + [False] * 7
     assert newest_assigned(folder) == said[0]
@@ -96,9 +94,6 @@ def test_the_newest_generation_is_the_highest_number(tmp_path: Path) -> None:
 
     assert generations(folder.assignments) == (2, 9, 10)
     assert newest_assigned(folder) == _assigned(10)
-
-
-def test_a_trainer_without_a_folder_has_no_generation(tmp_path: Path) -> None:
     assert newest_assigned(StateDir(tmp_path).trainer("none")) is None
 
 

@@ -1,18 +1,27 @@
-"""What goes into the tables comes out of them, and old rows go."""
+"""Rows come back from the tables as they were put, and old rows go."""
 
 from __future__ import annotations
 
 import tempfile
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.broker.lease import LeaseKey
+from freetrain.broker.lease import (
+    Intent,
+    IntentOutcome,
+    Lease,
+    LeaseEnd,
+    LeaseKey,
+    LeaseState,
+)
 from freetrain.lookahead.base import Departure
+from freetrain.state import tables
 from freetrain.state.database import connect, migrate, transaction
 from freetrain.state.tables import (
     MOST_OTHERS,
@@ -27,58 +36,34 @@ from freetrain.state.tables import (
     SeenHeartbeat,
     TrainerRow,
     TrainerState,
-    add_departures,
-    add_events,
-    add_node_names,
-    deliveries,
-    departures,
-    drop_events,
-    drop_lease_forecasts,
-    end_trainer,
-    ended_lease_forecasts,
-    forecast_state,
-    forget_forecasts,
-    forget_histories,
-    has_old_histories,
-    history_of,
-    intents,
-    latest_scalings,
-    leases,
-    loss_forecast_of,
-    node_names,
-    pace,
-    pending_lease_forecasts,
-    priority_memory_of,
-    put_backfill_plans,
-    put_delivery,
-    put_forecast,
-    put_heartbeats,
-    put_histories,
-    put_intents,
-    put_lease_forecasts,
-    put_leases,
-    put_loss_forecasts,
-    put_priority_memory,
-    put_reported_generation,
-    put_trainers,
-    seen_backfill_plans,
-    seen_heartbeats,
-    trainers,
 )
+from slurm.holes import BackfillPlans, HiddenPlan, PlannedStart
 from tests.state.events import events_of
-from tests.state.state_records import (
-    EVENTS,
-    INTENTS,
-    SEEN,
-    TRAINERS,
-    leases_of,
-)
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from freetrain.broker.lease import Intent
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+TIMES = st.floats(1, 4e9)
+COUNTS = st.integers(1, 2**31)
+VALUES = {
+    "str": TEXT,
+    "float": TIMES,
+    "int": COUNTS,
+    "float | None": st.none() | TIMES,
+    "int | None": st.none() | COUNTS,
+    "LeaseEnd | None": st.none() | st.sampled_from(LeaseEnd),
+} | {
+    kind.__name__: st.sampled_from(kind)
+    for kind in (DeliveryStage, EventKind, IntentOutcome, LeaseState, TrainerState)
+}
+
+
+def records(kind: type[Any], **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Make up records of a dataclass by the types of its fields."""
+    drawn = {f.name: VALUES[str(f.type)] for f in fields(kind) if f.name not in fixed}
+    return st.builds(kind, **drawn, **fixed)
 
 
 @contextmanager
@@ -90,45 +75,93 @@ def new_state() -> Iterator[sqlite3.Connection]:
         connection.close()
 
 
+def put_deliveries(state: sqlite3.Connection, rows: list[Delivery]) -> None:
+    for row in rows:
+        tables.put_delivery(state, row)
+
+
+@pytest.mark.parametrize(
+    ("rows_of", "key", "put", "read"),
+    [
+        (records(TrainerRow), "name", tables.put_trainers, tables.trainers),
+        (
+            records(Intent),
+            "uuid",
+            tables.put_intents,
+            lambda state: tables.intents(state, ending_after_s=0.0),
+        ),
+        (
+            records(Delivery),
+            "trainer",
+            put_deliveries,
+            lambda state: tuple(tables.deliveries(state).values()),
+        ),
+        (
+            records(LeaseForecast, task=st.just(0), ended_s=st.none()),
+            "uuid",
+            tables.put_lease_forecasts,
+            tables.pending_lease_forecasts,
+        ),
+    ],
+    ids=["trainers", "intents", "deliveries", "forecasts of leases"],
+)
 @settings(max_examples=20)
-@given(rows=st.lists(TRAINERS, unique_by=lambda row: row.name))
-def test_trainers_come_back_as_they_were(rows: list[TrainerRow]) -> None:
+@given(data=st.data())
+def test_rows_come_back_as_they_were_put_last(
+    data: st.DataObject,
+    rows_of: st.SearchStrategy[Any],
+    key: str,
+    put: Callable[..., None],
+    read: Callable[[sqlite3.Connection], tuple[Any, ...]],
+) -> None:
+    lists = st.lists(rows_of, unique_by=lambda row: getattr(row, key))
+    first, rows = data.draw(lists), data.draw(lists)
+    again = {getattr(row, key): row for row in first + rows}
     with new_state() as state:
         with transaction(state):
-            put_trainers(state, rows)
-            put_trainers(state, rows)
+            put(state, first)
+            put(state, rows)
 
-        assert trainers(state) == tuple(rows)
+        assert read(state) == tuple(again.values())
 
 
 @settings(max_examples=20)
-@given(data=st.data(), rows=st.lists(INTENTS, unique_by=lambda one: one.uuid))
-def test_intents_and_their_leases_come_back_as_they_were(
+@given(data=st.data(), rows=st.lists(records(Intent), unique_by=lambda row: row.uuid))
+def test_leases_of_intents_come_back_as_they_were(
     data: st.DataObject, rows: list[Intent]
 ) -> None:
-    mine = [data.draw(leases_of(intent)) for intent in rows]
+    keys = [st.builds(LeaseKey, st.just(row.uuid), COUNTS) for row in rows]
+    mine = [data.draw(records(Lease, key=key)) for key in keys]
     with new_state() as state:
         with transaction(state):
-            put_intents(state, rows)
-            put_leases(state, mine)
-            put_leases(state, mine)
+            tables.put_intents(state, rows)
+            tables.put_leases(state, mine)
+            tables.put_leases(state, mine)
 
-        assert intents(state, ending_after_s=0.0) == tuple(rows)
-        assert leases(state, ending_after_s=0.0) == tuple(mine)
+        assert tables.leases(state, ending_after_s=0.0) == tuple(mine)
 
 
 @settings(max_examples=20)
-@given(seen=SEEN, event=EVENTS)
+@given(
+    starts=st.lists(st.builds(PlannedStart, COUNTS, TIMES, TEXT, TIMES)).map(tuple),
+    hidden=st.lists(st.builds(HiddenPlan, TEXT, TIMES)).map(tuple),
+    whole_s=st.none() | TIMES,
+    event=records(Event),
+)
 def test_plans_and_events_come_back_as_they_were(
-    seen: SeenBackfillPlans, event: Event
+    starts: tuple[PlannedStart, ...],
+    hidden: tuple[HiddenPlan, ...],
+    whole_s: float | None,
+    event: Event,
 ) -> None:
+    seen = SeenBackfillPlans(BackfillPlans(starts, hidden), whole_s)
     with new_state() as state:
         with transaction(state):
-            put_backfill_plans(state, SeenBackfillPlans())
-            put_backfill_plans(state, seen)
-            add_events(state, [event])
+            tables.put_backfill_plans(state, SeenBackfillPlans())
+            tables.put_backfill_plans(state, seen)
+            tables.add_events(state, [event])
 
-        assert seen_backfill_plans(state) == seen
+        assert tables.seen_backfill_plans(state) == seen
         assert events_of(state, event.subject) == (event,)
 
 
@@ -137,12 +170,12 @@ def test_only_the_heartbeats_of_the_last_tick_are_kept(
 ) -> None:
     old, new = LeaseKey("u", 0), LeaseKey("u", 1)
     with transaction(state):
-        put_heartbeats(
+        tables.put_heartbeats(
             state, [SeenHeartbeat(old, 4, 10.0), SeenHeartbeat(new, 1, 12.0)]
         )
-        put_heartbeats(state, [SeenHeartbeat(new, 2, 20.0)])
+        tables.put_heartbeats(state, [SeenHeartbeat(new, 2, 20.0)])
 
-    assert seen_heartbeats(state) == {new: SeenHeartbeat(new, 2, 20.0)}
+    assert tables.seen_heartbeats(state) == {new: SeenHeartbeat(new, 2, 20.0)}
 
 
 def test_a_trainer_that_its_user_cancelled_meanwhile_does_not_finish(
@@ -153,15 +186,15 @@ def test_a_trainer_that_its_user_cancelled_meanwhile_does_not_finish(
         for name, state in (("a", TrainerState.WANTED), ("b", TrainerState.CANCELLED))
     ]
     with transaction(state):
-        put_trainers(state, rows)
+        tables.put_trainers(state, rows)
         ended = [
-            end_trainer(
+            tables.end_trainer(
                 state, row.name, TrainerState.FINISHED, message="done", now_s=5.0
             )
             for row in rows
         ]
-        put_reported_generation(state, "a", 7)
-    after = trainers(state)
+        tables.put_reported_generation(state, "a", 7)
+    after = tables.trainers(state)
 
     assert ended == [True, False]
     done = TrainerRow("a", "", "/r", TrainerState.FINISHED, 1.0, 5.0, "done", 7)
@@ -182,12 +215,12 @@ def test_churn_counts_in_its_window_and_failures_since_the_last_good_start(
         Event(70.0, EventKind.ASKED, "", 3),
     ]
     with transaction(state):
-        add_events(state, happened)
+        tables.add_events(state, happened)
 
-    lately = pace(state, since_s=45.0)
+    lately = tables.pace(state, since_s=45.0)
     with transaction(state):
-        drop_events(state, before_s=100.0)
-    after = pace(state, since_s=0.0)
+        tables.drop_events(state, before_s=100.0)
+    after = tables.pace(state, since_s=0.0)
 
     assert (lately.churned, lately.failed_starts, lately.last_failed_s) == (5, 2, 60.0)
     assert (after.churned, after.failed_starts) == (0, 0)
@@ -198,74 +231,43 @@ def test_each_submission_has_its_own_history(state: sqlite3.Connection) -> None:
     old = HistoryRow("a", 5.0, {"generation": 1}, told, {"seen": {}})
     new = HistoryRow("a", 9.0, {}, {}, {"seen": {"1": []}})
     with transaction(state):
-        put_histories(state, [old])
-    kept = history_of(state, "a", submitted_s=5.0)
+        tables.put_histories(state, [old])
+    kept = tables.history_of(state, "a", submitted_s=5.0)
     with transaction(state):
-        put_histories(state, [new])
+        tables.put_histories(state, [new])
 
     assert kept == old
-    assert history_of(state, "a", submitted_s=5.0) is None
-    assert history_of(state, "b", submitted_s=5.0) is None
-    assert latest_scalings(state) == ({"seen": {"1": []}},)
+    assert tables.history_of(state, "a", submitted_s=5.0) is None
+    assert tables.history_of(state, "b", submitted_s=5.0) is None
+    assert tables.latest_scalings(state) == ({"seen": {"1": []}},)
 
 
 def test_a_loss_forecast_is_kept_until_something_new_is_reported(
     state: sqlite3.Connection,
 ) -> None:
-    assert loss_forecast_of(state, "a", fitted_to="x") is None
+    assert tables.loss_forecast_of(state, "a", fitted_to="x") is None
     with transaction(state):
-        put_loss_forecasts(state, [LossForecastRow("a", "x", {"gain": 0.5})])
-    first = loss_forecast_of(state, "a", fitted_to="x")
-    other = loss_forecast_of(state, "b", fitted_to="x")
+        tables.put_loss_forecasts(state, [LossForecastRow("a", "x", {"gain": 0.5})])
+    first = tables.loss_forecast_of(state, "a", fitted_to="x")
+    other = tables.loss_forecast_of(state, "b", fitted_to="x")
     with transaction(state):
-        put_loss_forecasts(state, [LossForecastRow("a", "y", {"gain": 0.25})])
+        tables.put_loss_forecasts(state, [LossForecastRow("a", "y", {"gain": 0.25})])
 
     assert (first, other) == ({"gain": 0.5}, None)
-    assert loss_forecast_of(state, "a", fitted_to="x") is None
-    assert loss_forecast_of(state, "a", fitted_to="y") == {"gain": 0.25}
+    assert tables.loss_forecast_of(state, "a", fitted_to="x") is None
+    assert tables.loss_forecast_of(state, "a", fitted_to="y") == {"gain": 0.25}
 
 
 def test_a_priority_gets_its_own_memory_and_nothing_of_anothers(
     state: sqlite3.Connection,
 ) -> None:
-    assert priority_memory_of(state, "flowcon") == {}
+    assert tables.priority_memory_of(state, "flowcon") == {}
     with transaction(state):
-        put_priority_memory(state, "flowcon", {"x": [1, None]})
-        put_priority_memory(state, "flowcon", {"y": 0.5})
+        tables.put_priority_memory(state, "flowcon", {"x": [1, None]})
+        tables.put_priority_memory(state, "flowcon", {"y": 0.5})
 
-    assert priority_memory_of(state, "flowcon") == {"y": 0.5}
-    assert priority_memory_of(state, "slaq") == {}
-
-
-def test_a_delivery_comes_back_as_it_was(state: sqlite3.Connection) -> None:
-    reached = Delivery(
-        trainer="a",
-        submitted_s=5.0,
-        stage=DeliveryStage.REACHED,
-        reached_s=7.0,
-        step=None,
-        value=-0.25,
-        changed_s=8.0,
-    )
-    done = Delivery(
-        trainer="a",
-        submitted_s=9.0,
-        stage=DeliveryStage.DELIVERED,
-        reached_s=7.0,
-        step=3,
-        value=1e-3,
-        changed_s=9.0,
-        checkpoint="x.npz",
-        problem="no such program",
-    )
-    with transaction(state):
-        put_delivery(state, reached)
-    first = deliveries(state)
-    with transaction(state):
-        put_delivery(state, done)
-
-    assert first == {("a", 5.0): reached}
-    assert deliveries(state) == {("a", 9.0): done}
+    assert tables.priority_memory_of(state, "flowcon") == {"y": 0.5}
+    assert tables.priority_memory_of(state, "slaq") == {}
 
 
 # ----------------------------------------------------------------------
@@ -278,13 +280,13 @@ def test_the_last_state_and_all_names_are_kept_in_order(
     state: sqlite3.Connection,
 ) -> None:
     with transaction(state):
-        put_forecast(state, '{"a":1}')
-        put_forecast(state, '{"a":2}')
-        add_node_names(state, ["n1", "n0"], known=0)
-        add_node_names(state, ["n1", "n0", "n7"], known=2)
+        tables.put_forecast(state, '{"a":1}')
+        tables.put_forecast(state, '{"a":2}')
+        tables.add_node_names(state, ["n1", "n0"], known=0)
+        tables.add_node_names(state, ["n1", "n0", "n7"], known=2)
 
-        assert forecast_state(state) == '{"a":2}'
-        assert node_names(state) == ("n1", "n0", "n7")
+        assert tables.forecast_state(state) == '{"a":2}'
+        assert tables.node_names(state) == ("n1", "n0", "n7")
 
 
 def test_only_the_latest_departures_are_kept_the_oldest_first(
@@ -292,26 +294,26 @@ def test_only_the_latest_departures_are_kept_the_oldest_first(
 ) -> None:
     with transaction(state):
         for k in range(5):
-            add_departures(state, [Departure(bytes([k]), b"\xff")], keep=3)
-        add_departures(state, [], keep=1)
+            tables.add_departures(state, [Departure(bytes([k]), b"\xff")], keep=3)
+        tables.add_departures(state, [], keep=1)
 
-        assert [one.left[0] for one in departures(state)] == [2, 3, 4]
+        assert [one.left[0] for one in tables.departures(state)] == [2, 3, 4]
 
 
 def test_what_was_learned_can_be_dropped_and_what_was_expected_stays(
     state: sqlite3.Connection,
 ) -> None:
     with transaction(state):
-        put_forecast(state, "{}")
-        add_node_names(state, ["n1"], known=0)
-        add_departures(state, [Departure(b"\x80", b"\x80")], keep=3)
-        put_lease_forecasts(state, [ONE])
-        forget_forecasts(state)
+        tables.put_forecast(state, "{}")
+        tables.add_node_names(state, ["n1"], known=0)
+        tables.add_departures(state, [Departure(b"\x80", b"\x80")], keep=3)
+        tables.put_lease_forecasts(state, [ONE])
+        tables.forget_forecasts(state)
 
-        assert forecast_state(state) is None
-        assert node_names(state) == ()
-        assert departures(state) == ()
-        assert pending_lease_forecasts(state) == (ONE,)
+        assert tables.forecast_state(state) is None
+        assert tables.node_names(state) == ()
+        assert tables.departures(state) == ()
+        assert tables.pending_lease_forecasts(state) == (ONE,)
 
 
 def test_what_was_expected_of_leases_is_kept_until_long_after_they_ended(
@@ -319,14 +321,18 @@ def test_what_was_expected_of_leases_is_kept_until_long_after_they_ended(
 ) -> None:
     ended = replace(ONE, task=1, ended_s=300.0, outcome="preempted")
     with transaction(state):
-        put_lease_forecasts(state, [ONE, replace(ended, ended_s=None, outcome="")])
-        put_lease_forecasts(state, [ended])
+        tables.put_lease_forecasts(
+            state, [ONE, replace(ended, ended_s=None, outcome="")]
+        )
+        tables.put_lease_forecasts(state, [ended])
 
-        assert pending_lease_forecasts(state) == (ONE,)
-        assert ended_lease_forecasts(state, most=2) == (ended,)
-        drop_lease_forecasts(state, before_s=100.5)
+        assert tables.pending_lease_forecasts(state) == (ONE,)
+        assert tables.ended_lease_forecasts(state, most=2) == (ended,)
+        tables.drop_lease_forecasts(state, before_s=100.5)
         assert (
-            pending_lease_forecasts(state) == ended_lease_forecasts(state, most=2) == ()
+            tables.pending_lease_forecasts(state)
+            == tables.ended_lease_forecasts(state, most=2)
+            == ()
         )
 
 
@@ -336,9 +342,9 @@ def test_the_leases_that_ended_last_come_first_and_no_more_than_asked_for(
     ends_s = (300.0, 500.0, 400.0, 500.0)
     every = [replace(ONE, task=k, ended_s=end_s) for k, end_s in enumerate(ends_s)]
     with transaction(state):
-        put_lease_forecasts(state, [*every, replace(ONE, task=9)])
+        tables.put_lease_forecasts(state, [*every, replace(ONE, task=9)])
 
-        tasks = [one.task for one in ended_lease_forecasts(state, most=3)]
+        tasks = [one.task for one in tables.ended_lease_forecasts(state, most=3)]
 
     assert tasks == [1, 3, 2]
 
@@ -352,8 +358,8 @@ BEFORE_S = 500.0
 
 def told(state: sqlite3.Connection, name: str, *, submitted_s: float = 1.0) -> None:
     with transaction(state):
-        put_histories(state, [HistoryRow(name, submitted_s, {}, {}, {})])
-        put_loss_forecasts(state, [LossForecastRow(name, "x", {})])
+        tables.put_histories(state, [HistoryRow(name, submitted_s, {}, {}, {})])
+        tables.put_loss_forecasts(state, [LossForecastRow(name, "x", {})])
 
 
 def became(
@@ -361,7 +367,7 @@ def became(
 ) -> None:
     row = TrainerRow(name, "", "/run", end, 1.0, changed_s)
     with transaction(state):
-        put_trainers(state, [row])
+        tables.put_trainers(state, [row])
 
 
 def latest(state: sqlite3.Connection, count: int) -> None:
@@ -372,13 +378,15 @@ def latest(state: sqlite3.Connection, count: int) -> None:
 
 def kept(state: sqlite3.Connection, name: str) -> tuple[bool, bool]:
     """Tell whether history and loss forecast of *name* are there."""
-    past = history_of(state, name, submitted_s=1.0)
-    return past is not None, loss_forecast_of(state, name, fitted_to="x") is not None
+    past = tables.history_of(state, name, submitted_s=1.0)
+    return past is not None, tables.loss_forecast_of(
+        state, name, fitted_to="x"
+    ) is not None
 
 
 def forget(state: sqlite3.Connection) -> None:
     with transaction(state):
-        forget_histories(state, before_s=BEFORE_S)
+        tables.forget_histories(state, before_s=BEFORE_S)
 
 
 def test_only_what_ended_long_ago_is_forgotten(state: sqlite3.Connection) -> None:
@@ -415,11 +423,11 @@ def test_the_latest_histories_stay_for_the_speeds_they_showed(
 def test_there_is_something_to_forget_until_it_is_forgotten(
     state: sqlite3.Connection,
 ) -> None:
-    before = has_old_histories(state, before_s=BEFORE_S)
+    before = tables.has_old_histories(state, before_s=BEFORE_S)
     told(state, "done")
     became(state, "done", TrainerState.FINISHED, LONG_AGO_S)
-    then = has_old_histories(state, before_s=BEFORE_S)
+    then = tables.has_old_histories(state, before_s=BEFORE_S)
     forget(state)
 
     assert (before, then) == (False, True)
-    assert not has_old_histories(state, before_s=BEFORE_S)
+    assert not tables.has_old_histories(state, before_s=BEFORE_S)
