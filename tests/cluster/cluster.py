@@ -1,4 +1,4 @@
-"""X"""
+"""A Slurm cluster on this machine: eight nodes, each a slurmd, in one folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""X"""
+"""Clusters for tests, each held by a process, so that no death leaves one behind.
+
+The holder starts the cluster, says so, and listens: on ``keep`` it goes and leaves the
+cluster running; when its input ends, because its owner is done or was killed, it takes
+the cluster down. ``cluster_of`` is the fixture.
+"""
 
 from __future__ import annotations
 

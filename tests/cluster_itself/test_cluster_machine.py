@@ -1,4 +1,4 @@
-"""Where a cluster is refused, what is installed and configured, and which daemons live."""
+"""Where a cluster is refused, what is installed, and which daemons live."""
 
 from __future__ import annotations
 

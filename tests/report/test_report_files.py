@@ -1,4 +1,4 @@
-"""The files of a report and their drawings: whole, right, the same every time, safe to open."""
+"""The files and drawings of a report: right, the same every time, safe to open."""
 
 import csv
 import io
