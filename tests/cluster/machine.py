@@ -3,7 +3,7 @@
 ``prepare`` gets Debian's packages. Another release of Slurm comes from a later Debian,
 in a folder of its own: each program is started by its own Debian's loader, with its own
 libraries, on this machine's files. Jobs see the Python and the MPI that are installed
-here, and run with this machine's libraries, since nothing is put into their environment.
+here, and run with its libraries, since nothing is put into their environment.
 """
 
 from __future__ import annotations
