@@ -35,6 +35,7 @@ from freetrain.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from subprocess import CompletedProcess
 
     from freetrain.config.site import Site
 
@@ -60,15 +61,6 @@ class CronUnfitError(BadConfigurationError):
 TIMEOUT_S = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramOutput:
-    """The exit status of a program, its standard output, and its standard error."""
-
-    status: int
-    out: bytes
-    complaint: str
-
-
 class Programs:
     """Finds and runs the programs of this machine."""
 
@@ -84,7 +76,9 @@ class Programs:
         found = shutil.which(name, path=self._environ.get("PATH", ""))
         return Path(found).absolute() if found else None
 
-    def run(self, argv: Sequence[str], *, given: bytes = b"") -> ProgramOutput:
+    def run(
+        self, argv: Sequence[str], *, given: bytes = b""
+    ) -> CompletedProcess[bytes]:
         """Run *argv* without a shell, with *given* as its input, to its end.
 
         Raises:
@@ -92,7 +86,7 @@ class Programs:
         """
         program = str(self.find(argv[0]) or argv[0])
         try:
-            done = subprocess.run(  # noqa: S603 -- a list, never a shell
+            return subprocess.run(  # noqa: S603 -- a list, never a shell
                 [program, *argv[1:]],
                 input=given,
                 capture_output=True,
@@ -110,8 +104,6 @@ class Programs:
                 f"`{argv[0]}` cannot be started: {error.strerror}. Nothing was "
                 f"changed; see whether you may execute it."
             ) from error
-        complaint = done.stderr.decode("utf-8", "replace")
-        return ProgramOutput(done.returncode, done.stdout, complaint)
 
 
 LOG = "cron.log"
@@ -317,10 +309,10 @@ class _Table(BackEnd):
             CronUnavailableError: It cannot be read: no program, not allowed.
         """
         answer = self._run("-l")
-        if answer.status == 0:
-            return answer.out
+        if answer.returncode == 0:
+            return answer.stdout
         # scrontab says so on its standard output, cron on its standard error
-        if _NO_TABLE.search(answer.complaint + answer.out.decode("utf-8", "replace")):
+        if _NO_TABLE.search((answer.stderr + answer.stdout).decode("utf-8", "replace")):
             return b""
         raise self._refused(answer)
 
@@ -351,10 +343,10 @@ class _Table(BackEnd):
 
     def _write(self, table: bytes) -> None:
         answer = self._run("-", given=table) if table else self._run("-r")
-        if answer.status != 0:
+        if answer.returncode != 0:
             raise self._refused(answer)
 
-    def _run(self, *words: str, given: bytes = b"") -> ProgramOutput:
+    def _run(self, *words: str, given: bytes = b"") -> CompletedProcess[bytes]:
         if self._programs.find(self.program) is None:
             raise CronUnavailableError(
                 f"there is no program `{self.program}` on the PATH; nothing was "
@@ -362,10 +354,9 @@ class _Table(BackEnd):
             )
         return self._programs.run((self.program, *words), given=given)
 
-    def _refused(self, answer: ProgramOutput) -> CronUnavailableError:
-        words = " ".join(
-            (answer.complaint or answer.out.decode("utf-8", "replace")).split()
-        )
+    def _refused(self, answer: CompletedProcess[bytes]) -> CronUnavailableError:
+        said = (answer.stderr or answer.stdout).decode("utf-8", "replace")
+        words = " ".join(said.split())
         shown = words[:_SHOWN_CHARACTERS] or "it said nothing"
         return CronUnavailableError(
             f"`{self.program}` refused: {shown}. "
@@ -687,8 +678,9 @@ class Systemd(BackEnd):
     def _systemctl(self, *words: str) -> None:
         argv = ("systemctl", "--user", *words)
         answer = self._programs.run(argv)
-        if answer.status != 0:
-            shown = " ".join(answer.complaint.split())[:_SHOWN_CHARACTERS]
+        if answer.returncode != 0:
+            said = answer.stderr.decode("utf-8", "replace")
+            shown = " ".join(said.split())[:_SHOWN_CHARACTERS]
             raise CronUnavailableError(
                 f"`{' '.join(argv)}` refused: {shown or 'it said nothing'}. The files "
                 f"in {self._units} are as asked for; run it again where your systemd "

