@@ -42,7 +42,6 @@ from freetrain.replay.pool import DAY_S, PoolTimeline, idle_of
 from freetrain.replay.run import run_replay, with_costs
 from freetrain.replay.trainers import (
     BUILTIN_NAMES,
-    Demand,
     QualityTruth,
     TrainerSpec,
     builtin_trainers,
@@ -308,8 +307,13 @@ def trainers_of(
         curves = list(_recorded_curves())
     else:
         curves = _curves_in(cwd / request.curves, request.better)
-    demand = Demand(nodes=mean_nodes, load=request.load)
-    return quality_trainers(int(size), tuple(curves), seed=request.seed, demand=demand)
+    return quality_trainers(
+        int(size),
+        tuple(curves),
+        seed=request.seed,
+        nodes=mean_nodes,
+        load=request.load,
+    )
 
 
 def load_trainers(name: str, cwd: Path) -> tuple[TrainerSpec, ...]:

@@ -41,10 +41,7 @@ if TYPE_CHECKING:
 RescaleCostsS = tuple[float, float, float]
 """Seconds without training at growing, at shrinking and at starting."""
 
-
 ASSUMED_COSTS_S: RescaleCostsS = (ASSUMED_RESCALE_S, ASSUMED_RESCALE_S, ASSUMED_START_S)
-
-
 _KINDS = (Rescale.GROW, Rescale.SHRINK, Rescale.START)
 
 
@@ -188,12 +185,10 @@ BACKGROUND = 1e-4
 """The most that a node is worth to a trainer in the background, over the most that it
 is worth to another: so the background gets nodes that others hardly use."""
 
-
 FLOOR = 4.0
 """The worth of a node below a floor, over the most that a node is worth above it. Above
 1 floors come first; much above 1, a trainer that holds its floor would never be changed
 again, because the planner counts a change in seconds of the present worth."""
-
 
 LEFTOVER = 1e-6
 """The least that a node is worth, over the most: idle nodes go also to a trainer that

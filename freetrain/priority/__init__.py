@@ -1,5 +1,5 @@
 """Priorities: how much nodes are worth to each trainer, as curves for the planner.
 
-``base`` is the interface of a priority and ``registry`` finds priorities by name. Every
-other module is a priority, but ``losses``: it is shared by those that look at losses.
+``base`` is the interface of a priority, and names all. Every other module is a
+priority, but ``losses``: it is shared by those that look at losses.
 """

@@ -186,22 +186,17 @@ class RatingResult:
 
 Maker: TypeAlias = "Callable[..., Priority]"
 
-
 GROUP = "freetrain.priorities"
 """The group of entry points by which other packages add priorities."""
-
 
 HYSTERESIS = "hysteresis"
 """The setting that every priority has: the least gain of a change; 0 for none."""
 
-
 WITHOUT_HYSTERESIS = frozenset({"throughput", "speedup", "price", "weight"})
 """Their default is no hysteresis: published comparisons were made without."""
 
-
 DEFAULT_GAIN = 0.05
 """As in AdaptDL: jobs that change for less lose more by changes than they gain."""
-
 
 PRIORITIES: Mapping[str, str] = MappingProxyType(
     {

@@ -1,9 +1,8 @@
-"""What losses say of a trainer, and ratings made from that.
+"""Trainers' losses: whether they can be used, and ratings made of them.
 
-Priorities that look at losses (``slaq``, ``tradl``, ``specon``) use this. A trainer's
-``LossStatus`` says whether its losses can be used. Where they can, the priority claims
-a worth in a unit of its own; ``ratings`` makes claims comparable with trainers that
-have none.
+Shared by the priorities that look at losses (``slaq``, ``tradl``, ``specon``). Where
+losses can be used, the priority claims a worth in a unit of its own; ``ratings`` makes
+claims comparable with trainers that have none.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ FEWEST_FOR_PLATEAU = 10
 LEAST_FOR_PLATEAU = 0.5
 """Values, and share of the whole training done, before a plateau is believed.
 
-A trainer in the background may report nothing more for long, so that a mistake there is
-not found out. With few values, back-tests have nothing to hold against "no further
-gain"; and early on many a curve pauses."""
+A trainer in the background may report nothing more for long, so that a mistake there
+stays undetected. With few values, back-tests cannot refute "no further gain"; and early
+on many curves pause."""
 
 
 class LossStatus(StrEnum):
-    """What a trainer's losses say of it; the values are reasons for people."""
+    """The status of a trainer by its losses; the values are reasons for people."""
 
     LEARNING = "learning"
     NO_LOSS = "no usable loss, so it has its smallest size, and counts by its speed-up"
@@ -102,7 +101,7 @@ _UNKNOWN = {LossStatus.NO_LOSS, LossStatus.NO_AIM}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Claim:
-    """What a trainer is worth by its losses.
+    """The worth of a trainer by its losses.
 
     Attributes:
         worth: By node count, in a unit that all claims have in common; shape

@@ -1,7 +1,7 @@
-"""How progress and costs of a replay are counted; rules are in docs/notes/replay.md.
+"""Progress and costs of a replay; docs/notes/replay.md has the rules.
 
-The engine tells an accountant what happens to the runs under way; the accountant keeps
-their speeds, their losses and the sums.
+The engine reports every event of the runs under way to an accountant, which keeps their
+speeds, their losses and the sums.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Run:
         rates: Samples/s at 0 .. max nodes; 0 at sizes it cannot run on.
         arrival_s: When it was submitted, or started over.
         held: Nodes that it holds, by index.
-        nodes: How many it held when ``rate`` was set, and has run on since.
+        nodes: Nodes that it has run on since ``rate`` was set.
         rate: Samples/s on ``nodes``.
         done: Samples trained, net of losses.
         finish_s: When it will finish if nothing changes, ``inf`` where it will
@@ -107,8 +107,8 @@ class Accountant(Protocol):
 
     The engine calls ``settle`` once an event, before it moves any node to a
     trainer; then ``resized`` for each trainer whose count the policy changed,
-    in order of admission; then ``resume`` for each trainer whose count changed
-    for whatever reason.
+    in order of admission; then ``resume`` for each trainer whose count changed,
+    for any reason.
 
     Attributes:
         tally: Where the sums are kept.
@@ -308,7 +308,7 @@ def _pause(run: Run, until_s: float, cause: Cause) -> None:
     """Pause *run* until *until_s*, unless a pause under way lasts longer.
 
     A change during a pause begins a new world, with a whole pause of its own;
-    what is left of the old one runs at the same time.
+    the rest of the old one runs at the same time.
     """
     if until_s >= run.resumes_s:
         run.resumes_s, run.paused_by = until_s, cause

@@ -74,7 +74,7 @@ class Stage:
         end_s: Second of the log at which the broker stops.
         nodes: The machine's nodes.
         names: The nodes' names.
-        moment: What the scheduler did last; None if it did nothing so far.
+        moment: The scheduler's last step; None if there was none so far.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ def run_in_the_loop(  # noqa: PLR0913 - settings of two things, and two callback
 def _on_stage(
     stage: Stage, guests: TrainerGuests, leases: Leases, loop: LoopSettings
 ) -> tuple[Simulation, UnseenLeases | LeaseJobs]:
-    """Return the jobs from now on, and how their scheduler sees leases."""
+    """Return the jobs from now on, and their scheduler's view of leases."""
     if loop.mode is Mode.PREEMPT:
         return stage.branch(guests), UnseenLeases()
     simulation = stage.branch()
@@ -222,7 +222,7 @@ def _on_stage(
 def _paying(
     trainer: TrainerSpec, settings: ReplaySettings, loop: LoopSettings
 ) -> TrainerSpec:
-    """Return *trainer* with its costs; if it commits on notice it loses no more."""
+    """Return *trainer* with its costs; it loses no work if it commits on notice."""
     paying = with_costs(trainer, settings)
     if not loop.commits_in_time:
         return paying
@@ -252,9 +252,9 @@ class LoopSource:
     Args:
         stage: Where the loop begins.
         simulation: The jobs from then on.
-        leases: What the broker holds.
-        policy: How it decides.
-        lease_view: How the scheduler sees its leases.
+        leases: The broker's.
+        policy: Decides at its ticks.
+        lease_view: The scheduler's view of its leases.
 
     Attributes:
         horizon_s: When the replay ends, seconds from its start.
@@ -308,10 +308,10 @@ class LoopSource:
         yield PoolEvent(self.horizon_s, (), ())
 
     def _polls(self) -> Iterator[tuple[float, bool]]:
-        """Yield when the broker polls after the first time, at 0; in order of time.
+        """Yield the polls of the broker after that at 0, in order of time.
 
         Of each poll: seconds of the replay, and whether it is the last before a cycle,
-        which ticks only if something has changed since the one before.
+        which ticks only if something has changed since the poll before.
         """
         settings = self._settings
         if settings.lead_s is None:
@@ -339,7 +339,7 @@ class LoopSource:
         self._moments(self._lease_view.give_all_back(now_s + self._start_s))
 
     def _jobs(self, now_s: float) -> PoolEvent:
-        """Let everything happen to jobs that happens now."""
+        """Play what happens to jobs now."""
         while self._simulation.next_s <= now_s + self._start_s:
             moment = self._simulation.step()
             if moment is not None:
@@ -362,7 +362,7 @@ class LoopSource:
         yield from self._hand_over(now_s)
 
     def _hand_over(self, now_s: float) -> Iterator[PoolEvent]:
-        """Let the scheduler see what leases there are now, and what it does then."""
+        """Show the scheduler the leases of now; yield the change by its next steps."""
         moments = self._lease_view.hand_over(now_s + self._start_s)
         if moments:
             self._moments(moments)
@@ -379,7 +379,7 @@ class LoopSource:
             self._lease_view.watch(moment)
 
     def _changed(self, now_s: float, given: Sequence[int] = ()) -> PoolEvent:
-        """Return what has changed for the pool, besides that *given* were given up."""
+        """Return the change of the pool, with the nodes *given* that were given up."""
         idle, self._taken, taken = self._idle, 0, self._taken
         if self._moment is not None:
             self._idle = self._nodes.idle(self._moment.free | self._lease_view.units)
@@ -395,7 +395,7 @@ class LoopSource:
         return event
 
     def _see_plans(self) -> None:
-        """Let the leases know what the scheduler planned when it last did anything."""
+        """Tell the leases the planned starts of the scheduler's last step."""
         if self._moment is None or not self._settings.knows_plans:
             return
         self._leases.see(
@@ -423,10 +423,10 @@ LONG_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class LoopResult:
-    """What came of one policy in the loop.
+    """The figures of one policy in the loop.
 
     Attributes:
-        replay: Its figures as a replay of the holes that it met.
+        replay: Figures of a replay of the holes that it met.
     """
 
     replay: ReplayResult
@@ -441,7 +441,7 @@ class Harm:
     Attributes:
         jobs: Jobs compared.
         later: Jobs that started later.
-        sooner: Jobs that started sooner: what delays one lets another in.
+        sooner: Jobs that started sooner: a delay of one lets another in.
         mean_s: Mean difference; that of a job that started sooner is negative.
         most_s: Largest difference.
         met: Jobs that were placed on nodes we held.
@@ -564,16 +564,16 @@ class HoleUse:
             self._idle[opened] = True
 
     def free(self, nodes: Sequence[int]) -> None:
-        """Let all idle nodes but *nodes* be used from now on."""
+        """Count all idle nodes but *nodes* as used from now on."""
         self._used = self._idle.copy()
         self._used[np.asarray(nodes, np.intp)] = False
 
     def held(self, nodes: Sequence[int]) -> None:
-        """Let *nodes* be used from now on."""
+        """Count *nodes* as used from now on."""
         self._used[np.asarray(nodes, np.intp)] = True
 
     def given_up(self, nodes: Sequence[int]) -> None:
-        """Let *nodes* be idle and unused from now on."""
+        """Count *nodes* as idle and unused from now on."""
         self._used[np.asarray(nodes, np.intp)] = False
 
     def figures(self, end_s: float) -> HoleFigures:

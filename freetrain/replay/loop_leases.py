@@ -129,7 +129,7 @@ class Leases:
         return self._next_end_s
 
     def see(self, planned: Iterable[tuple[float, int, NDArray[np.bool_]]]) -> None:
-        """Take note of what is planned now; leases end sooner where they must.
+        """Take note of the planned starts; leases end sooner where they must.
 
         Args:
             planned: Of each job that the scheduler plans: its start in seconds of the
@@ -175,7 +175,7 @@ class Leases:
         self._limit_s.update(dict.fromkeys(nodes, until_s))
 
     def keep(self, held: Iterable[int], now_s: float) -> None:
-        """Lease what is *held*, and nothing else, from now on."""
+        """Lease the nodes *held*, and no others, from now on."""
         longest_s, before = now_s + self.settings.longest_s, self._limit_s
         self._limit_s = {
             node: before.get(node, min(longest_s, self._booked_s(node)))
@@ -210,8 +210,8 @@ class Leases:
 class TickedPolicy:
     """Lets a policy decide at ticks, over nodes whose holes are worth a lease.
 
-    In between, trainers keep what they have: they shrink where nodes are taken or
-    leases end, and none grows.
+    In between, trainers keep their nodes: they shrink where nodes are taken or leases
+    end, and none grows.
 
     Attributes:
         name: The policy's.
@@ -228,7 +228,7 @@ class TickedPolicy:
         self._left: set[int] = set()
 
     def decide(self, view: View) -> Sequence[Change]:
-        """Return the policy's changes at a tick, and what must be given up else."""
+        """Return the policy's changes at a tick, and else nodes of leases that end."""
         self._use.until(view.now_s)
         self._use.moved(view.joined, view.left)
         self._use.free(view.free)
@@ -242,7 +242,7 @@ class TickedPolicy:
         return changes
 
     def _note(self, view: View) -> None:
-        """Remember what will have changed by the next tick."""
+        """Collect the nodes that will have joined and left by the next tick."""
         unseen = self._joined.intersection(view.left)
         self._joined -= unseen
         self._left.update(set(view.left) - unseen)
@@ -273,7 +273,7 @@ class TickedPolicy:
 
 
 def _drops(view: View, nodes: AbstractSet[int]) -> list[Change]:
-    """Return the changes by which trainers give up what they hold of *nodes*."""
+    """Return the changes by which trainers give up those of *nodes* that they hold."""
     lost = (sorted(trainer.held & nodes) for trainer in view.trainers)
     return [Change(place, drop=tuple(own)) for place, own in enumerate(lost) if own]
 
@@ -317,13 +317,13 @@ class PromisedForecaster:
         return self._learned.is_learning
 
     def intervals(self) -> tuple[DelayInterval, ...]:
-        """Return what came against what was planned, by lead."""
+        """Return delays of planned starts, by lead."""
         return self._promises.intervals()
 
     def see(
         self, now_s: float, *, joined: Collection[int], left: Collection[int]
     ) -> None:
-        """Learn from what changed, and from what is planned now."""
+        """Learn from the nodes that changed, and from the planned starts."""
         self._now_s = now_s
         self._learned.see(now_s, joined=joined, left=left)
         planned = self._leases.planned(self._learned.idle())
@@ -342,7 +342,7 @@ class PromisedForecaster:
         return self._groups[cluster]
 
     def prospect(self, cluster: int) -> Prospect:
-        """Return what is expected of a group until the horizon."""
+        """Return the prospect of a group until the horizon."""
         node = min(self._groups[cluster])
         plain = self._learned.prospect(self._learned.cluster(node))
         return self._promises.expected(
@@ -400,13 +400,8 @@ class PromisedForecaster:
 PROTECT_AGAIN_S = 300.0
 """While nothing changes, protection is worked out once in each span of this length."""
 
-
 _PENDING = frozenset({JobState.PENDING})
-
-
 _PARTITIONS = ("all",)
-
-
 _BACKFILL = Backfill(
     SlurmParameters().bf_resolution_s, 60.0 * SlurmParameters().bf_window_min
 )
@@ -452,7 +447,7 @@ class UnseenLeases:
         self.units: UnitSet = 0
 
     def watch(self, moment: ScheduleMoment) -> None:
-        """Take note of nothing."""
+        """Do nothing."""
 
     def waited_s(self, starts_s: Mapping[int, float]) -> dict[int, float]:
         """Name no job: `TrainerGuests` notes which jobs wait for a notice."""
@@ -467,12 +462,12 @@ class UnseenLeases:
         return (), ()
 
     def hand_over(self, now_s: float) -> Sequence[ScheduleMoment]:
-        """Tell nothing."""
+        """Do nothing."""
         del now_s
         return ()
 
     def give_all_back(self, now_s: float) -> Sequence[ScheduleMoment]:
-        """Have nothing to give back."""
+        """Do nothing: no lease is a job."""
         del now_s
         return ()
 
@@ -524,10 +519,10 @@ class LeaseJobs:
     def yield_claimed(
         self, now_s: float
     ) -> tuple[Sequence[int], Sequence[ScheduleMoment]]:
-        """Give up what waiting jobs have a claim to, and lease none of it.
+        """Give up the nodes to which waiting jobs have a claim, and lease none of them.
 
         Returns:
-            The nodes that were given up, and what the scheduler did with them.
+            The nodes that were given up, and the scheduler's steps with them.
         """
         units, booked_s = self._claims.find(self._spans, now_s)
         self._leases.claimed = frozenset(self._nodes.touched(units))
@@ -540,10 +535,10 @@ class LeaseJobs:
         return given, self._release(self._nodes.units(given) & self.units, now_s)
 
     def hand_over(self, now_s: float) -> Sequence[ScheduleMoment]:
-        """Give back what is not leased any more, and let new leases be jobs.
+        """Give back nodes that are not leased any more, and let new leases be jobs.
 
         Returns:
-            What the scheduler did then.
+            The scheduler's steps.
         """
         held = self._leases.nodes
         self._forget()
@@ -573,7 +568,7 @@ class LeaseJobs:
         return self._simulation.lease(units, until_s=end_s, now_s=now_s)
 
     def give_all_back(self, now_s: float) -> Sequence[ScheduleMoment]:
-        """Let all leases end; return what the scheduler did then."""
+        """Let all leases end; return the scheduler's steps."""
         return self._release(self.units, now_s)
 
     def _release(self, units: UnitSet, now_s: float) -> Sequence[ScheduleMoment]:
@@ -617,15 +612,15 @@ class QueueClaims:
     def find(
         self, leases: Mapping[int, LeaseSpan], now_s: float
     ) -> tuple[UnitSet, Mapping[int, float]]:
-        """Return what is not ours to hold now, and what is not for long.
+        """Return the units that waiting jobs claim now, and bookings of other nodes.
 
         Args:
             leases: By node: since when and until when it is leased, seconds of the log.
             now_s: When the broker polls, likewise.
 
         Returns:
-            The units that are not ours to hold; and by node, when others are booked
-            for jobs, seconds of the log.
+            The units that we must not hold; and by node, when others are booked for
+            jobs, seconds of the log.
         """
         machine = self._simulation.machine
         if not machine.waiting:
@@ -665,7 +660,7 @@ class QueueClaims:
         return partial(self._protection, running=names)
 
     def _holes(self, names: Sequence[str], now_s: float) -> list[Hole]:
-        """Return the holes of the units *names*, with what is planned there."""
+        """Return the holes of the units *names*, with the jobs planned there."""
         ends = {name: Hole(name, now_s, math.inf, HoleEnd.OPEN) for name in names}
         plan = self._simulation.plan if self._knows_plans else ()
         for planned in sorted(plan, key=lambda job: job.start_s, reverse=True):
@@ -722,7 +717,7 @@ class CachedProtection:
         """Return the nodes to keep leases off.
 
         Args:
-            demand: The waiting jobs, and what they wait for.
+            demand: The waiting jobs, and the nodes they wait for.
             running: Nodes of each job that runs.
         """
         state = demand.state

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 DAY_S = 86_400.0
-
 WHY_LEFT_OUT = {
     Reason.NO_UNITS: "they needed no nodes",
     Reason.NEVER_RAN: "they never ran",

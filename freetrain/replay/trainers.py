@@ -240,10 +240,34 @@ def truth_of(
     return QualityTruth(where, evaluated, better, name)
 
 
-# Sets of trainers
+# The sets of the published evaluation
 
+BUILTIN_NAMES = ("hps", "imagenet")
+IMAGENET_MODELS = (
+    "AlexNet",
+    "vgg16",
+    "resnet18",
+    "DenseNet",
+    "mnasnet1",
+    "shufflenet",
+    "mobilenet",
+)
+HPS_COUNT = 1_000
+IMAGENET_COUNT = 1_001
 
-T = TypeVar("T")
+SAMPLES = 1.3e8
+"""About 100 epochs of ImageNet."""
+
+ARRIVAL_EVERY_S = 36.0
+GROW_S = 18.0
+SHRINK_S = 12.0
+START_S = 18.0
+
+CHECKPOINT_EVERY_S = 60.0
+"""Young's rule, sqrt(2 x 1 s to write x 1,192 s between losses) = 49 s, rounded up:
+1,192 s is the mean hole of the Summit log; the largest, vgg16, has 138 M weights."""
+
+FIXED_NODES = 8
 
 
 def builtin_trainers(name: str) -> tuple[TrainerSpec, ...]:
@@ -265,72 +289,6 @@ def builtin_trainers(name: str) -> tuple[TrainerSpec, ...]:
         f"there is no built-in set of trainers {name!r}; nothing was replayed. "
         f"Choose one of {', '.join(BUILTIN_NAMES)}, or name a TOML file."
     )
-
-
-BUILTIN_NAMES = ("hps", "imagenet")
-
-
-IMAGENET_MODELS = (
-    "AlexNet",
-    "vgg16",
-    "resnet18",
-    "DenseNet",
-    "mnasnet1",
-    "shufflenet",
-    "mobilenet",
-)
-
-
-HPS_COUNT = 1_000
-
-
-IMAGENET_COUNT = 1_001
-
-
-SAMPLES = 1.3e8
-"""About 100 epochs of ImageNet."""
-
-
-ARRIVAL_EVERY_S = 36.0
-
-
-GROW_S = 18.0
-
-
-SHRINK_S = 12.0
-
-
-START_S = 18.0
-
-
-CHECKPOINT_EVERY_S = 60.0
-"""Young's rule, sqrt(2 x 1 s to write x 1,192 s between losses) = 49 s, rounded up:
-1,192 s is the mean hole of the Summit log; the largest, vgg16, has 138 M weights."""
-
-
-FIXED_NODES = 8
-
-
-LEAST_S, MOST_S = 20 * 60.0, 6 * 3_600.0
-"""Of work on one node; drawn so that every doubling is as likely."""
-
-
-MOST_NODES = (4, 8, 16, 32)
-
-
-RESTARTS_S = (15.0, 25.0, 50.0, 80.0)
-"""Measured for ncf, deepspeech2, cifar10 and yolov3 (Sia, SOSP 2023)."""
-
-
-DELIVER = (0.6, 0.9)
-
-
-FINAL = (0.95, 1.0)
-"""Quality at which the tiers of the target lie."""
-
-
-SLACK = (2.0, 8.0)
-"""Arrival to deadline, over the time alone on the best size."""
 
 
 def _set(models: tuple[str, ...], *, count: int) -> tuple[TrainerSpec, ...]:
@@ -359,27 +317,47 @@ def _alike_trainer(k: int, *, scaling: Scaling, costs: Costs) -> TrainerSpec:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """How much work the trainers bring to the nodes.
+# Sets drawn at random, with quality curves
 
-    Attributes:
+T = TypeVar("T")
+
+LEAST_S, MOST_S = 20 * 60.0, 6 * 3_600.0
+"""Of work on one node; drawn so that every doubling is as likely."""
+
+MOST_NODES = (4, 8, 16, 32)
+
+RESTARTS_S = (15.0, 25.0, 50.0, 80.0)
+"""Measured for ncf, deepspeech2, cifar10 and yolov3 (Sia, SOSP 2023)."""
+
+DELIVER = (0.6, 0.9)
+
+FINAL = (0.95, 1.0)
+"""Quality at which the tiers of the target lie."""
+
+SLACK = (2.0, 8.0)
+"""Arrival to deadline, over the time alone on the best size."""
+
+
+def quality_trainers(
+    count: int,
+    curves: Sequence[QualityTruth],
+    *,
+    seed: int,
+    nodes: float,
+    load: float,
+) -> tuple[TrainerSpec, ...]:
+    """Return *count* trainers with curves out of *curves*.
+
+    Arrivals are a Poisson process.
+
+    Args:
+        count: Trainers.
+        curves: Recorded curves to draw from.
+        seed: Of the random draws.
         nodes: Idle nodes on average, above 0.
         load: Work that arrives, in seconds on one node and up to where the trainers
             will end, over the node-seconds available. Above 1 trainers pile up for as
             long as they arrive.
-    """
-
-    nodes: float
-    load: float
-
-
-def quality_trainers(
-    count: int, curves: Sequence[QualityTruth], *, seed: int, demand: Demand
-) -> tuple[TrainerSpec, ...]:
-    """Return *count* trainers with curves out of *curves*.
-
-    Arrivals are a Poisson process of the rate that *demand* asks for.
 
     Raises:
         UsageError: There are no curves.
@@ -397,7 +375,7 @@ def quality_trainers(
     one_node_s = sum(
         trainer.work / trainer.scaling.samples_per_s.item(1) for trainer in made
     )
-    gap_s = one_node_s / count / (demand.load * demand.nodes)
+    gap_s = one_node_s / count / (load * nodes)
     arrivals_s = accumulate((gap_s * wait for wait in waits), initial=0.0)
     return tuple(map(_arriving, made, arrivals_s, slacks))
 

@@ -15,7 +15,7 @@ from freetrain.replay.accounting import usable_rates
 from freetrain.replay.pool import DAY_S, PoolTimeline
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import ReplaySettings
-from freetrain.replay.trainers import Demand, quality_trainers, truth_of
+from freetrain.replay.trainers import quality_trainers, truth_of
 from freetrain.report.quality import makespan_s
 
 if TYPE_CHECKING:
@@ -64,9 +64,7 @@ def _least(one: TrainerSpec, nodes: int, *, is_shared: bool) -> float:
 
 
 def _possible(curves: Sequence[QualityTruth], *, seed: int, load: float) -> float:
-    trainers = quality_trainers(
-        TRAINERS, curves, seed=seed, demand=Demand(nodes=NODES, load=load)
-    )
+    trainers = quality_trainers(TRAINERS, curves, seed=seed, nodes=NODES, load=load)
     result = run_replay(
         PoolTimeline.dedicated(NODES, DAYS * DAY_S),
         trainers,

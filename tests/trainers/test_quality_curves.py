@@ -16,7 +16,6 @@ from freetrain.errors import (
 from freetrain.losscurve.forecast import Better
 from freetrain.priority.base import Target
 from freetrain.replay.trainers import (
-    Demand,
     QualityTruth,
     TrainerSpec,
     quality_trainers,
@@ -168,9 +167,8 @@ def test_a_curve_file_that_is_missing_is_named(tmp_path: Path) -> None:
 
 
 def drawn(count: int = 30, *, seed: int = 1, load: float = 1.0) -> list[TrainerSpec]:
-    demand = Demand(nodes=16.0, load=load)
     curves = [LOSS, SCORE, truth_of([1, 2], [1, 2], Better.LOWER, name="bad")]
-    return list(quality_trainers(count, curves, seed=seed, demand=demand))
+    return list(quality_trainers(count, curves, seed=seed, nodes=16.0, load=load))
 
 
 def plain(team: list[TrainerSpec]) -> list[tuple[object, ...]]:
@@ -222,4 +220,4 @@ def test_drawn_trainers_hold_together() -> None:
 
 def test_a_set_without_curves_is_refused() -> None:
     with pytest.raises(UsageError, match="no quality curves"):
-        quality_trainers(3, [], seed=1, demand=Demand(nodes=1.0, load=1.0))
+        quality_trainers(3, [], seed=1, nodes=1.0, load=1.0)

@@ -1,1 +1,1 @@
-"""How a replay asks policies: who gets which node, decided anew at every event."""
+"""Policies in a replay: at every event they decide which trainer gets which node."""

@@ -1,4 +1,8 @@
-"""What a policy of a replay sees, and what it may answer."""
+"""The interface of a policy in a replay: a view of the pool in, changes of nodes out.
+
+A policy sees the past of trainers and what their users said, never their future: the
+types here have no more.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,8 @@ if TYPE_CHECKING:
     from freetrain.replay.trainers import Costs, Scaling
 
 
-class ToldQuality(Protocol):
-    """What is known of a metric before anything has run."""
+class StatedQuality(Protocol):
+    """What is known of a metric before a trainer has run."""
 
     @property
     def better(self) -> Better:
@@ -24,7 +28,7 @@ class ToldQuality(Protocol):
         ...
 
 
-class Told(Protocol):
+class StatedTrainer(Protocol):
     """What a trainer's user said of it; its true quality curve is not in here."""
 
     @property
@@ -64,12 +68,12 @@ class Told(Protocol):
 
     @property
     def target(self) -> Target | None:
-        """The values of its metric that its user wants."""
+        """Values of its metric that its user wants."""
         ...
 
     @property
-    def quality(self) -> ToldQuality | None:
-        """Of its metric only which values are good; None where it tells none."""
+    def quality(self) -> StatedQuality | None:
+        """Its metric; None where it reports none."""
         ...
 
 
@@ -82,7 +86,7 @@ class TrainerView(Protocol):
         ...
 
     @property
-    def spec(self) -> Told:
+    def spec(self) -> StatedTrainer:
         """What its user said of it."""
         ...
 
@@ -116,7 +120,7 @@ class View:
     Attributes:
         now_s: Seconds from the start of the replay.
         trainers: The admitted trainers, in order of admission.
-        free: Idle nodes that nobody holds, by index, ascending.
+        free: Idle nodes that no trainer holds, by index, ascending.
         idle_nodes: How many nodes are idle, held or free.
         since_s: By node: when it became idle; of idle nodes only.
         joined: Nodes that became idle at this event.
@@ -134,12 +138,12 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one trainer gives up and gets.
+    """The nodes that one trainer gives up and gets.
 
     Attributes:
         trainer: Its place in ``View.trainers``.
         drop: Nodes that it gives up, each of them its own.
-        take: Nodes that it gets, each of them free once everybody has dropped.
+        take: Nodes that it gets, each of them free once all trainers have dropped.
     """
 
     trainer: int
@@ -158,7 +162,7 @@ class Foretelling(Protocol):
 
 
 class ReplayPolicy(Protocol):
-    """Decides who gets which node.
+    """Decides which trainer gets which node.
 
     Contract, checked by the engine at every event: at most one change a
     trainer, in order of admission; only own nodes are dropped and only free ones

@@ -1,4 +1,4 @@
-"""The policy ``lookahead`` in a replay: learns from every event, and plans by that.
+"""The policy ``lookahead`` in a replay: it learns from every event and plans by that.
 
 Nodes that are expected to leave together form a *cluster*, which is a class of the
 request. Of a cluster that a trainer gets in part, it gets nodes close to each other.
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What plans go by.
+    """Weights and reach of plans.
 
     Attributes:
-        horizon_s: How far forecasts reach, seconds.
-        hit: What a foreseeable loss counts; None for what is learned.
-        change: What a change counts; None for what is learned.
+        horizon_s: How far forecasts reach.
+        hit: [κ] Weight of a foreseeable loss; None for the learned one.
+        change: [η] Weight of a change; None for the learned one.
         t_fwd_s: How far plans reach while the forecaster is learning.
     """
 
@@ -50,16 +50,16 @@ class Weights:
 class LookaheadPolicy:
     """Learns from every event, and plans by what it learned.
 
-    While the forecaster is learning a change counts what it costs, and plans reach as
-    far as published ones: so a cold start is planned by the published objective.
+    While the forecaster is learning, a change has the weight 1, and plans reach as far
+    as published ones: so a cold start is planned by the published objective.
 
     Args:
-        forecaster: What it learns and goes by.
-        policy: What plans.
-        curves: What trainers' work is worth.
-        weights: What plans go by.
+        forecaster: Learns how long nodes stay.
+        policy: The policy of :mod:`freetrain.planning`.
+        curves: Rates trainers.
+        weights: Weights and reach of plans.
         regroups: Whether nodes pass from one cluster of *forecaster* to another while
-            they are idle, as what is planned for them changes.
+            they are idle, as other users' jobs are planned on them.
     """
 
     name = "lookahead"
@@ -89,7 +89,7 @@ class LookaheadPolicy:
         )
 
     def decide(self, view: View) -> Sequence[Change]:
-        """Learn from what happened, plan, and choose nodes."""
+        """Learn from the event, plan, and choose nodes."""
         self._experience.lose(view.left, self._forecaster.cluster)
         self._forecaster.see(view.now_s, joined=view.joined, left=view.left)
         if not view.trainers or not view.idle_nodes:
@@ -178,7 +178,7 @@ class ClusteredTrainers:
 
         Args:
             trainers: In the order of the view.
-            curves: What their work is worth.
+            curves: Their ratings.
             cluster: The cluster of a node.
         """
         before, self._known = self._known, {}
@@ -230,12 +230,12 @@ def changes_to_holdings(
 ) -> tuple[Change, ...]:
     """Return the changes that give each trainer its nodes by cluster.
 
-    Of a cluster that is given up or taken in part, those go that are closest to each
+    Of a cluster that is given up or taken in part, nodes go that are closest to each
     other.
 
     Args:
         holdings: Nodes by trainer and cluster.
-        trainers: What they hold, by cluster.
+        trainers: The trainers, with the nodes they hold by cluster.
         view: The pool as it is.
         forecaster: Knows the clusters.
     """
@@ -272,7 +272,7 @@ def changes_to_holdings(
 def _grown(held: Holding, new: Holding) -> list[tuple[int, int]]:
     """Return how many more nodes of a cluster *new* has than *held*, by cluster."""
     more = [(k, count - held.get(k, 0)) for k, count in sorted(new.items())]
-    return [one for one in more if one[1] > 0]
+    return [(k, count) for k, count in more if count > 0]
 
 
 def _dropped(

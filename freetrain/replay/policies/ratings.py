@@ -46,7 +46,7 @@ _MOST_CURVES = 10_000
 
 
 class CurveSource(Protocol):
-    """Says what trainers' work is worth, by node count."""
+    """Rates trainers: the worth of their work, by node count."""
 
     def curves(self, view: View) -> Sequence[Curve]:
         """Return each trainer's curve as of now; the same object while it is equal.
@@ -57,7 +57,7 @@ class CurveSource(Protocol):
 
 
 class Unrated:
-    """No ratings: curves say which sizes a trainer can run on, and its speeds."""
+    """No ratings: a curve has the sizes that a trainer can run on, and its speeds."""
 
     def __init__(self) -> None:
         self._curves: dict[Scaling, Curve] = {}
@@ -139,7 +139,7 @@ class RatedAtEveryEvent:
         self._curves: dict[int, Curve] = {}
 
     def curves(self, view: View) -> Sequence[Curve]:
-        """Return what the priority says of everybody now."""
+        """Return the curves of the priority's ratings now."""
         inputs = RatingInputs(
             now_s=view.now_s,
             contenders=self._contenders(view),
@@ -188,7 +188,7 @@ def _kept(before: Curve | None, now: Curve) -> Curve:
 def contender_of(
     trainer: TrainerView, scaling: Scaling, forecast: LossForecast | None
 ) -> Contender:
-    """Return *trainer* as it stands: what its user said of it, and its past."""
+    """Return *trainer* for a priority: what its user said of it, and its past."""
     spec = trainer.spec
     return Contender(
         name=spec.name,
@@ -223,18 +223,18 @@ def _target(trainer: TrainerView) -> Target | None:
 
 
 class Speeds(Protocol):
-    """Knows trainers' speeds by node count, once asked at every event."""
+    """Knows trainers' speeds by node count; to be asked at every event."""
 
     def scalings(self, view: View) -> Sequence[Scaling]:
-        """Return what is known of each trainer, in the view's order.
+        """Return the speeds of each trainer, in the view's order.
 
-        The same object for as long as the same is known.
+        The same object for as long as they stay.
         """
         ...
 
 
 class GivenSpeeds:
-    """Believes what users said, which in a replay is the truth."""
+    """Believes users, who are right in a replay."""
 
     def scalings(self, view: View) -> Sequence[Scaling]:
         """Return each trainer's own scaling."""
@@ -242,18 +242,13 @@ class GivenSpeeds:
 
 
 _MANY_STEPS = 1_000
-"""Trainers of a replay tell no steps; between two events lie many."""
-
+"""Trainers of a replay report no steps; between two events lie many."""
 
 _MOST_MARKS = 64
-
-
 _MOST_SHOWN = 100
-
 
 _EVALUATED_AGAIN = 1.5
 """A fragment that goes on is looked at anew when it is half as long again."""
-
 
 _SAME = 0.005
 """Planning anew for half a per cent would cost more than it brings."""
@@ -266,12 +261,11 @@ class Course:
     Attributes:
         learned: What its fragments showed.
         nodes: Nodes that it has held since ``began_s``.
-        nodes_before: Nodes that it held before.
-        began_s: When it got those nodes.
+        nodes_before: Nodes that it held until then.
         marks: Seconds and samples done, the first at ``began_s``.
         look_s: When its fragment is evaluated again.
         scaling: Its speeds, as the planner was given them last.
-        shown: How many times any trainer had shown something new by then.
+        shown: How many new speeds all trainers had shown by then.
         waited: Whether it held no nodes then.
     """
 
@@ -292,7 +286,7 @@ class Course:
         self.look_s = now_s
 
     def mark(self, now_s: float, done: float) -> None:
-        """Add a moment; where there are many, every other one does."""
+        """Add a moment; where there are too many, drop every other."""
         if len(self.marks) >= _MOST_MARKS:
             del self.marks[2:-1:2]
         self.marks.append((now_s, done))
@@ -314,16 +308,22 @@ class Course:
 class LearnedSpeeds:
     """Learns each trainer's speeds from its own past in the replay, and nothing else.
 
-    It sees what a tick sees: who held how many nodes since when, and how many
-    samples are done at each event. Of other trainers it only knows how quick and how
-    steep they mostly are. ``decided`` must be told of every decision, which
+    It sees what a tick sees: the nodes that a trainer has held since when, and the
+    samples done at each event. Of other trainers it only knows how quick and how steep
+    they mostly are. ``decided`` must be called after every decision, as
     :class:`WatchedPolicy` does.
     """
 
     def __init__(
         self, profiling: Profiling | None = None, *, deviations: float = DEVIATIONS
     ) -> None:
-        """Take who is to try sizes, and by how much those that wait are lowered."""
+        """Learn speeds.
+
+        Args:
+            profiling: How eager trainers are to try sizes; None for not at all.
+            deviations: By how many standard deviations speeds of trainers that wait are
+                lowered.
+        """
         self._profiling = profiling
         self._deviations = deviations
         self._courses: dict[int, Course] = {}
@@ -334,7 +334,7 @@ class LearnedSpeeds:
         self._node_per_s = 0.0
 
     def scalings(self, view: View) -> Sequence[Scaling]:
-        """Return what is known of each trainer, in the view's order."""
+        """Return the speeds of each trainer, in the view's order."""
         before, self._courses = self._courses, {}
         self._prior = site_prior(self._shown.values())
         self._node_per_s = self._price(before)
@@ -345,7 +345,7 @@ class LearnedSpeeds:
         return [self._scaling(trainer, view.now_s) for trainer in view.trainers]
 
     def decided(self, view: View, changes: Sequence[Change]) -> None:
-        """Take note of what happens at *view*, before it does."""
+        """Record the *changes* at *view*, before they are made."""
         for change in changes:
             trainer = view.trainers[change.trainer]
             held = len(trainer.held)
@@ -356,7 +356,7 @@ class LearnedSpeeds:
                 course.begin(nodes, held, now_s=view.now_s, done=trainer.done)
 
     def costs(self, trainer: TrainerView) -> Costs:
-        """Return what rescales of *trainer* seem to cost."""
+        """Return the costs of rescales of *trainer*, as far as they were seen."""
         learned = self._courses[trainer.serial].learned
         usual_s = learned_costs_s(self._paid)
         return Costs(*learned_costs_s(learned, usual_s))
@@ -364,8 +364,7 @@ class LearnedSpeeds:
     def _look(self, course: Course, trainer: TrainerView, now_s: float) -> None:
         held = len(trainer.held)
         if held != course.nodes:
-            # What was done before the loss is partly undone: this interval says
-            # nothing.
+            # The loss undid some of the work before it: this interval shows no speed.
             self._close(course, trainer, now_s)
             course.begin(held, course.nodes, now_s=now_s, done=trainer.done)
         elif held:
@@ -392,7 +391,7 @@ class LearnedSpeeds:
 
     @staticmethod
     def _price(courses: Mapping[int, Course]) -> float:
-        """Return what a node in use brings, as far as is known: samples a second."""
+        """Return samples a second of a node in use, as far as is known."""
         running = [
             (course.nodes, float(course.scaling.samples_per_s[course.nodes]))
             for course in courses.values()
@@ -432,7 +431,7 @@ class LearnedSpeeds:
 
 
 class WatchedPolicy:
-    """A policy whose decisions learned speeds take note of."""
+    """A policy that passes its decisions on to learned speeds."""
 
     def __init__(self, policy: ReplayPolicy, speeds: LearnedSpeeds) -> None:
         self.name = policy.name
@@ -453,15 +452,15 @@ class WatchedPolicy:
 
 
 def is_same(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> bool:
-    """Tell whether speeds differ by so little that planning anew is not worth it."""
+    """Return whether speeds differ too little to plan anew."""
     return bool((np.abs(ours - theirs) <= _SAME * theirs).all())
 
 
 def _fragment(course: Course) -> TrainedFragment | None:
     """Return the fragment under way; None where it does not show a speed yet.
 
-    When training began is not told in a replay. It follows from the speed later on:
-    what was done by the first mark took so long at that speed.
+    A replay does not report when training began. It follows from the speed later on,
+    and from the samples done by the first mark.
     """
     begin_s, begun = course.marks[0] if course.marks else (0.0, 0.0)
     marks = [mark for mark in course.marks if mark[1] > begun]

@@ -55,7 +55,7 @@ def policy_for(
     Args:
         settings: The replay's; the policy is one of ``POLICIES``.
         clock: Seconds from any moment on; it only measures the solver.
-        use: Where that is counted.
+        use: Counts of the solver's calls.
 
     Raises:
         UsageError: There is no such priority or forecaster.
@@ -97,7 +97,7 @@ def lookahead_by(
 
 
 def forecaster_for(settings: ReplaySettings) -> Forecaster:
-    """Return the forecaster that *settings* name, which has seen nothing.
+    """Return the forecaster that *settings* name; it has seen no event.
 
     Raises:
         UsageError: There is no such forecaster.
@@ -116,14 +116,14 @@ def forecaster_for(settings: ReplaySettings) -> Forecaster:
 def tools_for(
     settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
 ) -> Tools:
-    """Return what policies of a replay are made with; it verifies changes itself."""
+    """Return the tools of policies in a replay, whose engine verifies changes."""
     name, limit_s = SolverName(settings.solver.value), settings.solver_limit_s
 
     def solver() -> MeasuredSolver:
         return MeasuredSolver(Planner(name, limit_s=limit_s), use, clock)
 
     def start_solver() -> MeasuredSolver:
-        # What begins from its plans has its own verified.
+        # Searches that begin from its plans verify their own.
         planner = Planner(name, limit_s=limit_s, verifies=False)
         return MeasuredSolver(planner, use, clock, is_start=True)
 
@@ -253,9 +253,9 @@ class _BySize(dict[int, PlanTrainer]):
 def changes_to(counts: Sequence[int], view: View) -> tuple[Change, ...]:
     """Return the changes that give each trainer its count, without migration.
 
-    As in the published evaluation: who shrinks drops its lowest-numbered nodes,
-    and who grows takes the highest-numbered free node first, what others drop
-    included.
+    As in the published evaluation: a trainer that shrinks drops its lowest-numbered
+    nodes, and one that grows takes the highest-numbered free nodes first, those that
+    others drop included.
 
     Args:
         counts: Nodes by trainer, in the view's order; at most ``idle_nodes``

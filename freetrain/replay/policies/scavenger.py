@@ -16,7 +16,7 @@ class ScavengerPolicy:
     """First come first served; each trainer is a job of its ``fixed_nodes``.
 
     A job that loses a node is killed: it gives up the rest and starts anew once
-    as many nodes as it needs are free and nobody before it waits. It keeps its
+    as many nodes as it needs are free and no job before it waits. It keeps its
     place in the queue, which is that of its arrival.
     """
 
