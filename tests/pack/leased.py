@@ -20,7 +20,6 @@ from freetrain.pack.pack import PackRecord, member_folder, read_record
 from freetrain.state.database import read_store
 from freetrain.state.files import (
     Ended,
-    GenerationEnding,
     StateDir,
     TrainerDir,
     newest_assigned,
@@ -87,10 +86,6 @@ class LeasedPack:
         return read_record(self.trainer.run)
 
     @property
-    def ends(self) -> dict[str, str]:
-        return {name: line.end for name, line in self.record.members.items()}
-
-    @property
     def flag(self) -> Path:
         return self.stage.folder / "flag"
 
@@ -136,8 +131,8 @@ class LeasedPack:
 
         wait_for(event, look, limit_s=300.0)
 
-    def packer(self) -> int:
-        """Return the process that is the world of the pack."""
+    def kill_packer(self) -> None:
+        """Kill the process that is the world of the pack."""
         words = [b"freetrain.pack", bytes(self.stage.folder / "pack.toml"), b""]
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -145,7 +140,7 @@ class LeasedPack:
                 if path.read_bytes().split(b"\0")[-3:] == words:
                     found.append(int(path.parent.name))
         (packer,) = found
-        return packer
+        os.kill(packer, SIGKILL)
 
     def node(self) -> str:
         """Return the node on which it is, empty for none."""
@@ -162,19 +157,15 @@ class LeasedPack:
         logs = member_folder(self.trainer.run, member) / "logs"
         return {int(path.stem): path.read_text() for path in logs.glob("*.log")}
 
-    def share_lines(self, *, after: int) -> list[str]:
-        """Return the lines on shares that packers printed after a generation."""
-        logs = sorted(self.trainer.logs.glob("*.log"))
-        later = [log.read_text() for log in logs if int(log.stem) > after]
-        return [line for text in later for line in text.splitlines() if "%" in line]
-
     def used(self, member: str) -> set[int]:
         """Return how often samples were used, as a member that is finished says."""
         (text,) = [t for t in self.printed(member).values() if "used" in t]
         return set(map(int, text.partition("used")[2].split()))
 
-    def ending(self, generation: int) -> GenerationEnding | None:
-        return read_ending(self.trainer, generation)
+    def ended(self) -> Ended | None:
+        """Return how generation 1 ended; None while it runs."""
+        ending = read_ending(self.trainer, 1)
+        return ending.ended if ending else None
 
     def is_finished(self) -> bool:
         with read_store(self.site.state_directory, uid=os.getuid()) as state:
@@ -207,87 +198,68 @@ def leased_pack(
 def loses_its_lease_and_goes_on(
     pack: LeasedPack, take_away: Callable[[str], None]
 ) -> None:
-    """Train, have the node taken away with notice, and train on to the end.
-
-    Args:
-        pack: Nothing of it is submitted yet.
-        take_away: Lets another user's job need a node that is named.
-    """
+    """Train, have *take_away* let another user's job need the node, and train on."""
     epochs = 60
     pack.submit(long_epochs=epochs)
     pack.ticks_until("members to train", lambda: _is_in_the_middle(pack))
-    node = pack.node()
     before = pack.steps("long")
-    take_away(node)
-    pack.ticks_until("generation 1 to be over", lambda: pack.ending(1))
-    first = pack.ending(1)
-    assert first is not None
-    assert first.ended is Ended.RESCALED, first
+    take_away(pack.node())
+    pack.ticks_until("generation 1 to be over", pack.ended)
+    assert pack.ended() is Ended.RESCALED
     assert pack.record.members["long"].end == "stopped"
     outcome = read_outcome(pack.trainer.run, 1)
     assert outcome is not None
     assert outcome.committed_step >= before
 
     _goes_on_to_its_end(pack, epochs)
-    assert list(pack.printed("short")) == [1]  # what was over is not started again
-    assert len(pack.printed("fails")) == 4  # what failed is, beyond its attempts
+    assert list(pack.printed("short")) == [1]  # it was over, and is not started again
+    assert len(pack.printed("fails")) == 4  # once more, beyond its attempts
 
 
 def shares_by_growth_in_every_lease(
     pack: LeasedPack, take_away: Callable[[str], None]
 ) -> None:
-    """Train two of which one still grows, in two leases after each other.
-
-    Args:
-        pack: Nothing of it is submitted yet.
-        take_away: Lets another user's job need a node that is named.
-    """
+    """Train two of which one still grows, in two leases after each other."""
     for name, loss in (("falls", "0.999 ** step"), ("flat", "1.0 if step else 9.0")):
         pack.stage.job(name, REPORTS.format(loss=loss), more=PROGRESS)
     pack.submit_file('members = ["falls.toml", "flat.toml"]\n')
-    pack.ticks_until("shares by growth", lambda: _is_by_growth(pack))
+    by_growth = {"falls": 0.75, "flat": 0.25}
+    pack.ticks_until("shares by growth", lambda: pack.record.shares == by_growth)
     before = pack.record.sharing
     take_away(pack.node())
-    pack.ticks_until("generation 1 to be over", lambda: pack.ending(1))
+    pack.ticks_until("generation 1 to be over", pack.ended)
 
-    pack.ticks_until("it to go on", lambda: pack.share_lines(after=1))
+    def shares() -> list[str]:
+        logs = sorted(pack.trainer.logs.glob("*.log"))
+        later = [log.read_text() for log in logs if int(log.stem) > 1]
+        return [line for text in later for line in text.splitlines() if "%" in line]
 
+    pack.ticks_until("it to go on", shares)
     assert before["tracks"]
-    first, *_ = pack.share_lines(after=1)
-    assert "flat 25 % (completing" in first, "what was known of it is known there"
-
-
-def _is_by_growth(pack: LeasedPack) -> bool:
-    shares = pack.record.shares
-    return shares.get("falls") == 0.75 and shares.get("flat") == 0.25
+    assert "flat 25 % (completing" in shares()[0], "its growth is known there, too"
 
 
 def goes_on_after_its_packer_was_killed(pack: LeasedPack) -> None:
-    """Train, have the packer killed with -9, and train on to the end.
-
-    Args:
-        pack: Nothing of it is submitted yet.
-    """
+    """Train, have the packer killed with -9, and train on to the end."""
     epochs = 40
     pack.submit(long_epochs=epochs)
     pack.ticks_until("members to train", lambda: _is_in_the_middle(pack))
     members = set(pack.stage.processes())
 
-    os.kill(pack.packer(), SIGKILL)
-    pack.ticks_until("generation 1 to be over", lambda: pack.ending(1))
+    pack.kill_packer()
+    pack.ticks_until("generation 1 to be over", pack.ended)
 
-    first = pack.ending(1)
-    assert first is not None
-    assert first.ended is Ended.KILLED, first
+    assert pack.ended() is Ended.KILLED
     assert not members & set(pack.stage.processes())
     _goes_on_to_its_end(pack, epochs)
 
 
 def _goes_on_to_its_end(pack: LeasedPack, epochs: int) -> None:
-    pack.flag.touch()  # what failed does not, the next time
+    pack.flag.touch()  # the member that fails does not, the next time
     pack.ticks_until("the pack to be finished", pack.is_finished)
 
-    assert pack.ends == dict.fromkeys(("short", "long", "fails"), "finished")
+    ends = {name: line.end for name, line in pack.record.members.items()}
+    assert ends == dict.fromkeys(("short", "long", "fails"), "finished")
     assert pack.used("short") == {2}
     assert pack.used("long") == {epochs}
     assert len(pack.printed("long")) > 1
