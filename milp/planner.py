@@ -134,7 +134,7 @@ def _model_solver(name: SolverName) -> ModelSolver:
 def _checked(problem: Problem, answer: Answer) -> Answer:
     broken = violations(problem, answer.plan)
     if broken:
-        return _kept(problem, f"the solver's plan was refused: {'; '.join(broken)}")
+        return _kept(problem, f"the solver's plan was refused: {'; '.join(broken)}.")
     return answer
 
 

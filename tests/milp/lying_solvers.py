@@ -50,34 +50,28 @@ def set_all(model: pulp.LpProblem, value: float | None) -> None:
         variable.varValue = value
 
 
+def returning(value: float | None, claim: SolverStatus | None = None) -> Spoil:
+    """Set all values to *value*, and claim what was found or *claim*."""
+
+    def spoil(model: pulp.LpProblem, found: SolverStatus) -> SolverStatus:
+        set_all(model, value)
+        return claim or found
+
+    return spoil
+
+
 def tell_the_truth(_: pulp.LpProblem, found: SolverStatus) -> SolverStatus:
     return found
 
 
-def return_fractions(model: pulp.LpProblem, found: SolverStatus) -> SolverStatus:
-    set_all(model, 0.5)
-    return found
-
-
-def return_nan(model: pulp.LpProblem, found: SolverStatus) -> SolverStatus:
-    set_all(model, float("nan"))
-    return found
-
-
-def lose_the_values(model: pulp.LpProblem, found: SolverStatus) -> SolverStatus:
-    set_all(model, None)
-    return found
+return_fractions = returning(0.5)
+find_nothing = returning(None, SolverStatus.NOTHING)
 
 
 def return_everything(model: pulp.LpProblem, found: SolverStatus) -> SolverStatus:
     for variable in model.variables():
         variable.varValue = variable.upBound
     return found
-
-
-def claim_infeasible(model: pulp.LpProblem, _: SolverStatus) -> SolverStatus:
-    set_all(model, None)
-    return SolverStatus.INFEASIBLE
 
 
 def crash(_: pulp.LpProblem, __: SolverStatus) -> SolverStatus:
@@ -88,22 +82,17 @@ def be_missing(_: pulp.LpProblem, __: SolverStatus) -> SolverStatus:
     raise SolverUnavailableError("CBC cannot be run.")
 
 
-def find_nothing(model: pulp.LpProblem, _: SolverStatus) -> SolverStatus:
-    set_all(model, None)
-    return SolverStatus.NOTHING
-
-
 def time_out_with_the_point(_: pulp.LpProblem, __: SolverStatus) -> SolverStatus:
     return SolverStatus.INCUMBENT
 
 
-OUTRIGHT_LIES = (
-    return_fractions,
-    return_nan,
-    return_everything,
-    lose_the_values,
-    claim_infeasible,
-    crash,
-    be_missing,
-)
-"""Whatever is solved: there is nothing to be used in what comes back."""
+OUTRIGHT_LIES = {
+    "returns fractions": return_fractions,
+    "returns NaN": returning(float("nan")),
+    "returns everything": return_everything,
+    "loses the values": returning(None),
+    "claims infeasible": returning(None, SolverStatus.INFEASIBLE),
+    "crashes": crash,
+    "is missing": be_missing,
+}
+"""Nothing of the answer can be used, whatever is solved."""

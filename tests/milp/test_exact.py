@@ -1,3 +1,5 @@
+"""The exact solver against the textbook dynamic program, ties included."""
+
 import math
 from dataclasses import replace
 
@@ -47,11 +49,13 @@ def plain_best(problem: Problem) -> tuple[list[int], float]:
     return counts[::-1], best[pool]
 
 
-@st.composite
-def ragged_curves(draw: st.DrawFn) -> Curve:
-    """Thirty-odd sizes on one line, some of them off it by a little."""
-    steps = draw(st.lists(st.sampled_from([0.0, 0.0, 0.25, -0.5]), min_size=30))
-    return custom([0.0, *(n * 10.0 + off for n, off in enumerate(steps, start=1))])
+def assert_plain_best(problem: Problem) -> None:
+    counts, value = plain_best(problem)
+
+    plan = ExactSolver().solve(problem)
+
+    assert [row[0] for row in plan.counts] == counts
+    assert plan.gain == value == plan_gain(problem, plan.counts) == plan.bound
 
 
 @settings(max_examples=200)
@@ -59,12 +63,7 @@ def ragged_curves(draw: st.DrawFn) -> Curve:
 def test_exact_gives_each_trainer_the_count_of_the_plain_dynamic_program(
     problem: Problem,
 ) -> None:
-    counts, value = plain_best(problem)
-
-    plan = ExactSolver().solve(problem)
-
-    assert [row[0] for row in plan.counts] == counts
-    assert plan.gain == value
+    assert_plain_best(problem)
 
 
 @given(one_class_problems())
@@ -75,9 +74,24 @@ def test_the_search_by_arrays_without_a_limit_is_the_plain_dynamic_program(
     priced = table.priced(table.rows_of(problem), 0.0)
     everything = Limit(math.inf, 0.0, problem.classes[0].nodes)
 
-    found = search_all([one.within(math.inf) for one in priced], everything)
+    found = search_all([row.within(math.inf) for row in priced], everything)
 
     assert found == plain_best(problem)
+
+
+@st.composite
+def ragged_curves(draw: st.DrawFn) -> Curve:
+    """Thirty-odd sizes on one line, some of them off it by a little."""
+    steps = draw(st.lists(st.sampled_from([0.0, 0.0, 0.25, -0.5]), min_size=30))
+    return custom([0.0, *(n * 10.0 + off for n, off in enumerate(steps, start=1))])
+
+
+def problem_of(several: list[Curve], held: list[int], nodes: int) -> Problem:
+    trainers = tuple(
+        ProblemTrainer(f"t{k}", several[k % len(several)], (n,), 18.0, 12.0)
+        for k, n in enumerate(held)
+    )
+    return Problem((NodeClass("idle", nodes),), trainers, 120.0)
 
 
 @settings(max_examples=60)
@@ -86,88 +100,45 @@ def test_the_search_by_arrays_without_a_limit_is_the_plain_dynamic_program(
     st.lists(st.integers(0, 12), min_size=2, max_size=9),
     st.integers(0, 60),
 )
-def test_ragged_and_repeated_curves_leave_the_same_ties_to_tell_apart(
+def test_ties_of_ragged_and_repeated_curves_are_broken_as_by_the_plain_program(
     several: list[Curve], held: list[int], free: int
 ) -> None:
-    states = tuple(
-        ProblemTrainer(f"t{k}", several[k % len(several)], (n,), 18.0, 12.0)
-        for k, n in enumerate(held)
-    )
-    problem = Problem((NodeClass("idle", sum(held) + free),), states, 120.0)
-    counts, value = plain_best(problem)
-
-    plan = ExactSolver().solve(problem)
-
-    assert [row[0] for row in plan.counts] == counts
-    assert plan.gain == value
-
-
-@given(st.lists(one_class_problems(), max_size=6))
-def test_what_exact_keeps_between_calls_does_not_change_its_answers(
-    several: list[Problem],
-) -> None:
-    solver = ExactSolver()
-
-    for problem in several:
-        assert solver.solve(problem) == ExactSolver().solve(problem)
-
-
-@given(one_class_problems())
-def test_the_claimed_gain_is_the_gain_of_the_counts(problem: Problem) -> None:
-    plan = ExactSolver().solve(problem)
-
-    assert plan.gain == plan_gain(problem, plan.counts) == plan.bound
-
-
-def big_problem(nodes: int, trainers: int, held: int) -> Problem:
-    """Identical trainers on a piecewise-linear curve: ties wherever one looks."""
-    curve = custom([min(n, 8) * 10.0 + max(0, n - 8) * 7.0 for n in range(65)])
-    states = tuple(
-        ProblemTrainer(f"t{index}", curve, (held if index % 3 else 0,), 18.0, 12.0)
-        for index in range(trainers)
-    )
-    return Problem((NodeClass("idle", nodes),), states, 120.0)
+    assert_plain_best(problem_of(several, held, sum(held) + free))
 
 
 @pytest.mark.parametrize(
     ("nodes", "trainers", "held"),
     [(90, 12, 5), (150, 10, 12), (33, 30, 1), (700, 9, 8)],
 )
-def test_ties_of_identical_trainers_are_told_apart_as_by_the_plain_program(
+def test_ties_of_identical_trainers_are_broken_as_by_the_plain_program(
     nodes: int, trainers: int, held: int
 ) -> None:
-    problem = big_problem(nodes, trainers, held)
-    counts, value = plain_best(problem)
+    curve = custom([min(n, 8) * 10.0 + max(0, n - 8) * 7.0 for n in range(65)])
+    each = [held if k % 3 else 0 for k in range(trainers)]
 
-    plan = ExactSolver().solve(problem)
-
-    assert [row[0] for row in plan.counts] == counts
-    assert plan.gain == value
+    assert_plain_best(problem_of([curve], each, nodes))
 
 
-def test_a_trainer_that_may_use_no_class_gets_nothing() -> None:
-    curve = custom([0.0, 5.0])
-    barred = ProblemTrainer("t", curve, (0,), 1.0, 1.0, usable=frozenset())
-
-    plan = ExactSolver().solve(Problem((NodeClass("idle", 4),), (barred,), 10.0))
-
-    assert plan.counts == ((0,),)
-
-
-def test_a_solver_tells_a_barred_trainer_from_one_like_it_that_is_not() -> None:
-    free = ProblemTrainer("t", custom([0.0, 5.0]), (0,), 1.0, 1.0)
-    barred = replace(free, usable=frozenset())
-    one = (NodeClass("idle", 4),)
+@given(st.lists(one_class_problems(), max_size=6))
+def test_answers_do_not_depend_on_earlier_calls(several: list[Problem]) -> None:
     solver = ExactSolver()
 
-    assert solver.solve(Problem(one, (free,), 10.0)).counts == ((1,),)
-    assert solver.solve(Problem(one, (barred,), 10.0)).counts == ((0,),)
+    for problem in several:
+        assert solver.solve(problem) == ExactSolver().solve(problem)
 
 
-def test_without_trainers_the_plan_is_empty() -> None:
-    plan = ExactSolver().solve(Problem((NodeClass("idle", 4),), (), 10.0))
+def test_a_trainer_that_may_use_no_class_gets_nothing_unlike_its_equal() -> None:
+    usual = ProblemTrainer("t", custom([0.0, 5.0]), (0,), 1.0, 1.0)
+    barred = replace(usual, usable=frozenset())
+    solver = ExactSolver()
 
-    assert plan.counts == ()
+    for trainers, counts in (
+        ((usual,), ((1,),)),
+        ((barred,), ((0,),)),
+        ((), ()),
+    ):
+        plan = solver.solve(Problem((NodeClass("idle", 4),), trainers, 10.0))
+        assert plan.counts == counts
     assert plan.gain == 0.0
 
 

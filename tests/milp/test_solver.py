@@ -1,4 +1,4 @@
-"""The contract of every model solver, and what is made of their answers."""
+"""The contract of every model solver, and how its answers are read."""
 
 from pathlib import Path
 
@@ -8,68 +8,73 @@ import pytest
 from milp.answer import SolverFailedError, SolverStatus, SolverUnavailableError
 from milp.program import COUNT_OPTIONS, Cbc, Highs, ModelSolver, whole
 
-SOLVERS = [Cbc(), Cbc(options=COUNT_OPTIONS), Cbc(warm=True), Highs()]
+SOLVERS = {
+    "cbc": Cbc(),
+    "cbc reduced": Cbc(options=COUNT_OPTIONS),
+    "cbc warm": Cbc(warm=True),
+    "highs": Highs(),
+}
+every_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
 
 
-def knapsack(room: float) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
+def knapsack() -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
     model = pulp.LpProblem("knapsack", pulp.LpMaximize)
     taken = [model.add_variable(f"taken_{k}", cat=pulp.LpBinary) for k in range(3)]
     model += 5 * taken[0] + 4 * taken[1] + 3 * taken[2]
-    model += 4 * taken[0] + 3 * taken[1] + 2 * taken[2] <= room
+    model += 4 * taken[0] + 3 * taken[1] + 2 * taken[2] <= 5.0
     return model, taken
 
 
-@pytest.mark.parametrize(
-    "solver", SOLVERS, ids=["cbc", "cbc reduced", "cbc warm", "highs"]
-)
+def run(path: Path | str) -> SolverStatus:
+    model, _ = knapsack()
+    return Cbc(path=str(path)).solve(model, limit_s=1.0)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A file that will run in place of CBC."""
+    path = tmp_path / "cbc"
+    path.touch(mode=0o755)
+    return path
+
+
+@every_solver
+@pytest.mark.parametrize("start", [None, (0, 1, 1)], ids=["", "from the optimum"])
 def test_an_optimum_is_called_one_and_its_values_are_there(
-    solver: ModelSolver,
+    solver: ModelSolver, start: tuple[int, ...] | None
 ) -> None:
-    model, taken = knapsack(5.0)
+    model, taken = knapsack()
+    for variable, value in zip(taken, start or (), strict=False):
+        variable.setInitialValue(value)
 
     assert solver.solve(model, limit_s=10.0) is SolverStatus.OPTIMUM
     assert whole(taken) == [0, 1, 1]
 
 
-@pytest.mark.parametrize(
-    "solver", SOLVERS, ids=["cbc", "cbc reduced", "cbc warm", "highs"]
-)
+@every_solver
 def test_a_model_without_a_solution_is_called_infeasible(solver: ModelSolver) -> None:
-    model, taken = knapsack(5.0)
+    model, taken = knapsack()
     model += pulp.lpSum(taken) >= 4
 
     assert solver.solve(model, limit_s=None) is SolverStatus.INFEASIBLE
-
-
-def test_a_warm_solver_keeps_what_it_began_from_where_nothing_is_better() -> None:
-    model, taken = knapsack(5.0)
-    for variable, value in zip(taken, (0, 1, 1), strict=True):
-        variable.setInitialValue(value)
-
-    assert Cbc(warm=True).solve(model, limit_s=10.0) is SolverStatus.OPTIMUM
-    assert whole(taken) == [0, 1, 1]
 
 
 def test_a_missing_solver_says_how_to_install_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    model, _ = knapsack(5.0)
 
     with pytest.raises(SolverUnavailableError, match=r"no program /elsewhere/cbc.*pip"):
-        Cbc(path="/elsewhere/cbc").solve(model, limit_s=1.0)
+        run("/elsewhere/cbc")
 
 
 # PuLP leaves /dev/null open where a process cannot be started.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_binary_for_another_processor_says_how_to_install_one(tmp_path: Path) -> None:
-    foreign = tmp_path / "cbc"
-    foreign.write_bytes(b"\x7fELF of another machine")
-    foreign.chmod(0o755)
-    model, _ = knapsack(5.0)
+def test_a_binary_for_another_processor_says_how_to_install_one(program: Path) -> None:
+    program.write_bytes(b"\x7fELF of another machine")
 
     with pytest.raises(SolverUnavailableError, match=r"Exec format error.*coinor-cbc"):
-        Cbc(path=str(foreign)).solve(model, limit_s=1.0)
+        run(program)
 
 
 def test_where_pulps_wheel_has_no_cbc_the_one_on_the_path_runs(
@@ -78,13 +83,13 @@ def test_where_pulps_wheel_has_no_cbc_the_one_on_the_path_runs(
     bundled = Path(pulp.PULP_CBC_CMD.pulp_cbc_path).resolve()
     (tmp_path / "cbc").symlink_to(bundled)
     monkeypatch.setenv("PATH", str(tmp_path))
-    model, taken = knapsack(5.0)
+    model, taken = knapsack()
 
     assert Cbc(path="/elsewhere/cbc").solve(model, limit_s=10.0) is SolverStatus.OPTIMUM
     assert whole(taken) == [0, 1, 1]
 
 
-# Writes what follows to the file that CBC is told to write its solution to.
+# Writes its argument to the file that CBC is to write its solution to.
 WRITE_SOLUTION = 'while [ "$1" != -solution ]; do shift; done; printf "%b" >"$2" '
 
 
@@ -92,58 +97,39 @@ WRITE_SOLUTION = 'while [ "$1" != -solution ]; do shift; done; printf "%b" >"$2"
     "script",
     ["exit 3", "exit 0", "kill -9 $$", WRITE_SOLUTION + r"'Optimal\n0 X0 one 2\n'"],
 )
-def test_a_solver_that_crashes_or_answers_nothing_has_failed(
-    script: str, tmp_path: Path
+def test_a_solver_that_crashes_or_answers_nothing_has_failed_and_leaves_no_files(
+    script: str, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = tmp_path / "cbc"
-    broken.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    broken.chmod(0o755)
-    model, _ = knapsack(5.0)
+    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
 
     with pytest.raises(SolverFailedError, match="was not used"):
-        Cbc(path=str(broken)).solve(model, limit_s=1.0)
+        run(program)
+
+    assert list(scratch.iterdir()) == []
 
 
-def test_a_solver_that_fails_leaves_no_files_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken = tmp_path / "cbc"
-    broken.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
-    broken.chmod(0o755)
-    room = tmp_path / "room"
-    room.mkdir()
-    monkeypatch.setenv("TMPDIR", str(room))
-    model, _ = knapsack(5.0)
-
-    with pytest.raises(SolverFailedError):
-        Cbc(path=str(broken)).solve(model, limit_s=1.0)
-
-    assert list(room.iterdir()) == []
-
-
-def test_a_status_nobody_knows_is_no_solution(tmp_path: Path) -> None:
-    odd = tmp_path / "cbc"
+def test_an_unknown_status_is_no_solution(program: Path) -> None:
     script = WRITE_SOLUTION + "'Splendid - objective value 3'"
-    odd.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    odd.chmod(0o755)
-    model, _ = knapsack(5.0)
+    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
 
-    assert Cbc(path=str(odd)).solve(model, limit_s=1.0) is SolverStatus.NOTHING
+    assert run(program) is SolverStatus.NOTHING
 
 
 @pytest.mark.parametrize("value", [0.5, 0.999, None, float("nan"), float("inf")])
 def test_a_value_that_is_not_whole_is_refused(value: float | None) -> None:
-    _, taken = knapsack(5.0)
-    for variable in taken:
-        variable.varValue = 1.0
-    taken[1].varValue = value
+    _, taken = knapsack()
+    for variable, given in zip(taken, [1.0, value, 1.0], strict=True):
+        variable.varValue = given
 
     with pytest.raises(SolverFailedError, match="taken_1"):
         whole(taken)
 
 
 def test_rounding_noise_is_rounded_away() -> None:
-    _, taken = knapsack(5.0)
+    _, taken = knapsack()
     for variable, value in zip(taken, [1e-9, 1 - 1e-9, 1.0], strict=True):
         variable.varValue = value
 
