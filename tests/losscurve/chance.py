@@ -1,32 +1,29 @@
-"""What chance does to coverage by group: ``python -m tests.losscurve.chance``.
+"""The part of chance in coverage by group: ``python -m tests.losscurve.chance``.
 
-A curve's later values are inside of its interval together or outside together, so that
-a column of seven curves says little of the intervals' share. Columns of as many curves
-as each group has, drawn from all curves and columns alike, tell how little.
+A curve's later values are inside its interval together or outside together, so a column
+of seven curves shows the coverage badly. Columns of as many curves as each group has,
+drawn from all curves and columns alike, show how badly.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 
+from tests.lookahead.reliability_table import shared_folder
 from tests.losscurve.curves import real_curves, recorded_curves
 from tests.losscurve.extrapolation import CUTS, coverage_of
 
 LEAST, MOST = 0.80, 0.97
-"""What the share of an interval of 90 % is to lie between."""
+"""Limits of the coverage of an interval of 90 %."""
 
 DRAWS = 20_000
 
 
 def main() -> int:
-    beside = Path(__file__).resolve().parents[3] / "shared"
-    shared = Path(os.environ.get("FREETRAIN_SHARED", beside))
-    curves = (*real_curves(shared), *recorded_curves())
+    curves = (*real_curves(shared_folder()), *recorded_curves())
     held = np.array([coverage_of([curve], cut)[1] for curve in curves for cut in CUTS])
     sys.stdout.write(f"all: mean {held.mean():.1%}, whole {np.mean(held == 1):.0%}\n")
     draws = np.random.default_rng(0)

@@ -1,35 +1,35 @@
-"""How well curves are foretold: ``python -m tests.losscurve.extrapolation``.
+"""How well curves are forecast: ``python -m tests.losscurve.extrapolation``.
 
-Every curve is cut, its first part fitted, and a later value held against what was
-expected. Errors are absolute, as a share of the whole curve's range; medians over
-curves. The families are fitted to the same points as the choice, which does not know
-what comes after the cut any more than they do.
+Every curve is cut, its first part fitted, and a later value compared with the forecast.
+Errors are absolute, as a share of the whole curve's range; medians over curves. The
+families are fitted to the same points as the choice: all before the cut.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from time import process_time
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from freetrain.losscurve.curve import KNOWN, fit_family, normalized, polished
 from freetrain.losscurve.fit import NORMAL, NORMAL_90, fit_forecast, present_start
+from tests.lookahead.reliability_table import shared_folder
 from tests.losscurve.curves import WholeCurve, real_curves, recorded_curves
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """How much is seen, and what is asked.
+
+class Cut(NamedTuple):
+    """The part of a curve that is seen, and the later value that is forecast.
 
     Attributes:
         seen: Share of the evaluations.
-        ahead: Evaluations from the last seen to the one asked for; None for the last
+        ahead: Evaluations from the last seen to the forecast one; None for the last
             of the curve.
     """
 
@@ -47,7 +47,7 @@ Errors = Mapping[tuple[str, Cut], list[float]]
 
 
 def errors_of(curves: Iterable[WholeCurve], cuts: Iterable[Cut] = CUTS) -> Errors:
-    """Return the errors of every way to foretell, by way and cut, curve by curve."""
+    """Return the errors of every way to forecast, by way and cut, curve by curve."""
     errors: dict[tuple[str, Cut], list[float]] = defaultdict(list)
     cuts = tuple(cuts)
     for curve in curves:
@@ -60,7 +60,7 @@ def errors_of(curves: Iterable[WholeCurve], cuts: Iterable[Cut] = CUTS) -> Error
 
 
 def forecasts(curve: WholeCurve, count: int, asked: int) -> Iterator[tuple[str, float]]:
-    """Yield what each way foretells for point *asked* from the first *count*."""
+    """Yield each way's forecast of point *asked* from the first *count*."""
     samples, values = curve.samples[:count], curve.values[:count]
     yield "last value", float(values[-1])
     start = present_start(samples, values, curve.better)
@@ -75,7 +75,7 @@ def forecasts(curve: WholeCurve, count: int, asked: int) -> Iterator[tuple[str, 
 
 
 def coverage_of(curves: Iterable[WholeCurve], cut: Cut) -> tuple[float, float]:
-    """Return which share of all later values the 80 % and 90 % intervals hold.
+    """Return the shares of all later values inside the 80 % and 90 % intervals.
 
     Every curve weighs the same. The interval of 80 % is that of 90 %, narrowed as
     a normal distribution's would be.
@@ -101,7 +101,7 @@ def _inside(curve: WholeCurve, cut: Cut) -> tuple[float, float]:
 
 
 def _places(curve: WholeCurve, cut: Cut) -> tuple[int, int]:
-    """Return how many points are seen, and the index of the one asked for."""
+    """Return how many points are seen, and the index of the forecast one."""
     last = len(curve.values) - 1
     count = round(cut.seen * (last + 1))
     asked = last if cut.ahead is None else min(last, count - 1 + cut.ahead)
@@ -158,13 +158,6 @@ def _seconds(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
         yield f"{what}: median {middle:.2f} ms, longest {worst:.2f} ms"
 
 
-def main() -> int:
-    beside = Path(__file__).resolve().parents[3] / "shared"
-    shared = Path(os.environ.get("FREETRAIN_SHARED", beside))
-    for line in lines(shared):
-        sys.stdout.write(f"{line}\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    for row in lines(shared_folder()):
+        sys.stdout.write(f"{row}\n")

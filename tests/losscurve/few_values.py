@@ -1,22 +1,21 @@
 """How well intervals hold after few values: ``python -m tests.losscurve.few_values``.
 
 Every curve as if it had been evaluated 12, 20 and 30 times in all, and then cut after
-few of those: what comes later is held against the interval of 90 %. Curves weigh the
-same. Constants were chosen on half of them, and the other half is given apart.
+few of those: the later values are compared with the interval of 90 %. Curves weigh the
+same. Constants were chosen on half of them, and the other half is printed apart.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from freetrain.losscurve.fit import fit_forecast
+from tests.lookahead.reliability_table import shared_folder
 from tests.losscurve.curves import WholeCurve, real_curves, recorded_curves
 
 if TYPE_CHECKING:
@@ -25,23 +24,20 @@ if TYPE_CHECKING:
     from freetrain.losscurve.fit import FittedForecast
 
 EVALUATIONS = (12, 20, 30)
-TOLD = (3, 4, 5, 6, 7, 8, 10, 12)
+REPORTED = (3, 4, 5, 6, 7, 8, 10, 12)
 
 MOST_SEEN = 0.7
-"""Share of a curve: of what is left beyond, there is too little to be missed."""
+"""Share of a curve: beyond it too few values are left."""
 
 OUTSIDE = 20.0
-"""What a unit outside of an interval of 90 % costs, over one of width (Gneiting and
-Raftery, 2007)."""
+"""Cost of a unit outside an interval of 90 %, over that of a unit of width (Gneiting
+and Raftery, 2007)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """How one interval did.
+class Held(NamedTuple):
+    """The share of later values that an interval held, and its score.
 
-    Attributes:
-        share: Of the later values, that it held.
-        score: Width, and 20 times what was outside, as a share of the curve's range.
+    The score is the width, and 20 times the part outside, over the curve's range.
     """
 
     share: float
@@ -49,7 +45,7 @@ class Held:
 
 
 def is_chosen_on(curve: WholeCurve) -> bool:
-    """Tell whether constants may be chosen by looking at *curve*.
+    """Tell whether constants were chosen by *curve*.
 
     Loss and validation of the same training are on the same side.
     """
@@ -84,12 +80,12 @@ def _ends(
 
 def lines(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
     """Yield a table: shares held and scores by values reported, for *curves*."""
-    yield "| | " + " | ".join(f"{reported} told" for reported in TOLD) + " |"
-    yield "|---" * (len(TOLD) + 1) + "|"
-    columns = [_column(curves, reported) for reported in TOLD]
-    shares = (f"{np.mean([one.share for one in all_]):.0%}" for all_ in columns)
+    yield "| | " + " | ".join(f"{reported} told" for reported in REPORTED) + " |"
+    yield "|---" * (len(REPORTED) + 1) + "|"
+    columns = [_column(curves, reported) for reported in REPORTED]
+    shares = (f"{np.mean([own.share for own in column]):.0%}" for column in columns)
     yield "| in the 90 % interval | " + " | ".join(shares) + " |"
-    scores = (f"{np.mean([one.score for one in all_]):.2f}" for all_ in columns)
+    scores = (f"{np.mean([own.score for own in column]):.2f}" for column in columns)
     yield "| score | " + " | ".join(scores) + " |"
 
 
@@ -103,9 +99,7 @@ def _column(curves: tuple[WholeCurve, ...], reported: int) -> list[Held]:
 
 
 def main() -> int:
-    beside = Path(__file__).resolve().parents[3] / "shared"
-    shared = Path(os.environ.get("FREETRAIN_SHARED", beside))
-    curves = (*real_curves(shared), *recorded_curves())
+    curves = (*real_curves(shared_folder()), *recorded_curves())
     for name, chosen in (("chosen on", True), ("left alone", False)):
         half = tuple(curve for curve in curves if is_chosen_on(curve) is chosen)
         sys.stdout.write(f"{name}: {len(half)} curves\n")

@@ -1,4 +1,4 @@
-"""What learned scaling loses to what is not known: ``python -m tests.scaling.oracles``.
+"""The loss of learned scaling by each unknown: ``python -m tests.scaling.oracles``.
 
 ``imagenet``, 40 at a time, the six days of ``tests.scaling.summit``, in the set's own
 order and in shuffled ones. Each row knows a part of the truth; none profiles.
@@ -6,22 +6,17 @@ order and in shuffled ones. Each row knows a part of the truth; none profiles.
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from freetrain.replay.policies.ratings import GivenSpeeds, LearnedSpeeds, is_same
-from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.trainers import Scaling, builtin_trainers
 from freetrain.scaling import Profiling, estimate
-from logs.read import read_trace
-from logs.trace import IdleTrace
-from tests.scaling.summit import START_S, Case, play
+from tests.scaling.summit import Case, play, summit, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +39,7 @@ class OnceSeen(LearnedSpeeds):
 
 
 class Plain(LearnedSpeeds):
-    """Tells the best estimate, without caution."""
+    """Plans by the best estimate, without caution."""
 
     def _planned(self, course: Course, trainer: TrainerView, now_s: float) -> Scaling:
         sizes = trainer.spec.scaling.sizes
@@ -87,7 +82,7 @@ class Erring:
 
 
 def ways() -> Iterator[tuple[str, Speeds]]:
-    """Yield what is known: name, and who knows it."""
+    """Yield the name of the knowledge, and speeds that have it."""
     yield "all, but for 1 %", Erring()
     yield "speed on one node", TrueLevel()
     yield "all, once measured", OnceSeen()
@@ -102,30 +97,22 @@ def in_order(trainers: Sequence[TrainerSpec], number: int) -> tuple[TrainerSpec,
     if number:
         random.Random(number).shuffle(shuffled)  # noqa: S311  # no secret
     return tuple(
-        replace(one, arrival_s=place.arrival_s)
-        for one, place in zip(shuffled, trainers, strict=True)
+        replace(own, arrival_s=place.arrival_s)
+        for own, place in zip(shuffled, trainers, strict=True)
     )
 
 
-def main() -> int:
-    beside = Path(__file__).resolve().parents[3] / "shared"
-    shared = Path(os.environ.get("FREETRAIN_SHARED", beside))
-    trace = read_trace(shared / "logs" / "summit_2021-02.fragments.csv.gz")
-    assert isinstance(trace, IdleTrace)
-    timeline = PoolTimeline.from_trace(trace, start_s=START_S, nodes=1024, days=6)
+def lines() -> Iterator[str]:
+    pool = summit()
     for order in range(_SHUFFLES + 1):
         case = Case(in_order(builtin_trainers("imagenet"), order), 40)
-        true = play(timeline, case, GivenSpeeds())
-        sys.stdout.write(f"order {order} all: {true.finished} finished\n")
+        true = play(pool, case, GivenSpeeds())
+        yield f"order {order} all: {true.finished} finished"
         for name, speeds in ways():
-            tally = play(timeline, case, speeds)
+            tally = play(pool, case, speeds)
             share = 100 * tally.samples / true.samples
-            sys.stdout.write(
-                f"order {order} {name:22} {share:6.2f} %, {tally.finished} finished\n"
-            )
-            sys.stdout.flush()
-    return 0
+            yield f"order {order} {name:22} {share:6.2f} %, {tally.finished} finished"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write(lines()))

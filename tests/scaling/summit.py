@@ -8,37 +8,89 @@ comes out with learned curves as a share of what comes out with the true ones. W
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from freetrain.replay.accounting import PublishedAccountant, RealAccountant, Tally
 from freetrain.replay.engine import Engine
 from freetrain.replay.policies.ratings import GivenSpeeds, LearnedSpeeds, WatchedPolicy
 from freetrain.replay.policies.registry import changes_to
-from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.settings import ReplaySettings
-from freetrain.replay.trainers import BUILTIN_NAMES, builtin_trainers
-from freetrain.scaling import Profiling, deviations_for
-from logs.read import read_trace
-from logs.trace import IdleTrace
+from freetrain.replay.trainers import (
+    BUILTIN_NAMES,
+    Costs,
+    Scaling,
+    TrainerSpec,
+    builtin_trainers,
+)
+from freetrain.scaling import ASSUMED_EXPONENT, Profiling, deviations_for
 from milp.planner import Planner, SolverName
 from milp.problem import NodeClass, Problem, ProblemTrainer, speed_up, throughput
-from tests.scaling.mixed import MIXED, AssumedSpeeds
+from tests.lookahead.reliability_table import shared_folder, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from freetrain.replay.policies.base import Change, TrainerView, View
     from freetrain.replay.policies.ratings import Speeds
-    from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
+    from freetrain.replay.pool import PoolTimeline
     from milp.problem import Curve
 
-START_S = 72_743.0
 T_FWD_S = 120.0
+MOST = 64
+SIZES = tuple(range(1, MOST + 1))
+
+
+def summit(days: float = 6.0) -> PoolTimeline:
+    return timeline(shared_folder(), from_day=0.0, days=days)
+
+
+class AssumedSpeeds:
+    """Speeds that grow as the number of nodes to the 0.9, for every trainer."""
+
+    def __init__(self) -> None:
+        speeds = np.arange(MOST + 1, dtype=np.float64) ** ASSUMED_EXPONENT
+        self._scaling = Scaling("assumed", speeds, SIZES)
+
+    def scalings(self, view: View) -> Sequence[Scaling]:
+        return [self._scaling] * len(view.trainers)
+
+
+def _mixed_trainers() -> tuple[TrainerSpec, ...]:
+    """Return trainers whose scaling is as different as users' programs make it."""
+    n = np.arange(MOST + 1, dtype=np.float64)
+    saturating = n * 9.0 / (n + 8.0)
+    peaked = n * np.exp((1.0 - n) / 24.0)
+    across_switches = n**0.95 * np.where(n > 18, 0.7, 1.0)
+    even = n**0.9 * np.where(n % 2, 0.8, 1.0) / 0.8
+    even[1] = 1.0
+    slow_to_begin = np.where(n < 2, n, 0.5 * n)
+    shapes = (n, saturating, peaked, across_switches, even, slow_to_begin)
+    scalings = [
+        Scaling(f"shape-{k}-{scale:g}", shape * scale, SIZES)
+        for scale in (1000.0, 2500.0, 6000.0, 4000.0, 1600.0)
+        for k, shape in enumerate(shapes)
+    ]
+    return tuple(
+        TrainerSpec(
+            name=f"mixed-{k:04d}",
+            scaling=scalings[k % len(scalings)],
+            samples=1.3e8,
+            arrival_s=36.0 * k,
+            costs=Costs(
+                grow_s=18.0, shrink_s=12.0, start_s=18.0, checkpoint_every_s=60.0
+            ),
+            fixed_nodes=8,
+        )
+        for k in range(600)
+    )
+
+
+MIXED = _mixed_trainers()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +98,9 @@ class Case:
     """One replay to be compared.
 
     Attributes:
-        trainers: Who is trained.
-        parallel: At a time.
+        parallel: Trainers at a time.
         is_real: Whether costs are pauses, or lumps as published.
-        is_speed_up: Whether the planner goes by speed-up, or by throughput.
+        is_speed_up: Whether the planner uses speed-up, or throughput.
     """
 
     trainers: tuple[TrainerSpec, ...]
@@ -102,7 +153,7 @@ class PlannedPolicy:
 
 
 def play(
-    timeline: PoolTimeline,
+    pool: PoolTimeline,
     case: Case,
     speeds: Speeds,
     *,
@@ -117,7 +168,7 @@ def play(
         else PublishedAccountant(Tally(), notices_at_once=False)
     )
     engine = Engine(
-        timeline,
+        pool,
         trainers,
         policy=WatchedPolicy(policy, speeds)
         if isinstance(speeds, LearnedSpeeds)
@@ -136,13 +187,13 @@ def _true_costs(trainer: TrainerView) -> Costs:
 def _as_published(trainers: Sequence[TrainerSpec]) -> tuple[TrainerSpec, ...]:
     """Return *trainers* as the published accounting has them: starting is free."""
     return tuple(
-        replace(one, costs=replace(one.costs, start_s=0.0, checkpoint_every_s=0.0))
-        for one in trainers
+        replace(own, costs=replace(own.costs, start_s=0.0, checkpoint_every_s=0.0))
+        for own in trainers
     )
 
 
 def ways(priority: str) -> Iterator[tuple[str, Speeds, bool]]:
-    """Yield how to learn: name, who learns, and whether costs are learned too."""
+    """Yield ways to learn: name, speeds, and whether costs are learned too."""
     deviations = deviations_for(priority)
     for name, is_cost_learned in (("", False), (", costs learned", True)):
         speeds = LearnedSpeeds(Profiling(), deviations=deviations)
@@ -151,47 +202,49 @@ def ways(priority: str) -> Iterator[tuple[str, Speeds, bool]]:
     yield "assumed, never learned", AssumedSpeeds(), False
 
 
-def lines(shared: Path, words: Sequence[str] = ()) -> Iterator[str]:
+def trainers_of(jobs: str) -> tuple[TrainerSpec, ...]:
+    return MIXED if jobs == "mixed" else builtin_trainers(jobs)
+
+
+def lines(words: Sequence[str] = ()) -> Iterator[str]:
     """Yield the table, row by row, as it comes; *words* choose rows."""
-    trace = read_trace(shared / "logs" / "summit_2021-02.fragments.csv.gz")
-    assert isinstance(trace, IdleTrace)
-    timeline = PoolTimeline.from_trace(trace, start_s=START_S, nodes=1024, days=6)
+    pool = summit()
     for jobs, parallel in product(sets_of(words), (10, 40)):
         case = Case(
-            MIXED if jobs == "mixed" else builtin_trainers(jobs),
+            trainers_of(jobs),
             parallel,
             is_real="published" not in words,
             is_speed_up="speedup" in words,
         )
-        yield from _rows(timeline, case, f"{jobs:8} {parallel:2}")
+        yield from _rows(pool, case, f"{jobs:8} {parallel:2}")
 
 
 def sets_of(words: Sequence[str]) -> Sequence[str]:
     """Return the sets of trainers among *words*; those of the figure for none."""
-    return [one for one in (*BUILTIN_NAMES, "mixed") if one in words] or BUILTIN_NAMES
+    known = (*BUILTIN_NAMES, "mixed")
+    return [name for name in known if name in words] or BUILTIN_NAMES
 
 
-def _rows(timeline: PoolTimeline, case: Case, title: str) -> Iterator[str]:
-    true = play(timeline, case, GivenSpeeds())
+def _rows(pool: PoolTimeline, case: Case, title: str) -> Iterator[str]:
+    true = play(pool, case, GivenSpeeds())
     yield f"{title} true curves: {true.samples / 1e9:.3f}e9, {true.rescales} rescales"
     objective = "speedup" if case.is_speed_up else "throughput"
     for name, speeds, is_cost_learned in ways(objective):
         costs = None
         if is_cost_learned and isinstance(speeds, LearnedSpeeds):
             costs = speeds.costs
-        tally = play(timeline, case, speeds, costs=costs)
+        tally = play(pool, case, speeds, costs=costs)
         share = 100 * tally.samples / true.samples
         yield f"{title} {name:24} {share:6.2f} %, {tally.rescales} rescales"
 
 
-def main(arguments: Sequence[str]) -> int:
-    beside = Path(__file__).resolve().parents[3] / "shared"
-    shared = Path(os.environ.get("FREETRAIN_SHARED", beside))
-    for line in lines(shared, arguments):
+def write(lines: Iterator[str]) -> int:
+    """Print *lines* as they come; return the exit status."""
+    for line in lines:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write(lines(sys.argv[1:])))

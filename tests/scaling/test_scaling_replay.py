@@ -14,14 +14,10 @@ from freetrain.replay.run import run_replay
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.trainers import Costs, Scaling, TrainerSpec, builtin_trainers
 from freetrain.scaling import Profiling
-from logs.read import read_trace
-from logs.trace import IdleTrace
-from tests.scaling.mixed import MIXED
-from tests.scaling.summit import START_S, Case, play
+from tests.scaling.summit import MIXED, Case, play, summit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from freetrain.losscurve.forecast import Point
     from freetrain.priority.base import Target
@@ -33,7 +29,7 @@ TRUE_PER_S = 1000.0 * np.array([0.0, 1.0, 1.7, 2.2, 2.5, 1.5])
 
 @dataclass(slots=True)
 class FakeTrainer:
-    """A trainer as policies see it, whose samples the test makes up."""
+    """A trainer as policies see it, whose samples the test sets."""
 
     spec: TrainerSpec
     held: set[int] = field(default_factory=set)
@@ -45,17 +41,16 @@ class FakeTrainer:
 
 
 class Scripted:
-    """Gives the one trainer the counts of a script, one at each event."""
+    """Gives its only trainer the counts of a script, one at each event."""
 
     name = "scripted"
 
     def __init__(self, speeds: LearnedSpeeds, counts: list[int]) -> None:
         self._speeds = speeds
         self._counts = counts
-        self.told: list[Scaling] = []
 
     def decide(self, view: View) -> Sequence[Change]:
-        self.told.append(self._speeds.scalings(view)[0])
+        self._speeds.scalings(view)
         return changes_to([self._counts.pop(0)], view)
 
 
@@ -67,21 +62,12 @@ def watch(
     counts: list[int], *, every_s: float = 100.0
 ) -> tuple[LearnedSpeeds, FakeTrainer]:
     """Play *counts*, an event each: a change pauses the trainer as COSTS says."""
-    # Its user's curve is absurd: nobody may learn from it.
+    # Its user's curve is absurd: it must not be used.
     trainer = FakeTrainer(spec(Scaling("lie", np.full(6, 1e6), (1, 2, 3, 4, 5))))
     speeds = LearnedSpeeds()
     policy = WatchedPolicy(Scripted(speeds, list(counts)), speeds)
     for k in range(len(counts)):
-        free = [node for node in range(5) if node not in trainer.held]
-        view = View(
-            now_s=k * every_s,
-            trainers=(trainer,),
-            free=free,
-            idle_nodes=5,
-            since_s=(),
-            joined=(),
-            left=(),
-        )
+        view = view_of(trainer, k * every_s)
         before = len(trainer.held)
         for change in policy.decide(view):
             trainer.held -= set(change.drop)
@@ -92,29 +78,32 @@ def watch(
     return speeds, trainer
 
 
-def look(speeds: LearnedSpeeds, trainer: FakeTrainer, now_s: float) -> Scaling:
-    view = View(
+def view_of(trainer: FakeTrainer, now_s: float) -> View:
+    return View(
         now_s=now_s,
         trainers=(trainer,),
-        free=(),
+        free=[node for node in range(5) if node not in trainer.held],
         idle_nodes=5,
         since_s=(),
         joined=(),
         left=(),
     )
-    return speeds.scalings(view)[0]
 
 
-def test_sizes_it_ran_on_have_their_true_speeds_and_no_user_is_asked() -> None:
+def scaling_at(speeds: LearnedSpeeds, trainer: FakeTrainer, now_s: float) -> Scaling:
+    return speeds.scalings(view_of(trainer, now_s))[0]
+
+
+def test_sizes_that_were_used_have_their_true_speeds_whatever_the_user_wrote() -> None:
     speeds, trainer = watch([1] * 4 + [3] * 4 + [5] * 4)
 
-    told = look(speeds, trainer, 1200.0).samples_per_s
+    learned = scaling_at(speeds, trainer, 1200.0).samples_per_s
 
-    assert told[[1, 3, 5]] == pytest.approx(TRUE_PER_S[[1, 3, 5]], rel=0.05)
-    assert told.max() < 1e4
+    assert learned[[1, 3, 5]] == pytest.approx(TRUE_PER_S[[1, 3, 5]], rel=0.05)
+    assert learned.max() < 1e4
 
 
-def test_what_rescales_cost_shows_in_the_samples() -> None:
+def test_costs_of_rescales_are_learned_from_the_samples() -> None:
     counts = [n for k in range(12) for n in [1 + k % 2] * 3]
     speeds, trainer = watch(counts)
 
@@ -124,29 +113,31 @@ def test_what_rescales_cost_shows_in_the_samples() -> None:
     assert costs.shrink_s == pytest.approx(12.0, abs=1.0)
 
 
-def test_what_is_told_stays_the_same_object_while_nothing_new_is_seen() -> None:
+def test_a_scaling_stays_the_same_object_while_nothing_new_is_seen() -> None:
     speeds, trainer = watch([2] * 8)
 
-    first = look(speeds, trainer, 800.0)
+    first = scaling_at(speeds, trainer, 800.0)
     trainer.done += 100.0 * float(TRUE_PER_S[2])
 
-    assert look(speeds, trainer, 900.0) is first
+    assert scaling_at(speeds, trainer, 900.0) is first
 
 
-def test_an_interval_that_ends_in_a_loss_says_nothing() -> None:
+def test_an_interval_that_ends_in_a_loss_is_not_measured() -> None:
     speeds, trainer = watch([3] * 5)
     trainer.held.pop()
     trainer.done -= 20_000.0  # back to its last commit
 
-    told = look(speeds, trainer, 500.0).samples_per_s
+    learned = scaling_at(speeds, trainer, 500.0).samples_per_s
 
-    assert told[3] == pytest.approx(TRUE_PER_S[3], rel=0.01)
+    assert learned[3] == pytest.approx(TRUE_PER_S[3], rel=0.01)
 
 
-def test_of_two_that_wait_the_one_that_trained_longer_is_told_quicker() -> None:
+def test_of_two_that_wait_the_one_that_trained_longer_seems_quicker() -> None:
     short, long = (
-        look(*watch([2] * events + [0]), now_s=100.0 * (events + 1)).samples_per_s[2]
-        for events in (3, 30)
+        scaling_at(*watch([2] * count + [0]), now_s=100.0 * (count + 1)).samples_per_s[
+            2
+        ]
+        for count in (3, 30)
     )
 
     assert short < 0.997 * long
@@ -160,34 +151,32 @@ def test_replays_are_cautious_where_samples_of_trainers_are_compared(
     priority: str, deviations: float
 ) -> None:
     timeline = PoolTimeline.dedicated(24, 12_000.0)
-    trainers = tuple(replace(one, samples=one.samples / 10) for one in MIXED[:40])
+    trainers = tuple(replace(own, samples=own.samples / 10) for own in MIXED[:40])
     settings = ReplaySettings(
         priority=priority, parallel=None, learns_speeds=True, solver_limit_s=60.0
     )
 
-    asked = run_replay(timeline, trainers, settings, clock=lambda: 0.0)
+    result = run_replay(timeline, trainers, settings, clock=lambda: 0.0)
 
     case = Case(trainers, len(trainers), is_speed_up=priority == "speedup")
     found = [
-        play(timeline, case, LearnedSpeeds(Profiling(), deviations=one)).samples
-        for one in (deviations, 1.0 - deviations)
+        play(timeline, case, LearnedSpeeds(Profiling(), deviations=own)).samples
+        for own in (deviations, 1.0 - deviations)
     ]
-    assert asked.samples == found[0]
-    assert asked.samples != found[1]
+    assert result.samples == found[0]
+    assert result.samples != found[1]
 
 
 @pytest.mark.shared
 @pytest.mark.long
+@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("is_real", [True, False])
-def test_half_a_day_of_summit_gives_nearly_what_true_curves_give(
-    shared: Path, *, is_real: bool
+def test_half_a_day_of_summit_gives_nearly_as_much_as_true_curves(
+    *, is_real: bool
 ) -> None:
-    trace = read_trace(shared / "logs" / "summit_2021-02.fragments.csv.gz")
-    assert isinstance(trace, IdleTrace)
-    half_a_day = PoolTimeline.from_trace(trace, start_s=START_S, nodes=1024, days=0.5)
     case = Case(builtin_trainers("hps"), 10, is_real=is_real)
 
-    true = play(half_a_day, case, GivenSpeeds())
-    learned = play(half_a_day, case, LearnedSpeeds(Profiling()))
+    true = play(summit(0.5), case, GivenSpeeds())
+    learned = play(summit(0.5), case, LearnedSpeeds(Profiling()))
 
     assert learned.samples > 0.95 * true.samples
