@@ -4,12 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from msgspec import structs
 
 from freetrain.config import site as settings
-from freetrain.config.document import Places, render_record
+from freetrain.config.document import Places
 from freetrain.config.job import NodeSettings
 from freetrain.config.site import (
     Site,
@@ -20,7 +17,7 @@ from freetrain.config.site import (
     requirement_of,
 )
 from freetrain.errors import BadConfigurationError, MissingInputError
-from freetrain.planning.settings import LIVE_POLICIES, Solver
+from freetrain.planning.settings import Solver
 from slurm.records import Gres, Requirement
 
 HOME = Path("/home/ada")
@@ -37,6 +34,7 @@ qos = "scavenger"
 account = "p123"
 nice = 500
 mode = "yield"
+careful = false
 exclusive = false
 features = ["a100"]
 gres = "gpu:a100:4"
@@ -93,6 +91,7 @@ def test_a_file_says_everything_about_a_site() -> None:
             account="p123",
             nice=500,
             mode=settings.LeaseMode.YIELD,
+            careful=False,
             exclusive=False,
             features=("a100",),
             gres=(Gres("gpu", "a100", 4),),
@@ -123,24 +122,7 @@ def test_a_plain_user_needs_no_file() -> None:
 
     assert site == Site(state_directory=HOME / ".freetrain")
     assert site.lease.nice > 0
-    assert site.lease.mode is settings.LeaseMode.AUTO
-
-
-@pytest.mark.parametrize(
-    ("lease", "is_careful"),
-    [
-        ("", True),
-        ("careful = false", False),
-        ('mode = "yield"', True),
-        ('mode = "preempt"\ncareful = false', False),
-    ],
-)
-def test_a_site_is_careful_unless_it_says_otherwise(
-    lease: str, *, is_careful: bool
-) -> None:
-    site = parse(f"[lease]\n{lease}")
-
-    assert site.lease.careful == is_careful
+    assert (site.lease.mode, site.lease.careful) == (settings.LeaseMode.AUTO, True)
 
 
 def test_without_a_home_the_state_directory_must_be_said() -> None:
@@ -197,49 +179,6 @@ def test_a_mistake_is_named_with_what_was_found_and_expected(
 
     assert said in message
     assert message.endswith("Nothing was done.")
-
-
-seconds = st.integers(60, 86_400).map(float)
-sites = st.builds(
-    Site,
-    state_directory=st.sampled_from([Path("/s"), Path("/a b/'$x")]),
-    launch_agent=st.none() | st.just(Path("/bin/agent")),
-    lease=st.builds(
-        settings.LeaseSettings,
-        partition=st.sampled_from(["", "main"]),
-        nice=st.integers(1, 2_147_483_645),
-        mode=st.sampled_from(settings.LeaseMode),
-        exclusive=st.booleans(),
-        memory_mib=st.none() | st.integers(1, 2**29),
-        shortest_s=st.just(60.0),
-        longest_s=seconds,
-    ),
-    caps=st.builds(settings.Caps, leases=st.integers(0, 100_000)),
-    holes=st.builds(
-        settings.HoleSettings, margin_s=st.none() | seconds, epilog_s=seconds
-    ),
-    planner=st.builds(
-        settings.PlannerSettings,
-        t_fwd_s=seconds,
-        policy=st.sampled_from(LIVE_POLICIES),
-        priority=st.sampled_from(["weight", "fair"]),
-        forecaster=st.sampled_from(["learned", "life-table"]),
-        priority_settings=st.just(()) | st.just((("hysteresis", 0.25),)),
-        learn=st.booleans(),
-        solver=st.sampled_from(Solver),
-    ),
-    starts=st.builds(settings.StartSettings, pause_s=seconds),
-)
-
-
-@given(sites)
-def test_what_is_rendered_reads_back_as_the_same_from_anywhere(site: Site) -> None:
-    text = render_record(structs.replace(site, path=Path("/was/here")))
-
-    again = parse_site(text.encode(), path="x", places=ELSEWHERE)
-
-    assert again == site
-    assert render_record(again) == text
 
 
 GPU = (Gres("gpu", "", 2),)
@@ -316,42 +255,30 @@ def write(path: Path, *, leases: int) -> Path:
     return path
 
 
-def test_the_nearest_file_counts_and_files_are_not_merged(tmp_path: Path) -> None:
-    places = around(tmp_path)
-    found = []
-    for leases, folder in enumerate(["etc", "home/.config/freetrain", "here"], start=1):
-        write(tmp_path / folder / "freetrain.toml", leases=leases)
-        found.append(find_site(places).caps.leases)
+@pytest.mark.parametrize(
+    ("environment", "asked", "chosen"),
+    [
+        ({}, None, ["etc", "home/.config/freetrain", "here"]),
+        ({"XDG_CONFIG_HOME": "{0}/xdg"}, None, ["etc", "xdg/freetrain", "here"]),
+        ({"FREETRAIN_CONFIG": "{0}/named/freetrain.toml"}, None, ["named"]),
+        ({"FREETRAIN_CONFIG": "x"}, Path("../a/freetrain.toml"), ["a"]),
+    ],
+    ids=["usual places", "a folder of one's own", "the variable", "the option"],
+)
+def test_the_nearest_file_counts_and_files_are_not_merged(
+    tmp_path: Path, environment: dict[str, str], asked: Path | None, chosen: list[str]
+) -> None:
+    places = around(tmp_path, **{k: v.format(tmp_path) for k, v in environment.items()})
+    (tmp_path / "here").mkdir()
+    if len(chosen) == 1:
+        write(tmp_path / "here" / "freetrain.toml", leases=99)
+    for leases, folder in enumerate(chosen, start=1):
+        path = write(tmp_path / folder / "freetrain.toml", leases=leases)
+        site = find_site(places, asked=asked)
 
-    assert found == [1, 2, 3]
-
-
-def test_the_variable_comes_before_files_that_are_found(tmp_path: Path) -> None:
-    write(tmp_path / "here" / "freetrain.toml", leases=1)
-    named = write(tmp_path / "named.toml", leases=2)
-
-    site = find_site(around(tmp_path, FREETRAIN_CONFIG=str(named)))
-
-    assert (site.caps.leases, site.path) == (2, named)
-
-
-def test_the_option_comes_before_the_variable(tmp_path: Path) -> None:
-    named = write(tmp_path / "named.toml", leases=2)
-    asked = write(tmp_path / "here" / "asked.toml", leases=3)
-
-    site = find_site(
-        around(tmp_path, FREETRAIN_CONFIG=str(named)), asked=Path("asked.toml")
-    )
-
-    assert (site.caps.leases, site.path) == (3, asked)
-
-
-def test_a_configuration_folder_of_ones_own_is_looked_at(tmp_path: Path) -> None:
-    write(tmp_path / "xdg" / "freetrain" / "freetrain.toml", leases=4)
-
-    site = find_site(around(tmp_path, XDG_CONFIG_HOME=str(tmp_path / "xdg")))
-
-    assert site.caps.leases == 4
+        assert site.caps.leases == leases
+        assert site.path is not None
+        assert site.path.samefile(path)
 
 
 def test_a_relative_configuration_folder_is_ignored_as_xdg_asks() -> None:
@@ -367,8 +294,8 @@ def test_a_relative_configuration_folder_is_ignored_as_xdg_asks() -> None:
 def test_without_any_file_the_defaults_count(tmp_path: Path) -> None:
     site = find_site(around(tmp_path))
 
+    assert site == default_site(tmp_path / "home")
     assert site.path is None
-    assert site.state_directory == tmp_path / "home" / ".freetrain"
 
 
 def test_a_file_asked_for_must_be_there(tmp_path: Path) -> None:

@@ -24,3 +24,5 @@ def test_the_job_file_of_an_example_names_a_program_beside_it(path: Path) -> Non
         assert (path.parent / trainer.command[1]).is_file()
         assert trainer.elastic is (trainer.progress is None)
     assert job.name.replace("-", "_") == path.parent.name
+    assert job.directory == path.parent
+    assert job.elastic == (path.parent.name != "legacy")

@@ -32,8 +32,16 @@ from freetrain.report.page import (
     survival_figure,
 )
 from freetrain.report.summary import FORECAST_PAGE, Comparison, Origin, forecast_records
-from tests.report.comparisons import comparison, result
-from tests.report.forecasts import NODES, affinity, ages, forecasts, nothing, part
+from tests.report.comparisons import (
+    NODES,
+    affinity,
+    ages,
+    comparison,
+    forecasts,
+    nothing,
+    part,
+    result,
+)
 
 ORIGIN = Origin(
     "log.csv", "12 holes.", "freetrain replay log.csv", "0.1.0", "report.html"
@@ -46,57 +54,48 @@ def foretold(record: ForecastRecord) -> Comparison:
     return replace(comparison(), results=(result("equal"), ours))
 
 
-def test_a_policy_with_forecasts_brings_their_page_and_a_link_to_it() -> None:
-    files = report_files(foretold(forecasts()))
-
-    assert f'href="{FORECAST_PAGE}"' in files["report.html"].decode()
-    assert 'href="report.html"' in files[FORECAST_PAGE].decode()
+def page_of(record: ForecastRecord | None = None) -> str:
+    return render_forecasts(ORIGIN, record or forecasts(), "learned")
 
 
-def test_without_forecasts_there_is_neither_page_nor_link() -> None:
-    files = report_files(comparison())
-
-    assert files.keys() == {
-        "summary.json",
-        "steps.csv",
-        "completions.csv",
-        "report.html",
-    }
-    assert FORECAST_PAGE not in files["report.html"].decode()
+def own_part(page: str) -> str:
+    """Return *page* without Plotly's script."""
+    return re.sub(r"<script>/\*.*?</script>", "", page, count=1, flags=re.DOTALL)
 
 
-def test_without_a_report_beside_it_the_page_links_to_none() -> None:
-    page = render_forecasts(replace(ORIGIN, report=None), forecasts(), "learned")
+def test_report_and_forecast_page_link_to_each_other_where_both_are() -> None:
+    with_forecasts, without = (
+        report_files(shown) for shown in (foretold(forecasts()), comparison())
+    )
+    alone = render_forecasts(replace(ORIGIN, report=None), forecasts(), "learned")
 
-    assert "<a href=" not in page.rpartition("</script>")[0].partition("<body>")[2]
-
-
-def test_the_same_forecasts_give_the_same_bytes() -> None:
-    assert report_files(foretold(forecasts())) == report_files(foretold(forecasts()))
+    assert f'href="{FORECAST_PAGE}"' in with_forecasts["report.html"].decode()
+    assert 'href="report.html"' in with_forecasts[FORECAST_PAGE].decode()
+    usual = {"summary.json", "steps.csv", "completions.csv", "report.html"}
+    assert without.keys() == usual
+    assert FORECAST_PAGE not in without["report.html"].decode()
+    assert "<a href=" not in alone.rpartition("</script>")[0].partition("<body>")[2]
 
 
 def test_the_page_asks_the_network_for_nothing() -> None:
-    page = render_forecasts(ORIGIN, forecasts(), "learned")
+    own = own_part(page_of())
 
-    own = re.sub(r"<script>/\*.*?</script>", "", page, count=1, flags=re.DOTALL)
     assert len(own) < 300_000
-    assert "default-src 'none'" in page
+    assert "default-src 'none'" in own
     assert not re.search(r"<(?:script|img|link|iframe)[^>]+(?:src|href)=", own)
     assert re.findall(r'href="([^"]*)"', own) == ["report.html"]
 
 
 @pytest.mark.parametrize("name", ["reliability", "survival", "affinity"])
 def test_every_drawing_has_words_and_a_table_beside_it(name: str) -> None:
-    page = render_forecasts(ORIGIN, forecasts(), "learned")
-
-    _, _, after = page.partition(f'id="draw-{name}"')
+    _, _, after = page_of().partition(f'id="draw-{name}"')
     part, _, _ = after.partition("<h2>")
     assert "<figcaption>" in part
     assert "<table>" in part
 
 
 def test_what_came_before_anything_was_due_can_still_be_shown() -> None:
-    page = render_forecasts(ORIGIN, nothing(), "learned")
+    page = page_of(nothing())
 
     assert "No answer was due before the end." in page
     assert "Fewer than two nodes ever left." in page
@@ -128,14 +127,14 @@ def test_too_few_answers_are_told_in_words_and_not_drawn(
     enough = replace(some, count=1.0, departures=1.0)
     telling = replace(told, reliability=Reliability((enough,) * 10, ages()))
 
-    page = render_forecasts(ORIGIN, told, "learned")
+    page = page_of(told)
 
     assert "are too few to tell how far it can be relied on" in page
     assert "33.0 points" not in page
     assert 'id="draw-reliability"' not in page
     assert 'id="draw-survival"' not in page
     assert 'id="draw-affinity"' in page
-    assert "33.0 points" in render_forecasts(ORIGIN, telling, "learned")
+    assert "33.0 points" in page_of(telling)
 
 
 def test_a_map_on_which_all_pairs_are_alike_is_told_in_words() -> None:
@@ -148,11 +147,11 @@ def test_a_map_on_which_all_pairs_are_alike_is_told_in_words() -> None:
     blocks = tuple(AffinityBlock((name,), None, far) for name in NODES)
     shown = replace(drawn.affinity, affinity=alike, blocks=blocks)
 
-    page = render_forecasts(ORIGIN, replace(drawn, affinity=shown), "learned")
+    page = page_of(replace(drawn, affinity=shown))
 
     assert "it knows no pairs" in page
     assert 'id="draw-affinity"' not in page
-    assert 'id="draw-affinity"' in render_forecasts(ORIGIN, drawn, "learned")
+    assert 'id="draw-affinity"' in page_of(drawn)
 
 
 def test_what_nodes_are_called_cannot_change_the_page() -> None:
@@ -163,7 +162,7 @@ def test_what_nodes_are_called_cannot_change_the_page() -> None:
     page = files[FORECAST_PAGE].decode()
     assert evil[0] not in page
     assert "&lt;img src=x onerror=" in page
-    own = re.sub(r"<script>/\*.*?</script>", "", page, count=1, flags=re.DOTALL)
+    own = own_part(page)
     assert own.count("<script") == own.count("</script>")
 
 
@@ -175,22 +174,12 @@ def test_promises_are_shown_where_there_were_any() -> None:
     )
     record = replace(forecasts(), promises=kinds)
 
-    page = render_forecasts(ORIGIN, record, "learned")
     (spans,) = promises_figure(kinds).data
 
-    assert "Planned starts, and when they came" in page
-    assert "Planned starts, and when they came" not in render_forecasts(
-        ORIGIN, forecasts(), "learned"
-    )
-    assert promise_rows(kinds)[1] == (
-        "10-30 min",
-        "80",
-        "50.0 %",
-        "25.0 %",
-        "-10.0 min",
-        "-1.0 min",
-        "+5.0 min",
-    )
+    assert "Planned starts, and when they came" in page_of(record)
+    assert "Planned starts, and when they came" not in page_of()
+    counts, delays = "80 | 50.0 % | 25.0 %", "-10.0 min | -1.0 min | +5.0 min"
+    assert " | ".join(promise_rows(kinds)[1]) == f"10-30 min | {counts} | {delays}"
     assert list(spans.y) == ["0-2 min", "10-30 min", "> 60 min"]
     assert list(spans.x) == [0.0, -1.0, -1.0]
     assert list(spans.error_x.array) == [0.5, 6.0, 6.0]
@@ -204,23 +193,12 @@ def test_json_holds_the_figures_of_the_page() -> None:
     assert "forecasts" not in other
     told = ours["forecasts"]
     assert told["worst_difference"] == pytest.approx(0.3)
-    assert told["reliability"][-1] == {
-        "said": 0.8,
-        "came": 0.5,
-        "answers": 100,
-        "departures": 4,
-    }
+    last = {"said": 0.8, "came": 0.5, "answers": 100, "departures": 4}
+    assert told["reliability"][-1] == last
     assert told["by_age"][1]["to_s"] is None
-    assert told["by_age"][2] | {"said": 0, "came": 0} == {
-        "from_s": 70.0,
-        "to_s": 150.0,
-        "from_nodes": 2,
-        "to_nodes": 4,
-        "said": 0,
-        "came": 0,
-        "answers": 100,
-        "departures": 50,
-    }
+    where = {"from_s": 70.0, "to_s": 150.0, "from_nodes": 2, "to_nodes": 4}
+    middle = {"said": 0.5, "came": 0.6, "answers": 100, "departures": 50}
+    assert told["by_age"][2] == where | middle
     assert told["affinity"] == {
         "nodes_left": 9,
         "nodes_shown": 4,
@@ -229,17 +207,10 @@ def test_json_holds_the_figures_of_the_page() -> None:
             {"count": 1, "nodes": "x7", "within": None, "outside": 0.2},
         ],
     }
-    assert forecast_records(replace(result(), forecasts=nothing())) == {
-        "forecasts": {
-            "horizon_s": 600.0,
-            "every_s": 300.0,
-            "worst_difference": 0.0,
-            "reliability": [],
-            "by_age": [],
-            "affinity": None,
-            "promises": [],
-        }
-    }
+    empty = {"reliability": [], "by_age": [], "affinity": None, "promises": []}
+    asked = {"horizon_s": 600.0, "every_s": 300.0, "worst_difference": 0.0}
+    record = forecast_records(replace(result(), forecasts=nothing()))
+    assert record == {"forecasts": asked | empty}
 
 
 def test_the_map_reads_back_from_its_file() -> None:
@@ -251,21 +222,17 @@ def test_the_map_reads_back_from_its_file() -> None:
     assert rows[3] == ["x7", "0.2", "0.2", "0.2", ""]
 
 
-def test_a_point_is_a_tenth_and_open_where_few_departures_stand_behind_it() -> None:
+def test_a_point_is_a_tenth_open_where_few_departed_and_within_the_axes() -> None:
     record = forecasts()
 
-    *_, points = reliability_figure(record).data
+    figure = reliability_figure(record)
 
+    *_, points = figure.data
     tenths = record.reliability.deciles
     assert list(points.x) == pytest.approx([100 * one.said for one in tenths])
     assert list(points.y) == pytest.approx([100 * one.came for one in tenths])
     assert list(points.marker.symbol) == ["circle"] * 9 + ["circle-open"]
-
-
-def test_all_points_and_as_much_of_the_line_are_within_the_axes() -> None:
-    layout = reliability_figure(forecasts()).layout
-
-    (low, high), other = layout.xaxis.range, layout.yaxis.range
+    (low, high), other = figure.layout.xaxis.range, figure.layout.yaxis.range
     assert other == (low, high)
     assert low < 30
     assert high > 80
@@ -281,8 +248,10 @@ def test_a_size_has_a_line_of_what_came_and_one_of_what_was_said() -> None:
         "17 or more nodes left",
         "what was said",
     ]
+    ages = ["< 1.2 min", "1.2-2.5 min", "> 160 min"]
+    assert list(figure.layout.xaxis.categoryarray) == ages
     came, said = figure.data[:2]
-    assert list(came.x) == ["< 1.2 min", "1.2-2.5 min", "> 160 min"]
+    assert list(came.x) == ages
     assert list(came.y) == [35.0, None, 95.0]
     assert list(said.y) == [40.0, None, 90.0]
     assert said.line.dash == "dot"
@@ -300,12 +269,6 @@ def test_a_size_has_the_same_colour_whichever_others_are_there() -> None:
     assert before.line.color == after.line.color
 
 
-def test_ages_stand_in_order_whichever_size_has_them() -> None:
-    axis = survival_figure(forecasts()).layout.xaxis
-
-    assert list(axis.categoryarray) == ["< 1.2 min", "1.2-2.5 min", "> 160 min"]
-
-
 def test_the_map_is_drawn_from_0_to_1_in_its_own_order() -> None:
     (cells,) = affinity_figure(affinity()).data
 
@@ -314,9 +277,11 @@ def test_the_map_is_drawn_from_0_to_1_in_its_own_order() -> None:
     assert list(cells.z[0]) == [None, 0.8, 0.8, 0.2]
 
 
-def test_what_is_shown_of_the_nodes_is_said() -> None:
+def test_the_words_beside_the_map_fit_its_nodes_and_cells() -> None:
     some, grouped = affinity(), replace(affinity(), cells=(NODES[:2], NODES[2:]))
 
+    assert cell_name(("n1", "n2", "n3")) == "n1 and 2 more"
+    assert cell_name(("n4",)) == "n4"
     assert shown_words(some) == (
         "The 4 nodes that left most often, of 9 that left; each row a node."
     )
@@ -328,11 +293,6 @@ def test_what_is_shown_of_the_nodes_is_said() -> None:
 def test_what_came_as_said_is_off_by_nothing() -> None:
     assert reliability_row(part(0.3, 0.29999))[2] == "+0.0"
     assert reliability_row(part(0.3, 0.289))[2] == "-1.1"
-
-
-def test_no_two_cells_of_the_map_are_called_alike() -> None:
-    assert cell_name(("n1", "n2", "n3")) == "n1 and 2 more"
-    assert cell_name(("n4",)) == "n4"
 
 
 def test_the_largest_blocks_come_first_and_names_stay_short() -> None:

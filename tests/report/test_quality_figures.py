@@ -114,15 +114,6 @@ def test_losers_are_counted_and_so_are_those_who_never_got_there() -> None:
     assert waits_against({}, baseline) is None
 
 
-def test_a_replay_against_itself_changes_nothing() -> None:
-    one = replayed(way(), way("c"))
-
-    found = against(one, one)
-
-    assert (found.under_way, found.loss_under_way, found.makespan) == (1, 1, 1)
-    assert {w and (w.mean, w.slower) for w in found.time_to.values()} == {(1, 0)}
-
-
 def test_both_are_looked_at_over_the_same_time() -> None:
     # The same until 50 s; then one of them goes on with a trainer that knows nothing.
     short = replayed(way(), end_s=50.0)
@@ -160,37 +151,33 @@ def test_without_quality_curves_nothing_is_said_of_quality() -> None:
     assert quality_records(shown, shown.results[0]) == {}
 
 
-def test_rows_have_a_cell_a_heading() -> None:
-    one = replayed(way())
+def test_rows_have_a_cell_a_heading_and_a_replay_equals_itself() -> None:
+    one = replayed(way(), way("c"))
 
+    found = against(one, one)
+
+    assert (found.under_way, found.loss_under_way, found.makespan) == (1, 1, 1)
+    assert {w and (w.mean, w.slower) for w in found.time_to.values()} == {(1, 0)}
     assert len(quality_row(one, "slaq")) == len(QUALITY_HEADINGS)
     assert len(against_row(one, one, "slaq")) == len(AGAINST_HEADINGS)
     assert (change(0.6), change(1.5), change(None)) == ("-40.0 %", "+50.0 %", "-")
 
 
-def scores() -> tuple[Score, ...]:
+def test_a_sweep_shows_mean_best_and_worst_seed_of_all_but_the_baseline() -> None:
     fair = replayed(way(), priority="fair")
-    sooner = held(replayed(way(finished_s=30.0)), fair)
-    later = held(replayed(way(finished_s=90.0)), fair)
-    return (
-        *scores_of(sooner, load=1.0, seed=1),
-        *scores_of(later, load=1.0, seed=2),
-    )
+    scores: list[Score] = []
+    for seed, finished_s in enumerate((30.0, 90.0)):
+        shown = held(replayed(way(finished_s=finished_s)), fair)
+        scores += scores_of(shown, load=1.0, seed=seed)
+    rows = {row.title: cell(row, scores) for row in sweep_rows()}
 
-
-def test_a_sweep_scores_every_priority_but_the_baseline() -> None:
-    found = scores()
-
-    assert [(s.priority, s.seed) for s in found] == [("slaq", 1), ("slaq", 2)]
+    assert [(score.priority, score.seed) for score in scores] == [
+        ("slaq", 0),
+        ("slaq", 1),
+    ]
+    # Arrival at 10 s: 20 s and 80 s to finish against 40 s.
+    assert rows["time to finish"] == rows["makespan"] == "+25.0  -50..+100"
+    assert rows["time to first tier"] == "+0.0  +0..+0"
+    assert cell(sweep_rows()[0], []) == "-"
     with pytest.raises(ValueError, match="baseline"):
         scores_of(comparison(), load=1.0, seed=1)
-
-
-def test_a_row_of_a_sweep_is_the_mean_the_best_and_the_worst_seed() -> None:
-    by_title = {row.title: row for row in sweep_rows()}
-
-    # Arrival at 10 s: 20 s and 80 s to finish against 40 s.
-    assert cell(by_title["time to finish"], scores()) == "+25.0  -50..+100"
-    assert cell(by_title["makespan"], scores()) == "+25.0  -50..+100"
-    assert cell(by_title["time to first tier"], scores()) == "+0.0  +0..+0"
-    assert cell(by_title["makespan"], []) == "-"

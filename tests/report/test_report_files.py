@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -40,24 +40,19 @@ from freetrain.report.summary import (
 )
 from freetrain.text import gap_percent, scaled
 from logs.trace import IdleTrace
-from tests.report.comparisons import comparison, result
+from tests.report.comparisons import comparison, forecasts, result
 
 
-def test_the_same_comparison_gives_the_same_bytes() -> None:
-    assert report_files(comparison()) == report_files(comparison())
+def test_the_same_comparison_gives_the_same_bytes_however_long_it_took() -> None:
+    slow = replace(result("lookahead"), forecasts=forecasts())
+    slower = replace(slow, wall_s=99.0, solver_s=98.0, peak_rss_bytes=97)
 
-
-def test_how_long_a_replay_took_is_in_no_file() -> None:
-    slow = comparison()
-    slower = replace(
-        slow,
-        results=tuple(
-            replace(r, wall_s=99.0, solver_s=98.0, peak_rss_bytes=97)
-            for r in slow.results
-        ),
+    files, again = (
+        report_files(replace(comparison(), results=(result("equal"), r)))
+        for r in (slow, slower)
     )
 
-    assert report_files(slow) == report_files(slower)
+    assert files == again
     assert not set(VOLATILE) & steady_record(result()).keys()
     assert set(VOLATILE) <= full_record(result(), load_s=1.0).keys()
 
@@ -77,9 +72,16 @@ def test_steps_and_completions_read_back_row_by_row() -> None:
     assert done[99]["finished_s"] == ""
 
 
-def test_the_summary_holds_every_policy_and_no_step() -> None:
-    summary = json.loads(report_files(comparison())["summary.json"])
+def test_the_summary_holds_every_policy_and_caution_and_no_step() -> None:
+    endless = replace(result(), images_per_s=float("nan"))
+    shown = comparison()
 
+    files = report_files(shown)
+
+    assert steady_record(endless)["images_per_s"] is None  # JSON has no nan
+    assert shown.cautions[0] in files["report.html"].decode()
+    summary = json.loads(files["summary.json"])
+    assert summary["cautions"] == list(shown.cautions)
     policies = [record["policy"] for record in summary["policies"]]
     assert policies == ["freetrain", "equal", "scavenger", "static"]
     percentiles = summary["policies"][0]["completion_s"].keys()
@@ -92,16 +94,11 @@ def test_the_page_asks_the_network_for_nothing() -> None:
 
     own = re.sub(r"<script>/\*.*?</script>", "", page, count=1, flags=re.DOTALL)
     assert len(page) < 7_000_000
+    for heading in ("Policies compared", "Pool against use", "Sizes of the trainers"):
+        assert heading in page
     assert len(own) < 1_500_000
     assert "default-src 'none'" in page
     assert not re.search(r"<(?:script|img|link|iframe)[^>]+(?:src|href)=", own)
-
-
-def test_the_page_has_its_parts() -> None:
-    page = render_page(comparison())
-
-    for heading in ("Policies compared", "Pool against use", "Sizes of the trainers"):
-        assert heading in page
 
 
 def test_what_a_log_is_called_cannot_change_the_page() -> None:
@@ -116,25 +113,15 @@ def test_what_a_log_is_called_cannot_change_the_page() -> None:
     assert "&lt;img src=x onerror=alert(1)" in page
 
 
-def test_a_replay_in_which_nothing_happened_can_still_be_shown() -> None:
-    sums: dict[str, Any] = dict.fromkeys(
-        ("samples", "end_s", "pool_node_s", *LOSSES), 0.0
-    )
-    nothing = replace(
-        result(),
-        **sums,
-        efficiency=None,
-        steps=(),
-        completions=(),
-    )
+def test_a_replay_in_which_nothing_happened_and_static_alone_can_be_shown() -> None:
+    sums = dict.fromkeys(("samples", "end_s", "pool_node_s", *LOSSES), 0.0)
+    empty: dict[str, Any] = {"efficiency": None, "steps": (), "completions": ()}
+    nothing = replace(result(), **(empty | sums))
 
     page = render_page(replace(comparison(), results=(nothing,)))
 
     assert "Policies compared" in page
     assert table_row(nothing, "n")[2] == "-"
-
-
-def test_static_alone_can_be_shown() -> None:
     assert "static" in render_page(comparison("static"))
 
 
@@ -181,44 +168,22 @@ def test_where_few_finished_their_share_still_fills_the_drawing(
         assert shown == (0, pytest.approx(highest))
 
 
-def test_delay_protections_are_on_the_page_and_in_the_summary() -> None:
-    (caution,) = comparison().cautions
-
-    files = report_files(comparison())
-
-    assert caution in files["report.html"].decode()
-    assert json.loads(files["summary.json"])["cautions"] == [caution]
-
-
-def test_figures_that_json_lacks_become_null() -> None:
-    record = steady_record(replace(result(), images_per_s=float("nan")))
-
-    assert record["images_per_s"] is None
-
-
 def test_losses_are_a_share_of_what_was_possible() -> None:
-    replay = replace(
-        result(),
-        samples=70.0,
-        rescale_samples=20.0,
-        preempt_samples=6.0,
-        start_samples=4.0,
-    )
+    lost: dict[str, Any] = {
+        "rescale_samples": 20.0,
+        "preempt_samples": 6.0,
+        "start_samples": 4.0,
+    }
+    replay = replace(result(), samples=70.0, **lost)
 
     assert lost_share(replay) == pytest.approx(0.30)
     assert lost_share(replay, ["preempt_samples"]) == pytest.approx(0.06)
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (0, "0"),
-        (999.4, "999"),
-        (1500, "1.50 k"),
-        (89.58e9, "89.58 G"),
-        (-2e6, "-2.00 M"),
-    ],
-)
+SCALED = {0: "0", 999.4: "999", 1500: "1.50 k", 89.58e9: "89.58 G", -2e6: "-2.00 M"}
+
+
+@pytest.mark.parametrize(("value", "shown"), SCALED.items())
 def test_large_figures_are_scaled(value: float, shown: str) -> None:
     assert scaled(value) == shown
 
@@ -227,12 +192,9 @@ def test_no_figure_however_large_widens_the_table() -> None:
     slow = [replace(c, slowdown=9e14) for c in result().completions]
     row = table_row(replace(result(), samples=3e29, completions=tuple(slow)), "n")
 
+    assert len(row) == len(HEADINGS)
     assert row[1] == "3.00e+29"
     assert row[-1] == "9.0e+14 x"
-
-
-def test_a_row_has_a_cell_a_heading() -> None:
-    assert len(table_row(result(), "n")) == len(HEADINGS)
     assert (percent(0.9301), percent(None)) == ("93.0 %", "-")
 
 
@@ -243,10 +205,7 @@ WORST = "worst 1.66 % (28 of 6,925 plans)"
 @pytest.mark.parametrize(
     ("gap", "said"),
     [
-        (
-            SOME,
-            "mean 0.08 %, nine of ten at most 0.20 %, worst 1.66 % (28 of 6,925 plans)",
-        ),
+        (SOME, f"mean 0.08 %, nine of ten at most 0.20 %, {WORST}"),
         (
             replace(SOME, mean=1e-7, high=2e-7),
             f"mean < 0.01 %, nine of ten at most 0.01 %, {WORST}",
@@ -257,12 +216,6 @@ WORST = "worst 1.66 % (28 of 6,925 plans)"
 )
 def test_an_optimality_gap_is_told_with_the_plans_it_is_of(gap: Gap, said: str) -> None:
     assert gap_words(gap) == said
-
-
-def test_a_policy_without_an_objective_has_no_line_on_gaps() -> None:
-    assert gap_lines([("equal", None), ("lookahead", SOME)]) == [
-        f"lookahead: {gap_words(SOME)}"
-    ]
 
 
 @pytest.mark.parametrize(
@@ -278,15 +231,11 @@ def test_the_page_and_json_tell_of_every_policy_that_plans() -> None:
     compared = replace(comparison(), results=(ahead, result("equal")))
     page = render_page(compared)
 
-    assert f"lookahead: {gap_words(SOME)}" in page
+    line = f"lookahead: {gap_words(SOME)}"
+    assert gap_lines([("equal", None), ("lookahead", SOME)]) == [line]
+    assert line in page
     assert "equal: " not in page
-    assert steady_record(ahead)["gap"] == {
-        "mean": 0.0008,
-        "high": 0.002,
-        "most": 0.0166,
-        "sampled": 28,
-        "plans": 6_925,
-    }
+    assert steady_record(ahead)["gap"] == asdict(SOME)
     assert steady_record(result("equal"))["gap"] is None
 
 
@@ -295,13 +244,12 @@ changes = st.lists(
 ).map(lambda pairs: sorted(dict(pairs).items()))
 
 
-def test_a_mean_weighs_each_value_by_how_long_it_held() -> None:
+def test_a_mean_weighs_each_value_by_how_long_it_held_nothing_before_the_first() -> (
+    None
+):
     means = binned_mean([0.0, 30.0, 90.0], [4.0, 10.0, 0.0], np.array([0, 60.0, 120]))
 
     assert means.tolist() == [7.0, 5.0]
-
-
-def test_before_its_first_time_a_value_is_nothing() -> None:
     assert binned_mean([50.0], [8.0], np.array([0.0, 100.0])).tolist() == [4.0]
     assert binned_mean([], [], np.array([0.0, 100.0])).tolist() == [0.0]
 
