@@ -207,7 +207,12 @@ def test_json_holds_the_figures_of_the_page() -> None:
             {"count": 1, "nodes": "x7", "within": None, "outside": 0.2},
         ],
     }
-    empty = {"reliability": [], "by_age": [], "affinity": None, "promises": []}
+    empty: dict[str, object] = {
+        "reliability": [],
+        "by_age": [],
+        "affinity": None,
+        "promises": [],
+    }
     asked = {"horizon_s": 600.0, "every_s": 300.0, "worst_difference": 0.0}
     record = forecast_records(replace(result(), forecasts=nothing()))
     assert record == {"forecasts": asked | empty}
