@@ -12,6 +12,7 @@ import json
 import os
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from typer.core import TyperCommand, TyperGroup
@@ -22,7 +23,6 @@ from freetrain.state.files import StateDir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 NOW_S = 1_900_000_000.0
 
@@ -64,9 +64,12 @@ def a_context(
     return CliContext(**(outside | changes))
 
 
-def run(*words: str | Path, cwd: Path, **changes: Any) -> Ran:  # noqa: ANN401
-    """Run ``freetrain`` with *words* in *cwd*, with *changes* to the context."""
-    context = a_context(cwd, **changes)
+def run(*words: str | Path, cwd: Path | None = None, **changes: Any) -> Ran:  # noqa: ANN401
+    """Run ``freetrain`` with *words*, with *changes* to the context.
+
+    *cwd* is the current folder unless it is given: in tests of commands an empty one.
+    """
+    context = a_context(cwd or Path.cwd(), **changes)
     code = main([str(word) for word in words], context=context)
     return Ran(code, text_of(context.stdout), text_of(context.stderr))
 
@@ -104,9 +107,9 @@ fixed_nodes = 1
 """
 
 
-def written(folder: Path) -> tuple[Path, Path]:
-    """Write a small log and a trainers file into *folder*."""
-    log, trainers = folder / "holes.csv", folder / "trainers.toml"
+def written() -> tuple[Path, Path]:
+    """Write a small log and a trainers file into the current folder."""
+    log, trainers = Path("holes.csv"), Path("trainers.toml")
     log.write_text(HOLES)
     trainers.write_text(TRAINERS)
     return log, trainers
@@ -121,23 +124,24 @@ max = 8
 """
 
 
-def at_home(folder: Path, job: str = JOB) -> StateDir:
+def at_home(job: str = JOB, folder: Path | None = None) -> StateDir:
     """Write a configuration and a job file; return where the state will be."""
+    folder = folder or Path.cwd()
     (folder / "freetrain.toml").write_text('state_directory = "state"\n')
     (folder / "job.toml").write_text(job)
     return StateDir(folder / "state")
 
 
-def run_json(*words: str, cwd: Path, **changes: Any) -> Any:  # noqa: ANN401 - JSON
+def run_json(*words: str, **changes: Any) -> Any:  # noqa: ANN401 - JSON
     """Return what a command shows with ``--json``."""
-    ran = run(*words, "--json", cwd=cwd, **changes)
+    ran = run(*words, "--json", **changes)
     assert ran.code == 0, ran.stderr
     return json.loads(ran.stdout)
 
 
-def refused(*words: str, cwd: Path, code: int) -> str:
+def refused(*words: str, code: int, cwd: Path | None = None) -> str:
     """Return the one line with which a command refuses."""
-    ran: Ran = run(*words, cwd=cwd)
+    ran = run(*words, cwd=cwd)
     assert ran.code == code, ran.stderr
     assert ran.stdout == ""
     assert ran.stderr.count("\n") == 1

@@ -14,14 +14,21 @@ if TYPE_CHECKING:
     from freetrain.state.files import StateDir
 
 
+@pytest.fixture(autouse=True)
+def _work_in_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
-def state(tmp_path: Path) -> StateDir:
+def state() -> StateDir:
     """Where the state will be: there is a configuration and a job, not submitted."""
-    return at_home(tmp_path)
+    return at_home()
 
 
 @pytest.fixture
-def digits(tmp_path: Path, state: StateDir) -> StateDir:
+def digits(state: StateDir) -> StateDir:
     """Return the state that has the trainer ``digits``, submitted."""
-    assert run("submit", "job.toml", cwd=tmp_path).code == 0
+    assert run("submit", "job.toml").code == 0
     return state

@@ -18,7 +18,10 @@ SAMPLE = Path(logs.__path__[0]) / "samples" / "week-512.swf"
 
 
 def as_process(
-    *words: str, cwd: Path, stdout: int | IO[str], unbuffered: bool = False
+    *words: str,
+    cwd: Path | None = None,
+    stdout: int | IO[str],
+    unbuffered: bool = False,
 ) -> subprocess.Popen[str]:
     # Unbuffered output has nothing left to flush at the end, where things go wrong;
     # buffered output is written until all of it is.
@@ -34,8 +37,8 @@ def as_process(
     )
 
 
-def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
-    ran = run("--version", cwd=tmp_path)
+def test_the_version_is_that_of_the_package() -> None:
+    ran = run("--version")
 
     version = importlib.metadata.version("freetrain")
     assert (ran.code, ran.stdout) == (0, f"freetrain {version}\n")
@@ -43,9 +46,9 @@ def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("asked", [(), ("-h",), ("--help",), ("trace",)])
 def test_help_says_what_there_is(
-    tmp_path: Path, asked: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    asked: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ran = run(*asked, cwd=tmp_path)
+    ran = run(*asked)
 
     assert ran.code == 0
     assert "Examples" in ran.stdout + capsys.readouterr().out
@@ -54,12 +57,9 @@ def test_help_says_what_there_is(
 @pytest.mark.parametrize("verb", verbs())
 @pytest.mark.parametrize("asked", ["-h", "--help"])
 def test_every_verb_explains_itself_with_an_example(
-    tmp_path: Path,
-    verb: tuple[str, ...],
-    asked: str,
-    capsys: pytest.CaptureFixture[str],
+    verb: tuple[str, ...], asked: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ran = run(*verb, asked, cwd=tmp_path)
+    ran = run(*verb, asked)
 
     shown = capsys.readouterr().out
     assert ran.code == 0
@@ -124,12 +124,10 @@ def test_cheap_commands_load_nothing_that_is_slow(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("words", [("--version",), ("-h",), ("replay", "-h")])
-def test_a_reader_that_goes_away_is_no_error(
-    tmp_path: Path, words: tuple[str, ...]
-) -> None:
+def test_a_reader_that_goes_away_is_no_error(words: tuple[str, ...]) -> None:
     reads, writes = os.pipe()
     os.close(reads)
-    with as_process(*words, cwd=tmp_path, stdout=writes) as process:
+    with as_process(*words, stdout=writes) as process:
         os.close(writes)
         _, said = process.communicate(timeout=60)
 
@@ -137,13 +135,9 @@ def test_a_reader_that_goes_away_is_no_error(
 
 
 @pytest.mark.parametrize("unbuffered", [False, True])
-def test_a_reader_that_goes_away_halfway_is_told(
-    tmp_path: Path, *, unbuffered: bool
-) -> None:
+def test_a_reader_that_goes_away_halfway_is_told(*, unbuffered: bool) -> None:
     convert = ("trace", "convert", str(SAMPLE), "--to", "swf")
-    with as_process(
-        *convert, cwd=tmp_path, stdout=subprocess.PIPE, unbuffered=unbuffered
-    ) as process:
+    with as_process(*convert, stdout=subprocess.PIPE, unbuffered=unbuffered) as process:
         assert process.stdout is not None
         process.stdout.read(1)  # more than a pipe holds is left
         process.stdout.close()
@@ -152,13 +146,13 @@ def test_a_reader_that_goes_away_halfway_is_told(
     assert process.returncode == 141
 
 
-def test_unbuffered_output_is_the_same(tmp_path: Path) -> None:
+def test_unbuffered_output_is_the_same() -> None:
     convert = ("trace", "convert", str(SAMPLE), "--to", "swf")
 
     said = []
     for unbuffered in (False, True):
         with as_process(
-            *convert, cwd=tmp_path, stdout=subprocess.PIPE, unbuffered=unbuffered
+            *convert, stdout=subprocess.PIPE, unbuffered=unbuffered
         ) as process:
             said.append(process.communicate(timeout=60)[0])
 
@@ -168,29 +162,29 @@ def test_unbuffered_output_is_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [("replay", "holes.csv"), ("replay", "--pool", "2")])
 def test_no_figure_is_cut_on_a_narrow_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    written(tmp_path)
+    written()
     said = []
     for columns in ("80", "40"):
         monkeypatch.setenv("COLUMNS", columns)
-        said.append(run(*words, "--trainers", "trainers.toml", cwd=tmp_path).stdout)
+        said.append(run(*words, "--trainers", "trainers.toml").stdout)
 
     assert "…" not in said[0]
     assert said[0] == said[1]
 
 
-def test_an_interrupt_ends_a_command_without_a_traceback(tmp_path: Path) -> None:
+def test_an_interrupt_ends_a_command_without_a_traceback() -> None:
     def press_ctrl_c() -> float:
         raise KeyboardInterrupt
 
-    written(tmp_path)
+    written()
 
-    ran = run("replay", "holes.csv", "--out", "out", cwd=tmp_path, clock=press_ctrl_c)
+    ran = run("replay", "holes.csv", "--out", "out", clock=press_ctrl_c)
 
     assert ran.code == 130
     assert ran.stderr == "error: interrupted before the end; no file written.\n"
-    assert not (tmp_path / "out").exists()
+    assert not Path("out").exists()
 
 
 def test_a_current_folder_that_was_removed_is_told(tmp_path: Path) -> None:
@@ -216,12 +210,10 @@ def test_a_current_folder_that_was_removed_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_an_interrupt_while_modules_are_read_ends_without_a_traceback(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+def test_an_interrupt_while_modules_are_read_ends_without_a_traceback() -> None:
+    Path("typer.py").write_text("raise KeyboardInterrupt")
 
-    with as_process("--version", cwd=tmp_path, stdout=subprocess.PIPE) as process:
+    with as_process("--version", stdout=subprocess.PIPE) as process:
         _, said = process.communicate(timeout=60)
 
     assert process.returncode == 130
@@ -229,10 +221,10 @@ def test_an_interrupt_while_modules_are_read_ends_without_a_traceback(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_told() -> None:
     with (
         Path("/dev/full").open("w") as full,
-        as_process("--version", cwd=tmp_path, stdout=full) as process,
+        as_process("--version", stdout=full) as process,
     ):
         _, said = process.communicate(timeout=60)
 
@@ -247,7 +239,7 @@ def test_the_demo_shows_a_table_and_says_where_the_report_is(tmp_path: Path) -> 
     report.parent.mkdir()
     report.write_text("of an earlier demo")
 
-    ran = run("demo", cwd=tmp_path)
+    ran = run("demo")
 
     lines = ran.stdout.splitlines()
     assert ran.code == 0

@@ -23,8 +23,8 @@ SWF = "; MaxNodes: 4\n1 0 0 10 1 -1 -1 1 20 -1 1 1 -1 -1 1 -1 -1 -1\n"
 
 
 @pytest.fixture(autouse=True)
-def files(tmp_path: Path) -> None:
-    written(tmp_path)
+def files() -> None:
+    written()
 
 
 def one_line(stderr: str) -> str:
@@ -124,10 +124,8 @@ def one_line(stderr: str) -> str:
         ("trace generate --days nan", "'--days': nan is not a number above 0 and up"),
     ],
 )
-def test_a_call_that_makes_no_sense_exits_with_64(
-    tmp_path: Path, words: str, said: str
-) -> None:
-    ran = run(*words.split(), cwd=tmp_path)
+def test_a_call_that_makes_no_sense_exits_with_64(words: str, said: str) -> None:
+    ran = run(*words.split())
 
     assert ran.code == 64
     assert said in one_line(ran.stderr)
@@ -155,18 +153,18 @@ def test_a_call_that_makes_no_sense_exits_with_64(
     ],
 )
 def test_a_log_that_is_not_what_it_claims_exits_with_65(
-    tmp_path: Path, name: str, content: bytes, said: str
+    name: str, content: bytes, said: str
 ) -> None:
-    (tmp_path / name).write_bytes(content)
+    Path(name).write_bytes(content)
 
-    ran = run("replay", name, "--out", "out", cwd=tmp_path)
+    ran = run("replay", name, "--out", "out")
 
     assert ran.code == 65
     line = one_line(ran.stderr)
     assert name in line
     assert said in line
     assert "Nothing was done." in line
-    assert not (tmp_path / "out").exists()
+    assert not Path("out").exists()
 
 
 @pytest.mark.parametrize(
@@ -180,12 +178,10 @@ def test_a_log_that_is_not_what_it_claims_exits_with_65(
         ("job,submit_s,run_s,nodes\na,0,-1,3\n", "1 job left out: they never ran."),
     ],
 )
-def test_a_log_without_a_hole_exits_with_65(
-    tmp_path: Path, content: str, said: str
-) -> None:
-    (tmp_path / "full.csv").write_text(content)
+def test_a_log_without_a_hole_exits_with_65(content: str, said: str) -> None:
+    Path("full.csv").write_text(content)
 
-    ran = run("replay", "full.csv", cwd=tmp_path)
+    ran = run("replay", "full.csv")
 
     assert ran.code == 65
     assert "full.csv: no node is idle while its jobs run" in one_line(ran.stderr)
@@ -244,10 +240,8 @@ def test_a_log_that_may_not_be_read_exits_with_66() -> None:
         ("replay holes.csv --trainers hsp", "no file 'hsp'; nothing was replayed. Did"),
     ],
 )
-def test_a_file_that_is_not_there_exits_with_66(
-    tmp_path: Path, words: str, said: str
-) -> None:
-    ran = run(*words.split(), cwd=tmp_path)
+def test_a_file_that_is_not_there_exits_with_66(words: str, said: str) -> None:
+    ran = run(*words.split())
 
     assert ran.code == 66
     assert said in one_line(ran.stderr)
@@ -262,13 +256,11 @@ def test_a_file_that_is_not_there_exits_with_66(
         ("count = = 1", "this is not TOML"),
     ],
 )
-def test_a_trainers_file_that_cannot_be_exits_with_78(
-    tmp_path: Path, text: str, said: str
-) -> None:
+def test_a_trainers_file_that_cannot_be_exits_with_78(text: str, said: str) -> None:
     head = '[[trainer]]\nname = "a"\nsamples = 10\nmodel = "vgg16"\n'
-    (tmp_path / "bad.toml").write_text(f"{head}{text}\n")
+    Path("bad.toml").write_text(f"{head}{text}\n")
 
-    ran = run("replay", "holes.csv", "--trainers", "bad.toml", cwd=tmp_path)
+    ran = run("replay", "holes.csv", "--trainers", "bad.toml")
 
     assert ran.code == 78
     line = one_line(ran.stderr)
@@ -276,8 +268,8 @@ def test_a_trainers_file_that_cannot_be_exits_with_78(
     assert said in line
 
 
-def test_names_that_move_the_cursor_are_shown_harmless(tmp_path: Path) -> None:
-    ran = run("replay", "gone\x1b[2J\n.csv", cwd=tmp_path)
+def test_names_that_move_the_cursor_are_shown_harmless() -> None:
+    ran = run("replay", "gone\x1b[2J\n.csv")
 
     assert ran.code == 66
     assert "gone\\x1b[2J .csv" in one_line(ran.stderr)

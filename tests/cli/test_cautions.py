@@ -116,12 +116,12 @@ def test_priorities_that_have_missing_basis_are_told() -> None:
     assert missing_basis([one, replace(results[0], policy="equal")], trainers) == ()
 
 
-def test_a_replay_says_that_its_trainers_tell_no_loss(tmp_path: Path) -> None:
+def test_a_replay_says_that_its_trainers_tell_no_loss() -> None:
     words = ("replay", "--pool", "4", "--trainers", "mine.toml", "--priority", "slaq")
     text = '[[trainer]]\nname = "a"\nsamples = 1e4\nmodel = "vgg16"\n'
-    (tmp_path / "mine.toml").write_text(text)
+    Path("mine.toml").write_text(text)
 
-    shown = run(*words, "--policy", "freetrain", cwd=tmp_path).stdout
+    shown = run(*words, "--policy", "freetrain").stdout
 
     assert "No trainer tells a loss, which is what slaq would go by." in shown
 

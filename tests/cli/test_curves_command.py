@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,7 +28,6 @@ from tests.client.client_states import NOW_S, UID, a_page, put_page, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from freetrain.state.files import StateDir
 
@@ -36,9 +36,9 @@ HALVING = [0.15 + 1.0 / step for step in range(1, 201)]
 """It tends to 0.15, and reaches 0.5 at step 3 and 0.2 at step 20."""
 
 
-def submitted(tmp_path: Path, job: str = TARGET) -> StateDir:
-    state = at_home(tmp_path, job)
-    assert run("submit", "job.toml", cwd=tmp_path).code == 0
+def submitted(job: str = TARGET) -> StateDir:
+    state = at_home(job)
+    assert run("submit", "job.toml").code == 0
     return state
 
 
@@ -91,10 +91,10 @@ def seen_by_a_tick(state: StateDir, **changes: Any) -> None:  # noqa: ANN401
     put_page(state, a_page(trainers=(line,), priority="slaq"))
 
 
-def test_values_told_and_expected_and_targets_are_shown(tmp_path: Path) -> None:
-    told(submitted(tmp_path), HALVING[:10])
+def test_values_told_and_expected_and_targets_are_shown() -> None:
+    told(submitted(), HALVING[:10])
 
-    shown = run("curves", cwd=tmp_path).stdout
+    shown = run("curves").stdout
 
     assert "digits: loss, where lower is better" in shown
     assert "deliver at 0.5: reached after 300 samples." in shown
@@ -107,27 +107,25 @@ def test_values_told_and_expected_and_targets_are_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("losses", [[], HALVING[:10]])
-def test_lines_that_nobody_understood_are_told_of(
-    tmp_path: Path, losses: list[float]
-) -> None:
-    state = submitted(tmp_path)
+def test_lines_that_nobody_understood_are_told_of(losses: list[float]) -> None:
+    state = submitted()
     told(state, losses, bad_lines=1_234)
     left_out = "Left out: 1,234 lines of its progress that could not be understood."
 
-    assert left_out in run("curves", cwd=tmp_path).stdout
-    assert left_out in run("explain", "digits", cwd=tmp_path).stdout
-    assert run_json("curves", cwd=tmp_path)[0]["bad_lines"] == 1_234
+    assert left_out in run("curves").stdout
+    assert left_out in run("explain", "digits").stdout
+    assert run_json("curves")[0]["bad_lines"] == 1_234
 
     told(state, losses, bad_lines=1)
-    assert "Left out: 1 line of its" in run("curves", cwd=tmp_path).stdout
+    assert "Left out: 1 line of its" in run("curves").stdout
     told(state, losses)
-    assert "Left out" not in run("curves", cwd=tmp_path).stdout
+    assert "Left out" not in run("curves").stdout
 
 
-def test_programs_get_all_of_it(tmp_path: Path) -> None:
-    told(submitted(tmp_path), [*HALVING[:30], float("nan"), -math.inf])
+def test_programs_get_all_of_it() -> None:
+    told(submitted(), [*HALVING[:30], float("nan"), -math.inf])
 
-    (found,) = run_json("curves", "digits", cwd=tmp_path)
+    (found,) = run_json("curves", "digits")
 
     assert (found["metric"], found["better"], found["unit"]) == (
         "loss",
@@ -146,30 +144,30 @@ def test_programs_get_all_of_it(tmp_path: Path) -> None:
     assert ahead[-1]["work"] == pytest.approx(6_000.0)
 
 
-def test_time_to_a_target_is_what_is_left_at_the_last_speed(tmp_path: Path) -> None:
-    told(submitted(tmp_path), HALVING[:10])
+def test_time_to_a_target_is_what_is_left_at_the_last_speed() -> None:
+    told(submitted(), HALVING[:10])
 
-    (found,) = run_json("curves", cwd=tmp_path)
+    (found,) = run_json("curves")
 
     _, final = found["aims"]
     assert final["work"] > 1_500.0
     assert final["in_s"] == pytest.approx((final["work"] - 1_000.0) / 50.0)
 
 
-def test_the_fit_goes_through_what_was_told(tmp_path: Path) -> None:
-    told(submitted(tmp_path), HALVING)
+def test_the_fit_goes_through_what_was_told() -> None:
+    told(submitted(), HALVING)
 
-    (found,) = run_json("curves", cwd=tmp_path)
+    (found,) = run_json("curves")
 
     fitted = {one["work"]: one["value"] for one in found["forecast"]}
     assert fitted[20_000.0] == pytest.approx(HALVING[-1], abs=0.01)
     assert found["expected"]["value"] == pytest.approx(0.15, abs=0.03)
 
 
-def test_a_target_that_is_not_expected_is_said_to_be_never(tmp_path: Path) -> None:
-    told(submitted(tmp_path), [1.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9])
+def test_a_target_that_is_not_expected_is_said_to_be_never() -> None:
+    told(submitted(), [1.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9])
 
-    (found,) = run_json("curves", cwd=tmp_path)
+    (found,) = run_json("curves")
 
     (deliver, _) = found["aims"]
     assert (deliver["work"], deliver["in_s"], deliver["is_expected"]) == (
@@ -177,27 +175,25 @@ def test_a_target_that_is_not_expected_is_said_to_be_never(tmp_path: Path) -> No
         None,
         False,
     )
-    assert "deliver at 0.5: not expected" in run("curves", cwd=tmp_path).stdout
+    assert "deliver at 0.5: not expected" in run("curves").stdout
 
 
-def test_of_a_trainer_that_told_nothing_no_more_is_said_than_that(
-    tmp_path: Path,
-) -> None:
-    submitted(tmp_path)
+def test_of_a_trainer_that_told_nothing_no_more_is_said_than_that() -> None:
+    submitted()
 
-    shown = run("curves", "digits", cwd=tmp_path).stdout
+    shown = run("curves", "digits").stdout
     assert shown.endswith("No value was read by a tick so far.\n")
-    explained = run("explain", "digits", cwd=tmp_path).stdout
+    explained = run("explain", "digits").stdout
     assert "No loss was read by a tick so far.\n" in explained
 
 
-def test_the_page_is_whole_and_needs_no_network(tmp_path: Path) -> None:
-    told(submitted(tmp_path), HALVING)
+def test_the_page_is_whole_and_needs_no_network() -> None:
+    told(submitted(), HALVING)
 
-    ran = run("curves", "--out", "curves.html", cwd=tmp_path)
-    again = run("curves", "--out", "curves.html", cwd=tmp_path)
+    ran = run("curves", "--out", "curves.html")
+    again = run("curves", "--out", "curves.html")
 
-    page = (tmp_path / "curves.html").read_text()
+    page = Path("curves.html").read_text()
     assert (ran.code, again.code) == (0, 0), "the same again is no mistake"
     assert "Drawn in curves.html." in ran.stdout
     assert "default-src 'none'" in page
@@ -205,42 +201,42 @@ def test_the_page_is_whole_and_needs_no_network(tmp_path: Path) -> None:
     assert page.count("<td>reached</td>") == 2
 
 
-def test_a_page_that_differs_is_not_replaced_unasked(tmp_path: Path) -> None:
-    told(submitted(tmp_path), HALVING)
-    (tmp_path / "curves.html").write_text("mine")
+def test_a_page_that_differs_is_not_replaced_unasked() -> None:
+    told(submitted(), HALVING)
+    Path("curves.html").write_text("mine")
 
-    said = refused("curves", "--out", "curves.html", cwd=tmp_path, code=73)
+    said = refused("curves", "--out", "curves.html", code=73)
 
     assert "--force" in said
-    assert run("curves", "--out", "curves.html", "--force", cwd=tmp_path).code == 0
+    assert run("curves", "--out", "curves.html", "--force").code == 0
 
 
-def test_a_name_that_is_no_trainer_is_refused(tmp_path: Path) -> None:
-    submitted(tmp_path)
+def test_a_name_that_is_no_trainer_is_refused() -> None:
+    submitted()
 
-    assert "Did you mean 'digits'?" in refused("curves", "digit", cwd=tmp_path, code=64)
+    assert "Did you mean 'digits'?" in refused("curves", "digit", code=64)
 
 
-def test_what_another_release_kept_is_shown_as_nothing(tmp_path: Path) -> None:
-    state = submitted(tmp_path)
+def test_what_another_release_kept_is_shown_as_nothing() -> None:
+    state = submitted()
     row = rows(state)["digits"]
     with open_store(state.path, uid=UID) as store, transaction(store):
         put_histories(store, [HistoryRow("digits", row.submitted_s, {}, {"x": 1}, {})])
 
-    assert "No value was read by a tick so far" in run("curves", cwd=tmp_path).stdout
+    assert "No value was read by a tick so far" in run("curves").stdout
 
 
-def test_explain_says_what_was_learned_and_who_rated_it_why(tmp_path: Path) -> None:
-    state = submitted(tmp_path)
+def test_explain_says_what_was_learned_and_who_rated_it_why() -> None:
+    state = submitted()
     told(state, HALVING)
     seen_by_a_tick(state, rating="power law expects +0.1", is_background=True)
 
-    shown = run("explain", "digits", cwd=tmp_path).stdout
+    shown = run("explain", "digits").stdout
 
     assert "Rated by slaq: power law expects +0.1. It gets only what the" in shown
     assert "Fitted by the family " in shown
     assert "Samples a second, measured: 50 on 4 nodes." in shown
-    found = run_json("explain", "digits", cwd=tmp_path)
+    found = run_json("explain", "digits")
     assert found["priority"] == "slaq"
     (one,) = found["trainers"]
     assert one["tick"]["rating"] == "power law expects +0.1"
@@ -248,13 +244,13 @@ def test_explain_says_what_was_learned_and_who_rated_it_why(tmp_path: Path) -> N
     assert "points" not in one["learned"]
 
 
-def test_a_diverging_trainer_is_flagged(tmp_path: Path) -> None:
-    state = submitted(tmp_path)
+def test_a_diverging_trainer_is_flagged() -> None:
+    state = submitted()
     seen_by_a_tick(state, is_diverging=True)
 
-    assert "digits: it is diverging" in run("status", cwd=tmp_path).stdout
-    assert "It is diverging" in run("explain", "digits", cwd=tmp_path).stdout
-    (one,) = run_json("status", cwd=tmp_path)["trainers"]
+    assert "digits: it is diverging" in run("status").stdout
+    assert "It is diverging" in run("explain", "digits").stdout
+    (one,) = run_json("status")["trainers"]
     assert one["is_diverging"]
 
 
@@ -277,23 +273,23 @@ def test_a_diverging_trainer_is_flagged(tmp_path: Path) -> None:
 def test_status_tells_how_far_a_delivery_is(
     tmp_path: Path, stage: DeliveryStage, changes: dict[str, Any], said: str
 ) -> None:
-    state = submitted(tmp_path, TARGET + 'publish = "good.npz"\n')
+    state = submitted(TARGET + 'publish = "good.npz"\n')
     delivered(state, stage, **changes)
 
     # A long path is broken in the middle where the line ends.
-    shown = "".join(run("status", cwd=tmp_path).stdout.split())
+    shown = "".join(run("status").stdout.split())
 
     assert said.format(home=tmp_path).replace(" ", "") in shown
     assert changes.get("problem", "").replace(" ", "") in shown
-    (one,) = run_json("status", cwd=tmp_path)["trainers"]
+    (one,) = run_json("status")["trainers"]
     assert one["delivery"]["stage"] == str(stage)
     assert one["delivery"]["problem"] == changes.get("problem")
 
 
-def test_before_its_target_nothing_is_delivered(tmp_path: Path) -> None:
-    submitted(tmp_path)
+def test_before_its_target_nothing_is_delivered() -> None:
+    submitted()
 
-    (one,) = run_json("status", cwd=tmp_path)["trainers"]
+    (one,) = run_json("status")["trainers"]
 
     assert one["delivery"] is None
     assert not one["is_diverging"]

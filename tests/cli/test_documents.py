@@ -97,10 +97,10 @@ def test_every_package_is_in_the_list_of_packages() -> None:
     assert packages <= listed <= packages | modules
 
 
-def test_the_screen_in_the_readme_is_what_the_demo_prints(tmp_path: Path) -> None:
+def test_the_screen_in_the_readme_is_what_the_demo_prints() -> None:
     shown = document("README.md").split("$ freetrain demo\n")[1].split("```")[0]
 
-    assert run("demo", cwd=tmp_path).stdout == shown
+    assert run("demo").stdout == shown
 
 
 def test_a_command_that_fails_would_be_noticed() -> None:

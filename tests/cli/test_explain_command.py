@@ -20,8 +20,6 @@ from tests.cli.commands import NOW_S, at_home, refused, run, run_json
 from tests.client.client_states import a_page, assign, end, put_page
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from freetrain.state.files import StateDir
 
 
@@ -56,15 +54,13 @@ def ticked(state: StateDir) -> None:
     put_page(state, page)
 
 
-def test_a_trainer_is_explained_by_the_tick_and_by_its_files(
-    tmp_path: Path, digits: StateDir
-) -> None:
+def test_a_trainer_is_explained_by_the_tick_and_by_its_files(digits: StateDir) -> None:
     assign(digits, "digits", 1, nodes=2)
     end(digits, "digits", 1, Ended.KILLED, message=EVIL)
     assign(digits, "digits", 2, nodes=1, reason="a lease is lost")
     ticked(digits)
 
-    shown = run("explain", "digits", cwd=tmp_path).stdout
+    shown = run("explain", "digits").stdout
 
     lines = " ".join(shown.split())
     assert "Why: leases for it are on their way." in lines
@@ -78,7 +74,7 @@ def test_a_trainer_is_explained_by_the_tick_and_by_its_files(
 
 
 def test_a_generation_that_agents_made_is_told_without_their_long_names(
-    tmp_path: Path, digits: StateDir
+    digits: StateDir,
 ) -> None:
     none = {"step": 0, "committed_step": 0}
     assign(
@@ -86,8 +82,8 @@ def test_a_generation_that_agents_made_is_told_without_their_long_names(
     )
     end(digits, "digits", 1, Ended.FAILED, message="exit code 1", **none)
 
-    told = " ".join(run("explain", "digits", cwd=tmp_path).stdout.split())
-    more = " ".join(run("status", "digits", cwd=tmp_path).stdout.split())
+    told = " ".join(run("explain", "digits").stdout.split())
+    more = " ".join(run("status", "digits").stdout.split())
 
     assert "generation 1 on n1, by its agents: " in told
     assert "generation 1 failed: exit code 1" in told
@@ -97,24 +93,22 @@ def test_a_generation_that_agents_made_is_told_without_their_long_names(
 
 @pytest.mark.parametrize("verb", ["explain", "status"])
 def test_nobody_is_said_to_have_killed_what_ended_by_itself(
-    tmp_path: Path, digits: StateDir, verb: str
+    digits: StateDir, verb: str
 ) -> None:
     none = {"step": 0, "committed_step": 0}
     assign(digits, "digits", 1, nodes=1)
     end(digits, "digits", 1, Ended.KILLED, message="exit code 3", **none)
 
-    told = " ".join(run(verb, "digits", cwd=tmp_path).stdout.split())
+    told = " ".join(run(verb, "digits").stdout.split())
 
     assert re.search(r"generation 1 ended without a word.*: exit code 3", told)
     assert "killed" not in told
 
 
-def test_without_a_name_every_hole_has_a_reason(
-    tmp_path: Path, digits: StateDir
-) -> None:
+def test_without_a_name_every_hole_has_a_reason(digits: StateDir) -> None:
     ticked(digits)
 
-    shown = run("explain", cwd=tmp_path).stdout
+    shown = run("explain").stdout
 
     rows = [" ".join(line.split()) for line in shown.splitlines()]
     assert any(row.startswith("2 n[1-2] digits in 10 min") for row in rows)
@@ -129,19 +123,19 @@ def test_without_a_name_every_hole_has_a_reason(
     ("trainer_state", "is_told"), [("wanted", True), ("failed", False)]
 )
 def test_what_keeps_leases_away_is_told_where_somebody_wants_nodes(
-    tmp_path: Path, digits: StateDir, trainer_state: str, *, is_told: bool
+    digits: StateDir, trainer_state: str, *, is_told: bool
 ) -> None:
     line = TrainerLine(name="digits", state=trainer_state)
     holes = (hole(1, HoleReason.UNWANTED),)
     put_page(digits, a_page(trainers=(line,), holes=holes, brake="a pause"))
 
-    shown = run("explain", cwd=tmp_path).stdout
+    shown = run("explain").stdout
 
     assert ("No more leases are asked for: a pause." in shown) is is_told
 
 
-def test_before_the_first_tick_it_says_so(tmp_path: Path, digits: StateDir) -> None:
-    shown = run("explain", cwd=tmp_path).stdout
+def test_before_the_first_tick_it_says_so(digits: StateDir) -> None:
+    shown = run("explain").stdout
 
     assert "No tick has seen it yet; `freetrain cron show` tells" in shown
     assert "ten minutes" not in shown
@@ -149,12 +143,12 @@ def test_before_the_first_tick_it_says_so(tmp_path: Path, digits: StateDir) -> N
     assert digits.path.exists()
 
 
-def test_all_of_it_is_there_for_programs(tmp_path: Path, digits: StateDir) -> None:
+def test_all_of_it_is_there_for_programs(digits: StateDir) -> None:
     assign(digits, "digits", 1, nodes=2)
     end(digits, "digits", 1, Ended.RESCALED)
     ticked(digits)
 
-    shown = run_json("explain", cwd=tmp_path)
+    shown = run_json("explain")
 
     (one,) = shown["trainers"]
     assert one["tick"]["planned_nodes"] == 5
@@ -163,10 +157,8 @@ def test_all_of_it_is_there_for_programs(tmp_path: Path, digits: StateDir) -> No
     assert len(shown["holes"]) == 7
 
 
-def test_an_unknown_trainer_is_refused(tmp_path: Path, digits: StateDir) -> None:
-    assert "Did you mean 'digits'?" in refused(
-        "explain", "digit", cwd=tmp_path, code=64
-    )
+def test_an_unknown_trainer_is_refused(digits: StateDir) -> None:
+    assert "Did you mean 'digits'?" in refused("explain", "digit", code=64)
     assert digits.path.exists()
 
 
@@ -231,13 +223,11 @@ def looked_ahead(state: StateDir) -> None:
     put_page(state, page)
 
 
-def test_what_is_expected_of_a_trainers_nodes_is_told(
-    tmp_path: Path, digits: StateDir
-) -> None:
+def test_what_is_expected_of_a_trainers_nodes_is_told(digits: StateDir) -> None:
     assign(digits, "digits", 1, nodes=1)
     looked_ahead(digits)
 
-    lines = " ".join(run("explain", "digits", cwd=tmp_path).stdout.split())
+    lines = " ".join(run("explain", "digits").stdout.split())
 
     assert (
         "Expected of n1: 25 % to leave within 6 min; as likely as not to stay 16 min "
@@ -246,9 +236,7 @@ def test_what_is_expected_of_a_trainers_nodes_is_told(
     assert "Expected of n2" not in lines
 
 
-def test_what_is_learned_of_other_nodes_only_is_no_caution(
-    tmp_path: Path, digits: StateDir
-) -> None:
+def test_what_is_learned_of_other_nodes_only_is_no_caution(digits: StateDir) -> None:
     line = TrainerLine(name="digits", state="wanted", node_names=("n1",))
     holes = (
         hole_expecting(1, HoleReason.TRAINING, SOON, trainer="digits"),
@@ -257,16 +245,16 @@ def test_what_is_learned_of_other_nodes_only_is_no_caution(
     assign(digits, "digits", 1, nodes=1)
     put_page(digits, a_page(at_s=NOW_S - 90.0, trainers=(line,), holes=holes))
 
-    assert "Too little" not in run("explain", "digits", cwd=tmp_path).stdout
-    assert "Too little was seen" in run("explain", cwd=tmp_path).stdout
+    assert "Too little" not in run("explain", "digits").stdout
+    assert "Too little was seen" in run("explain").stdout
 
 
 def test_what_was_expected_and_what_came_is_told_with_the_holes(
-    tmp_path: Path, digits: StateDir
+    digits: StateDir,
 ) -> None:
     looked_ahead(digits)
 
-    lines = " ".join(run("explain", cwd=tmp_path).stdout.split())
+    lines = " ".join(run("explain").stdout.split())
 
     assert "Expected of n2: 25 % to leave within 6 min; more likely than not" in lines
     assert (
@@ -283,9 +271,7 @@ def test_what_was_expected_and_what_came_is_told_with_the_holes(
     ) in lines
 
 
-def test_who_goes_first_for_its_place_in_line_is_told(
-    tmp_path: Path, digits: StateDir
-) -> None:
+def test_who_goes_first_for_its_place_in_line_is_told(digits: StateDir) -> None:
     alone = replace(SOON, together=1, promised_s=None)
     told = {
         1: replace(alone, run=4, times_in_line=2.5),
@@ -299,9 +285,9 @@ def test_who_goes_first_for_its_place_in_line_is_told(
     line = TrainerLine(name="digits", state="wanted", node_names=("n1",))
     put_page(digits, a_page(at_s=NOW_S - 90.0, trainers=(line,), holes=holes))
 
-    lines = " ".join(run("explain", cwd=tmp_path).stdout.split())
-    own = run("explain", "digits", cwd=tmp_path).stdout
-    record = run_json("explain", cwd=tmp_path)
+    lines = " ".join(run("explain").stdout.split())
+    own = run("explain", "digits").stdout
+    record = run_json("explain")
 
     assert "Expected of n[1-2]: 25 % to leave within 6 min" in lines
     assert "or longer; for its place in line 2.5 times as likely as others." in lines
@@ -317,79 +303,68 @@ def test_who_goes_first_for_its_place_in_line_is_told(
 
 
 def test_nothing_is_said_of_a_line_where_neighbours_are_strangers(
-    tmp_path: Path, digits: StateDir
+    digits: StateDir,
 ) -> None:
     looked_ahead(digits)
 
-    shown = run("explain", cwd=tmp_path).stdout
+    shown = run("explain").stdout
 
     assert "Neighbours" not in shown
     assert "in line" not in shown
 
 
-def test_all_alike_in_line_are_neither_first_nor_last(
-    tmp_path: Path, digits: StateDir
-) -> None:
+def test_all_alike_in_line_are_neither_first_nor_last(digits: StateDir) -> None:
     both = replace(SOON, run=4, times_in_line=2.5)
     holes = tuple(hole_expecting(k, HoleReason.UNWANTED, both) for k in (1, 2))
     put_page(digits, a_page(at_s=NOW_S - 90.0, holes=holes))
 
-    shown = " ".join(run("explain", cwd=tmp_path).stdout.split())
+    shown = " ".join(run("explain").stdout.split())
 
     assert "Neighbours by name leave together here, up to 4 nodes in a row." in shown
     assert "For their place" not in shown
 
 
-def test_who_looks_ahead_is_named(tmp_path: Path, digits: StateDir) -> None:
+def test_who_looks_ahead_is_named(digits: StateDir) -> None:
     put_page(digits, a_page(at_s=NOW_S - 90.0))
-    before = run("explain", cwd=tmp_path).stdout + run("status", cwd=tmp_path).stdout
+    before = run("explain").stdout + run("status").stdout
     verbs = ("explain", "status")
-    nobody = [run_json(verb, cwd=tmp_path)["forecaster"] for verb in verbs]
+    nobody = [run_json(verb)["forecaster"] for verb in verbs]
     put_page(digits, a_page(at_s=NOW_S - 90.0, forecaster="life-table"))
 
-    named = [run_json(verb, cwd=tmp_path)["forecaster"] for verb in verbs]
+    named = [run_json(verb)["forecaster"] for verb in verbs]
 
     assert "life-table" not in before
     assert (nobody, named) == ([None, None], ["life-table", "life-table"])
-    assert (
-        "How long nodes stay is predicted by life-table."
-        in run("explain", cwd=tmp_path).stdout
-    )
+    assert "How long nodes stay is predicted by life-table." in run("explain").stdout
     assert (
         "Last tick 1 min 30 s ago. It looks ahead by the forecaster life-table."
-        in " ".join(run("status", cwd=tmp_path).stdout.split())
+        in " ".join(run("status").stdout.split())
     )
 
 
-def test_that_ticks_are_missing_is_said_of_the_last_one(
-    tmp_path: Path, digits: StateDir
-) -> None:
+def test_that_ticks_are_missing_is_said_of_the_last_one(digits: StateDir) -> None:
     put_page(digits, a_page(at_s=NOW_S - 960.0, forecaster="learned"))
 
-    said = " ".join(run("status", cwd=tmp_path).stdout.split())
+    said = " ".join(run("status").stdout.split())
 
     assert "Last tick 16 min ago. That is long: does cron call it?" in said
     assert said.endswith("It looks ahead by the forecaster learned.")
 
 
-def test_what_came_is_told_where_no_hole_is_left(
-    tmp_path: Path, digits: StateDir
-) -> None:
+def test_what_came_is_told_where_no_hole_is_left(digits: StateDir) -> None:
     put_page(digits, a_page(at_s=NOW_S - 90.0, came=(CAME,), promises=(PROMISES,)))
 
-    lines = " ".join(run("explain", cwd=tmp_path).stdout.split())
+    lines = " ".join(run("explain").stdout.split())
 
     assert "the lease on n9 was over after 10 min (preempted)" in lines
     assert "Of 12 nodes promised 10 min ahead or more" in lines
     assert "It saw no hole." in lines
 
 
-def test_programs_are_told_what_was_expected_and_what_came(
-    tmp_path: Path, digits: StateDir
-) -> None:
+def test_programs_are_told_what_was_expected_and_what_came(digits: StateDir) -> None:
     looked_ahead(digits)
 
-    record = run_json("explain", cwd=tmp_path)
+    record = run_json("explain")
 
     assert [one["expected"]["leaves"] for one in record["holes"]] == [0.25, 0.25]
     assert record["came"] == [asdict(CAME)]
@@ -458,7 +433,7 @@ def test_nothing_is_said_of_a_plan_that_nobody_wanted_or_told() -> None:
     assert not list(plan_lines(a_page(trainers=ONE)))
 
 
-def test_explain_tells_it_to_people_and_to_programs(tmp_path: Path) -> None:
+def test_explain_tells_it_to_people_and_to_programs() -> None:
     page = a_page(
         trainers=ONE,
         planner=str(PlanStatus.INCUMBENT),
@@ -466,12 +441,12 @@ def test_explain_tells_it_to_people_and_to_programs(tmp_path: Path) -> None:
         planner_reason="why",
         is_by_lives=True,
     )
-    state = at_home(tmp_path)
-    assert run("submit", "job.toml", cwd=tmp_path).code == 0
+    state = at_home()
+    assert run("submit", "job.toml").code == 0
     put_page(state, page)
 
-    shown = " ".join(run("explain", cwd=tmp_path).stdout.split())
-    record = run_json("explain", cwd=tmp_path)
+    shown = " ".join(run("explain").stdout.split())
+    record = run_json("explain")
 
     assert all(line in shown for line in plan_lines(page))
     assert record["plan"] == {

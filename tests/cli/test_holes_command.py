@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.commands import Ran, run, run_json
 from tests.fakes.slurm.installing import FakeSlurm, install
 from tests.fakes.slurm.state import Act
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -34,11 +32,11 @@ def test_it_is_useful_without_any_state(fake: FakeSlurm, tmp_path: Path) -> None
 
     assert shown.code == 0, shown.stderr
     assert "Seen, not promised" in shown.stdout
-    assert not (tmp_path / ".freetrain").exists()
+    assert not Path(".freetrain").exists()
 
 
 def test_all_of_it_is_there_for_programs(fake: FakeSlurm, tmp_path: Path) -> None:
-    shown = run_json("holes", cwd=tmp_path, environ=environ(fake, tmp_path))
+    shown = run_json("holes", environ=environ(fake, tmp_path))
 
     names = [hole["node"] for hole in shown["holes"]]
     assert names
@@ -65,7 +63,7 @@ def test_a_partition_that_is_not_there_exits_with_69(
 def test_without_slurm_it_exits_with_69(tmp_path: Path) -> None:
     environ = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
 
-    shown = run("holes", cwd=tmp_path, environ=environ)
+    shown = run("holes", environ=environ)
 
     assert shown.code == 69
     assert "Are Slurm's programs on the PATH?" in shown.stderr
@@ -93,9 +91,7 @@ def test_a_look_that_backfill_tears_is_taken_again(
     waited: list[float] = []
     fake.script("sdiag", Act.MID_BACKFILL)
 
-    shown = run_json(
-        "holes", cwd=tmp_path, environ=environ(fake, tmp_path), sleep=waited.append
-    )
+    shown = run_json("holes", environ=environ(fake, tmp_path), sleep=waited.append)
 
     assert not shown["is_torn"]
     assert len(waited) == 1

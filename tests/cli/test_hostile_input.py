@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,8 +22,6 @@ from tests.cli.commands import NOW_S, Ran, Terminal, at_home, run
 from tests.client.client_states import UID, a_page, end, put_page, rows
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from freetrain.state.files import StateDir
 
 EVIL = (
@@ -57,7 +56,7 @@ def test_no_name_of_a_trainer_does_anything(
     tmp_path: Path, digits: StateDir, verb: str
 ) -> None:
     for evil in EVIL:
-        ran = run(verb, "--", evil, cwd=tmp_path)
+        ran = run(verb, "--", evil)
 
         assert ran.code == 64
         check_harmless(ran, tmp_path)
@@ -67,9 +66,9 @@ def test_no_name_of_a_trainer_does_anything(
 def test_no_name_in_a_job_file_becomes_a_path(tmp_path: Path, state: StateDir) -> None:
     for evil in EVIL:
         text = f"name = {toml_value(evil)}\ncommand = 'true'\nnodes = {{ max = 1 }}\n"
-        (tmp_path / "job.toml").write_text(text)
+        Path("job.toml").write_text(text)
 
-        ran = run("submit", "job.toml", cwd=tmp_path)
+        ran = run("submit", "job.toml")
 
         assert ran.code == 78
         check_harmless(ran, tmp_path)
@@ -82,12 +81,10 @@ def test_words_of_a_command_are_kept_as_they_are(
 ) -> None:
     words = toml_value(["python3", evil])
     values = f'environment = {{ EVIL = {toml_value(evil)} }}\nname = "digits"\n'
-    (tmp_path / "job.toml").write_text(
-        f"{values}command = {words}\nnodes = {{ max = 1 }}\n"
-    )
+    Path("job.toml").write_text(f"{values}command = {words}\nnodes = {{ max = 1 }}\n")
 
-    ran = run("submit", "job.toml", cwd=tmp_path)
-    shown = run("submit", "job.toml", "--dry-run", cwd=tmp_path)
+    ran = run("submit", "job.toml")
+    shown = run("submit", "job.toml", "--dry-run")
 
     assert (ran.code, shown.code) == (0, 0)
     check_harmless(replace(ran, stderr=""), tmp_path)
@@ -108,9 +105,9 @@ def test_nul_and_a_megabyte_are_refused_in_one_line(
     partition = said.pop("partition", "p")
     lines = [f"{name} = {toml_value(value)}" for name, value in said.items()]
     nodes = f"nodes = {{ max = 1, partition = {toml_value(partition)} }}"
-    (tmp_path / "job.toml").write_text("\n".join([*lines, nodes, ""]))
+    Path("job.toml").write_text("\n".join([*lines, nodes, ""]))
 
-    ran = run("submit", "job.toml", cwd=tmp_path)
+    ran = run("submit", "job.toml")
 
     assert ran.code == 78
     check_harmless(ran, tmp_path)
@@ -119,7 +116,7 @@ def test_nul_and_a_megabyte_are_refused_in_one_line(
 
 def test_no_name_of_a_file_does_anything(tmp_path: Path, state: StateDir) -> None:
     for evil in EVIL[:-1]:
-        ran = run("submit", "--config", evil, "--", evil, cwd=tmp_path)
+        ran = run("submit", "--config", evil, "--", evil)
 
         assert ran.code == 66
         check_harmless(ran, tmp_path)
@@ -139,7 +136,7 @@ def test_nothing_that_files_say_reaches_the_terminal_raw(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str]
 ) -> None:
     folder = tmp_path_factory.mktemp("home")
-    state = at_home(folder)
+    state = at_home(folder=folder)
     assert run("submit", "job.toml", cwd=folder).code == 0
     _let_everything_say(state, texts)
 

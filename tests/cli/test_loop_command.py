@@ -15,13 +15,13 @@ LOOP = (
 
 
 @pytest.fixture(autouse=True)
-def files(tmp_path: Path) -> None:
-    written(tmp_path)
-    (tmp_path / "jobs.csv").write_text(JOBS)
+def files() -> None:
+    written()
+    Path("jobs.csv").write_text(JOBS)
 
 
-def test_json_tells_the_replay_its_holes_and_the_harm(tmp_path: Path) -> None:
-    ran = run(*LOOP, "--policy", "freetrain", "--json", cwd=tmp_path)
+def test_json_tells_the_replay_its_holes_and_the_harm() -> None:
+    ran = run(*LOOP, "--policy", "freetrain", "--json")
 
     (record,) = json.loads(ran.stdout)
     assert (ran.code, ran.stderr) == (0, "")
@@ -33,22 +33,20 @@ def test_json_tells_the_replay_its_holes_and_the_harm(tmp_path: Path) -> None:
     assert record["wall_s"] == record["load_s"] + record["replay_s"]
 
 
-def test_json_tells_what_was_foretold_and_promised(tmp_path: Path) -> None:
+def test_json_tells_what_was_foretold_and_promised() -> None:
     words = ("--policy", "lookahead", "--policy", "equal", "--json")
 
-    ours, other = json.loads(run(*LOOP, *words, cwd=tmp_path).stdout)
+    ours, other = json.loads(run(*LOOP, *words).stdout)
 
     assert ours["forecasts"].keys() >= {"reliability", "promises"}
     assert "forecasts" not in other
 
 
-def test_out_writes_what_was_foretold_and_the_same_bytes_twice(
-    tmp_path: Path,
-) -> None:
+def test_out_writes_what_was_foretold_and_the_same_bytes_twice(tmp_path: Path) -> None:
     words = ("--policy", "lookahead", "--policy", "equal", "--out")
 
-    first = run(*LOOP, *words, "first", cwd=tmp_path)
-    again = run(*LOOP, *words, "again", cwd=tmp_path)
+    first = run(*LOOP, *words, "first")
+    again = run(*LOOP, *words, "again")
 
     assert (first.code, again.code) == (0, 0)
     assert first.stdout.endswith("Forecasts: first/forecast.html\n")
@@ -67,7 +65,7 @@ def test_out_writes_what_was_foretold_and_the_same_bytes_twice(
 def test_without_forecasts_out_writes_the_summary_alone(tmp_path: Path) -> None:
     words = ("--blind", "--margin", "0", "--policy", "equal", "--out", "there")
 
-    ran = run(*LOOP, *words, cwd=tmp_path)
+    ran = run(*LOOP, *words)
 
     assert [path.name for path in (tmp_path / "there").iterdir()] == ["summary.json"]
     assert "Forecasts" not in ran.stdout
@@ -75,8 +73,8 @@ def test_without_forecasts_out_writes_the_summary_alone(tmp_path: Path) -> None:
     assert summary["command"].endswith("--margin 0 --blind")
 
 
-def test_the_tables_fit_into_80_columns(tmp_path: Path) -> None:
-    ran = run(*LOOP, "--blind", cwd=tmp_path)
+def test_the_tables_fit_into_80_columns() -> None:
+    ran = run(*LOOP, "--blind")
 
     lines = ran.stdout.splitlines()
     assert ran.code == 0
@@ -88,10 +86,10 @@ def test_the_tables_fit_into_80_columns(tmp_path: Path) -> None:
         assert sum(line.split()[:1] == [policy] for line in lines) == 2
 
 
-def test_priorities_are_told_apart_in_a_loop(tmp_path: Path) -> None:
+def test_priorities_are_told_apart_in_a_loop() -> None:
     words = ("--policy", "freetrain", "--priority", "weight", "--priority", "speedup")
 
-    lines = run(*LOOP, *words, cwd=tmp_path).stdout.splitlines()
+    lines = run(*LOOP, *words).stdout.splitlines()
 
     for name in ("weight", "speedup"):
         assert sum(line.split()[:1] == [name] for line in lines) == 2
@@ -99,7 +97,7 @@ def test_priorities_are_told_apart_in_a_loop(tmp_path: Path) -> None:
 
 def test_a_loop_that_yields_is_played_too(tmp_path: Path) -> None:
     words = ("--policy", "lookahead", "--out", "there")
-    ran = run(*LOOP[:-1], "yield", *words, cwd=tmp_path)
+    ran = run(*LOOP[:-1], "yield", *words)
 
     assert ran.code == 0
     assert (
@@ -116,7 +114,7 @@ def test_a_loop_that_yields_is_played_too(tmp_path: Path) -> None:
 
 def test_a_careless_loop_says_so_and_its_command_does(tmp_path: Path) -> None:
     words = ("--policy", "equal", "--careless", "--out", "there")
-    ran = run(*LOOP[:-1], "yield", *words, cwd=tmp_path)
+    ran = run(*LOOP[:-1], "yield", *words)
 
     assert "sees plans; mode yield, careless." in ran.stdout
     summary = json.loads((tmp_path / "there" / "summary.json").read_text())
@@ -136,10 +134,10 @@ def test_a_careless_loop_says_so_and_its_command_does(tmp_path: Path) -> None:
     ],
 )
 def test_options_of_a_loop_need_one_that_knows_them(
-    options: tuple[str, ...], mode: str, tmp_path: Path
+    options: tuple[str, ...], mode: str
 ) -> None:
-    ran = run(*LOOP[:-2], *options, cwd=tmp_path)
-    followed = run(*LOOP[:-2], *options, "--in-the-loop", mode, cwd=tmp_path)
+    ran = run(*LOOP[:-2], *options)
+    followed = run(*LOOP[:-2], *options, "--in-the-loop", mode)
 
     assert ran.code == 64
     assert f"{options[0]} is for replays with --in-the-loop" in ran.stderr
@@ -166,37 +164,35 @@ def test_options_of_a_loop_need_one_that_knows_them(
     ],
 )
 def test_what_does_not_go_with_a_loop_is_refused(
-    options: tuple[str, ...], why: str, tmp_path: Path
+    options: tuple[str, ...], why: str
 ) -> None:
-    ran = run(*LOOP, *options, cwd=tmp_path)
+    ran = run(*LOOP, *options)
 
     assert ran.code == 64
     assert why in ran.stderr
     assert "othing was replayed" in ran.stderr or "nothing was replayed" in ran.stderr
 
 
-def test_jobs_that_all_come_at_once_are_no_loop_and_cannot_be_begun_earlier(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "jobs.csv").write_text(JOBS[: JOBS.index("c,100")])
+def test_jobs_that_all_come_at_once_are_no_loop_and_cannot_be_begun_earlier() -> None:
+    Path("jobs.csv").write_text(JOBS[: JOBS.index("c,100")])
 
-    ran = run(*LOOP, cwd=tmp_path)
+    ran = run(*LOOP)
 
     assert ran.code == 64
     assert "its last job is submitted at second 0, and the loop lasts" in ran.stderr
     assert "Leave --in-the-loop out." in ran.stderr
 
 
-def test_a_log_of_idle_intervals_has_no_jobs_for_a_loop(tmp_path: Path) -> None:
-    ran = run(LOOP[0], "holes.csv", *LOOP[2:], cwd=tmp_path)
+def test_a_log_of_idle_intervals_has_no_jobs_for_a_loop() -> None:
+    ran = run(LOOP[0], "holes.csv", *LOOP[2:])
 
     assert ran.code == 64
     assert "holds idle intervals and no jobs" in ran.stderr
 
 
-def test_bad_settings_are_refused_before_a_log_is_read(tmp_path: Path) -> None:
+def test_bad_settings_are_refused_before_a_log_is_read() -> None:
     words = ("--policy", "freetrain", "--set", "no_such=3")
-    ran = run(LOOP[0], "missing.csv", *LOOP[2:], *words, cwd=tmp_path)
+    ran = run(LOOP[0], "missing.csv", *LOOP[2:], *words)
 
     assert ran.code == 64
     assert "no_such" in ran.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +12,6 @@ from tests.cli.commands import at_home, refused, run, run_json
 from tests.client.client_states import leave_checkpoint
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from freetrain.state.files import StateDir
 
 PACK_JOB = """\
@@ -29,17 +28,17 @@ MEMBER = 'name = "{}"\ncommand = "{}"\nelastic = false\n[nodes]\nmax = 1\n'
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> StateDir:
-    made = at_home(tmp_path, PACK_JOB)
-    (tmp_path / "pack.toml").write_text('members = ["a.toml", "b.toml"]\n')
+def state() -> StateDir:
+    made = at_home(PACK_JOB)
+    Path("pack.toml").write_text('members = ["a.toml", "b.toml"]\n')
     for name in "ab":
-        (tmp_path / f"{name}.toml").write_text(MEMBER.format(name, "python3 x.py"))
+        Path(f"{name}.toml").write_text(MEMBER.format(name, "python3 x.py"))
     return made
 
 
 @pytest.fixture
-def small(tmp_path: Path, state: StateDir) -> StateDir:
-    assert run("submit", "job.toml", cwd=tmp_path).code == 0
+def small(state: StateDir) -> StateDir:
+    assert run("submit", "job.toml").code == 0
     return state
 
 
@@ -58,61 +57,55 @@ def stand(state: StateDir) -> None:
 
 
 def test_a_pack_is_submitted_as_any_trainer(tmp_path: Path, state: StateDir) -> None:
-    shown = run_json("submit", "job.toml", "--dry-run", cwd=tmp_path)
+    shown = run_json("submit", "job.toml", "--dry-run")
 
     launch = shown["would_run"]["launch"]
     assert launch[-3:] == ["-m", "freetrain.pack", str(tmp_path / "pack.toml")]
     assert not [one for one in shown["remarks"] if "launcher" in one]
 
-    assert run("submit", "job.toml", cwd=tmp_path).code == 0
+    assert run("submit", "job.toml").code == 0
     kept = state.trainer("small").job.read_text()
     assert f'pack = "{tmp_path / "pack.toml"}"' in kept
 
 
-def test_a_pack_is_refused_for_what_a_member_says(
-    tmp_path: Path, state: StateDir
-) -> None:
-    (tmp_path / "b.toml").write_text(MEMBER.format("b", "no-such-program"))
-    assert "no-such-program" in refused("submit", "job.toml", cwd=tmp_path, code=78)
+def test_a_pack_is_refused_for_what_a_member_says(state: StateDir) -> None:
+    Path("b.toml").write_text(MEMBER.format("b", "no-such-program"))
+    assert "no-such-program" in refused("submit", "job.toml", code=78)
 
-    (tmp_path / "b.toml").write_text(MEMBER.format("a", "python3"))
-    assert "has a trainer 'a'" in refused("submit", "job.toml", cwd=tmp_path, code=78)
+    Path("b.toml").write_text(MEMBER.format("a", "python3"))
+    assert "has a trainer 'a'" in refused("submit", "job.toml", code=78)
 
-    (tmp_path / "b.toml").unlink()
-    assert "b.toml" in refused("submit", "job.toml", cwd=tmp_path, code=66)
+    Path("b.toml").unlink()
+    assert "b.toml" in refused("submit", "job.toml", code=66)
     assert not state.path.exists()
 
-    assert run("submit", "job.toml", "--unchecked", cwd=tmp_path).code == 0
+    assert run("submit", "job.toml", "--unchecked").code == 0
 
 
-def test_a_member_that_stops_slower_than_its_pack_is_remarked(
-    tmp_path: Path, state: StateDir
-) -> None:
+def test_a_member_that_stops_slower_than_its_pack_is_remarked(state: StateDir) -> None:
     slow = MEMBER.format("b", "python3 x.py") + '[stop]\nkill_after = "31s"\n'
-    (tmp_path / "b.toml").write_text(slow)
+    Path("b.toml").write_text(slow)
 
-    said = run("submit", "job.toml", cwd=tmp_path)
+    said = run("submit", "job.toml")
 
     assert said.code == 0
     assert "b may take longer to stop than the pack's" in said.stdout + said.stderr
     assert state.trainer("small").job.exists()
 
 
-def test_status_and_explain_tell_of_members(tmp_path: Path, small: StateDir) -> None:
-    assert "no member was started" in run("status", cwd=tmp_path).stdout
+def test_status_and_explain_tell_of_members(small: StateDir) -> None:
+    assert "no member was started" in run("status").stdout
     stand(small)
 
-    assert "small: 1 of 2 members are over" in run("status", cwd=tmp_path).stdout
-    one = run("status", "small", cwd=tmp_path).stdout
+    assert "small: 1 of 2 members are over" in run("status").stdout
+    one = run("status", "small").stdout
     assert "members        a: finished, step 300\n" in one
     assert "               b: step 1,200, 75 % of the CPUs\n" in one
-    why = run("explain", "small", cwd=tmp_path).stdout
+    why = run("explain", "small").stdout
     assert "It is a pack: 1 of 2 members are over.\na: finished, step 300\n" in why
 
 
-def test_how_often_and_why_a_member_failed_is_told(
-    tmp_path: Path, small: StateDir
-) -> None:
+def test_how_often_and_why_a_member_failed_is_told(small: StateDir) -> None:
     run_dir = small.trainer("small").run
     run_dir.create()
     again = MemberRecord(arrived_s=0.0, ended_s=9.0, end="failed", steps=7, failures=2)
@@ -123,21 +116,21 @@ def test_how_often_and_why_a_member_failed_is_told(
     why = r"failed 3 times: ValueError: \x1b[31mno"
 
     calls = (("status",), ("status", "small"), ("explain", "small"))
-    said = [" ".join(run(*call, cwd=tmp_path).stdout.split()) for call in calls]
+    said = [" ".join(run(*call).stdout.split()) for call in calls]
     assert f"small: 0 of 2 members are over, 2 failed; b {why} " in said[0]
     assert "a: is tried again, step 7, failed 2 times: KeyError: 'x' b:" in said[1]
     assert all(f"b: step 0, {why}" in one for one in said[1:])
-    (told,) = run_json("status", cwd=tmp_path)["trainers"]
+    (told,) = run_json("status")["trainers"]
     a, b = told["pack"]["members"]
     assert (a["failures"], a["is_tried_again"], b["is_tried_again"]) == (2, True, False)
     assert a["message"] == "KeyError: 'x'"
 
 
-def test_members_are_told_to_programs_too(tmp_path: Path, small: StateDir) -> None:
+def test_members_are_told_to_programs_too(small: StateDir) -> None:
     stand(small)
 
-    (told,) = run_json("status", cwd=tmp_path)["trainers"]
-    (why,) = run_json("explain", cwd=tmp_path)["trainers"]
+    (told,) = run_json("status")["trainers"]
+    (why,) = run_json("explain")["trainers"]
 
     assert told["pack"] == why["pack"]
     a, b = told["pack"]["members"]
@@ -145,16 +138,14 @@ def test_members_are_told_to_programs_too(tmp_path: Path, small: StateDir) -> No
     assert (b["end"], b["step"], b["share"]) == (None, 1_200, 0.75)
 
 
-def test_what_members_committed_is_what_a_pack_goes_on_from(
-    tmp_path: Path, small: StateDir
-) -> None:
+def test_what_members_committed_is_what_a_pack_goes_on_from(small: StateDir) -> None:
     pack = small.trainer("small").run
     for name, step in (("a", 300), ("b", 40)):
         folder = member_folder(pack, name) / "run"
         leave_checkpoint(folder, generation=1, step=step)
 
-    (told,) = run_json("status", cwd=tmp_path)["trainers"]
+    (told,) = run_json("status")["trainers"]
     assert told["committed_step"] == 340
-    assert run("cancel", "small", cwd=tmp_path).code == 0
-    again = run("submit", "job.toml", "--go-on", cwd=tmp_path).stdout
+    assert run("cancel", "small").code == 0
+    again = run("submit", "job.toml", "--go-on").stdout
     assert "to go on from step 340" in again

@@ -26,14 +26,12 @@ REPORT = {
 
 
 @pytest.fixture(autouse=True)
-def files(tmp_path: Path) -> None:
-    written(tmp_path)
+def files() -> None:
+    written()
 
 
-def test_json_is_one_object_a_policy_with_the_keys_of_the_reference(
-    tmp_path: Path,
-) -> None:
-    ran = run(*REPLAY, "--json", cwd=tmp_path)
+def test_json_is_one_object_a_policy_with_the_keys_of_the_reference() -> None:
+    ran = run(*REPLAY, "--json")
 
     records = json.loads(ran.stdout)
     assert ran.code == 0
@@ -46,8 +44,8 @@ def test_json_is_one_object_a_policy_with_the_keys_of_the_reference(
         assert "steps" not in record
 
 
-def test_the_table_compares_the_policies_within_80_columns(tmp_path: Path) -> None:
-    ran = run(*REPLAY, cwd=tmp_path)
+def test_the_table_compares_the_policies_within_80_columns() -> None:
+    ran = run(*REPLAY)
 
     lines = ran.stdout.splitlines()
     assert ran.code == 0
@@ -66,19 +64,17 @@ def test_the_table_compares_the_policies_within_80_columns(tmp_path: Path) -> No
     assert "\x1b" not in ran.stdout
 
 
-def test_policies_are_replayed_once_each_in_the_order_asked_for(
-    tmp_path: Path,
-) -> None:
+def test_policies_are_replayed_once_each_in_the_order_asked_for() -> None:
     words = ("--policy", "equal", "--policy", "freetrain", "--policy", "equal")
 
-    records = json.loads(run(*REPLAY, *words, "--json", cwd=tmp_path).stdout)
+    records = json.loads(run(*REPLAY, *words, "--json").stdout)
 
     assert [record["policy"] for record in records] == ["equal", "freetrain"]
 
 
 def test_out_writes_the_whole_report_and_the_same_bytes_twice(tmp_path: Path) -> None:
-    first = run(*REPLAY, "--out", "first", cwd=tmp_path)
-    again = run(*REPLAY, "--out", "new/again", cwd=tmp_path)
+    first = run(*REPLAY, "--out", "first")
+    again = run(*REPLAY, "--out", "new/again")
 
     assert (first.code, again.code) == (0, 0)
     assert {path.name for path in (tmp_path / "first").iterdir()} == REPORT
@@ -88,22 +84,20 @@ def test_out_writes_the_whole_report_and_the_same_bytes_twice(tmp_path: Path) ->
     assert first.stdout.endswith("Report: first/report.html\n")
 
 
-def test_json_tells_what_was_foretold_by_those_who_do(tmp_path: Path) -> None:
+def test_json_tells_what_was_foretold_by_those_who_do() -> None:
     words = ("--policy", "lookahead", "--policy", "equal", "--json")
 
-    ours, other = json.loads(run(*REPLAY, *words, cwd=tmp_path).stdout)
+    ours, other = json.loads(run(*REPLAY, *words).stdout)
 
     assert ours["forecasts"]["horizon_s"] == 600.0
     assert ours["forecasts"]["reliability"]
     assert "forecasts" not in other
 
 
-def test_where_nobody_takes_nodes_away_there_is_nothing_to_foretell(
-    tmp_path: Path,
-) -> None:
+def test_where_nobody_takes_nodes_away_there_is_nothing_to_foretell() -> None:
     words = ("replay", "--pool", "4", "--days", "0.1", "--policy", "lookahead")
 
-    (ours,) = json.loads(run(*words, "--json", cwd=tmp_path).stdout)
+    (ours,) = json.loads(run(*words, "--json").stdout)
 
     assert "forecasts" not in ours
 
@@ -115,7 +109,7 @@ def test_a_folder_with_something_in_it_is_left_alone_without_force(
     mine.parent.mkdir()
     mine.write_text("mine")
 
-    refused = run(*REPLAY, "--out", "out", cwd=tmp_path)
+    refused = run(*REPLAY, "--out", "out")
 
     assert refused.code == 73
     assert refused.stderr == (
@@ -131,7 +125,7 @@ def test_force_replaces_the_files_of_a_report_and_no_others(tmp_path: Path) -> N
     notes.parent.mkdir()
     notes.write_text("mine")
 
-    ran = run(*REPLAY, "--out", "out", "--force", cwd=tmp_path)
+    ran = run(*REPLAY, "--out", "out", "--force")
 
     assert ran.code == 0
     assert {path.name for path in notes.parent.iterdir()} == REPORT | {"notes.txt"}
@@ -145,35 +139,35 @@ def test_a_folder_may_lead_to_another_file_system(tmp_path: Path) -> None:
             pytest.skip("there is one file system only")
         (tmp_path / "out").symlink_to(elsewhere)
 
-        ran = run(*REPLAY, "--out", "out", cwd=tmp_path)
+        ran = run(*REPLAY, "--out", "out")
 
         assert ran.code == 0, ran.stderr
         assert {path.name for path in Path(elsewhere).iterdir()} == REPORT
 
 
-def test_a_file_in_the_way_of_the_folder_is_refused(tmp_path: Path) -> None:
-    ran = run(*REPLAY, "--out", "trainers.toml", "--force", cwd=tmp_path)
+def test_a_file_in_the_way_of_the_folder_is_refused() -> None:
+    ran = run(*REPLAY, "--out", "trainers.toml", "--force")
 
     assert ran.code == 73
     assert "is not a folder; nothing was run" in ran.stderr
 
 
 def test_bad_input_leaves_nothing_where_out_would_have_been(tmp_path: Path) -> None:
-    (tmp_path / "holes.csv").write_text("node,idle_start_s,idle_end_s\n0,5,1\n")
+    Path("holes.csv").write_text("node,idle_start_s,idle_end_s\n0,5,1\n")
     before = set(tmp_path.iterdir())
 
-    ran = run(*REPLAY, "--out", "out", cwd=tmp_path)
+    ran = run(*REPLAY, "--out", "out")
 
     assert ran.code == 65
     assert set(tmp_path.iterdir()) == before
 
 
-def test_jobs_are_scheduled_before_their_holes_are_replayed(tmp_path: Path) -> None:
-    (tmp_path / "jobs.csv").write_text(JOBS)
+def test_jobs_are_scheduled_before_their_holes_are_replayed() -> None:
+    Path("jobs.csv").write_text(JOBS)
     words = ("replay", "jobs.csv", "--trainers", "trainers.toml", "--policy", "equal")
 
-    recorded = json.loads(run(*words, "--json", cwd=tmp_path).stdout)
-    easy = json.loads(run(*words, "--schedule", "easy", "--json", cwd=tmp_path).stdout)
+    recorded = json.loads(run(*words, "--json").stdout)
+    easy = json.loads(run(*words, "--schedule", "easy", "--json").stdout)
 
     assert recorded[0]["pool_node_s"] == 4 * 1200 - 2 * 600 - 300 - 4 * 300
     assert easy[0]["pool_node_s"] == 4 * 900 - 2 * 600 - 300 - 4 * 300
@@ -183,17 +177,17 @@ def test_tolerated_lines_are_told(tmp_path: Path) -> None:
     with (tmp_path / "holes.csv").open("a") as file:
         file.write("4,9,3\n")
 
-    ran = run(*REPLAY, "--skip-bad", "1", cwd=tmp_path)
+    ran = run(*REPLAY, "--skip-bad", "1")
 
     assert ran.code == 0
     assert "1 bad line passed over." in ran.stdout.splitlines()
 
 
-def test_fixed_sizes_fit_a_machine_that_is_smaller(tmp_path: Path) -> None:
+def test_fixed_sizes_fit_a_machine_that_is_smaller() -> None:
     words = ("replay", "holes.csv", "--policy", "scavenger")
 
-    ran = run(*words, cwd=tmp_path)
-    without = run(*words[:3], "equal", cwd=tmp_path)
+    ran = run(*words)
+    without = run(*words[:3], "equal")
 
     told = "1,000 trainers of a fixed size above 4 nodes made smaller for scavenger."
     assert ran.code == 0
@@ -201,11 +195,9 @@ def test_fixed_sizes_fit_a_machine_that_is_smaller(tmp_path: Path) -> None:
     assert told not in without.stdout.splitlines()
 
 
-def test_somebody_who_watches_sees_progress_and_a_pipe_does_not(
-    tmp_path: Path,
-) -> None:
-    watched = run(*REPLAY, "--policy", "equal", cwd=tmp_path, is_terminal=True)
-    piped = run(*REPLAY, "--policy", "equal", cwd=tmp_path)
+def test_somebody_who_watches_sees_progress_and_a_pipe_does_not() -> None:
+    watched = run(*REPLAY, "--policy", "equal", is_terminal=True)
+    piped = run(*REPLAY, "--policy", "equal")
 
     assert "replaying under equal" in watched.stderr
     assert piped.stderr == ""
@@ -217,9 +209,9 @@ def test_names_that_options_offer_are_those_that_exist() -> None:
 
 
 def test_help_and_document_name_every_policy(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run("replay", "-h", cwd=tmp_path)
+    run("replay", "-h")
     shown = capsys.readouterr().out
     document = Path(__file__).parents[2] / "docs" / "guide" / "commands.md"
     (row,) = re.findall(r"\| `--policy NAME` .*", document.read_text())
@@ -229,12 +221,12 @@ def test_help_and_document_name_every_policy(
         assert f"`{name}`" in row
 
 
-def test_speeds_can_be_learned_instead_of_believed(tmp_path: Path) -> None:
+def test_speeds_can_be_learned_instead_of_believed() -> None:
     drawn = ("--trainers", "imagenet", "--parallel", "3", "--days", "0.2")
     words = ("replay", "--pool", "24", *drawn, "--policy", "freetrain", "--json")
 
-    (believed,) = json.loads(run(*words, cwd=tmp_path).stdout)
-    (learned,) = json.loads(run(*words, "--learned", cwd=tmp_path).stdout)
+    (believed,) = json.loads(run(*words).stdout)
+    (learned,) = json.loads(run(*words, "--learned").stdout)
 
     assert 0.5 < learned["samples"] / believed["samples"] < 1
 
@@ -242,11 +234,11 @@ def test_speeds_can_be_learned_instead_of_believed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("priority", ["throughput", "speedup", "weight", "fair"])
 @pytest.mark.parametrize("accounting", ["real", "published", "published+c"])
 def test_every_priority_and_accounting_can_be_replayed(
-    tmp_path: Path, priority: str, accounting: str
+    priority: str, accounting: str
 ) -> None:
     words = ("--priority", priority, "--accounting", accounting, "--json")
 
-    records = json.loads(run(*REPLAY, *words, cwd=tmp_path).stdout)
+    records = json.loads(run(*REPLAY, *words).stdout)
 
     assert {record["accounting"] for record in records} == {accounting}
     assert all(record["samples"] > 0 for record in records)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.commands import TRAINERS, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CONF = """\
 # Ten racks of four, as an administrator writes them
@@ -39,25 +37,25 @@ def racks_that_never_met() -> str:
 
 
 @pytest.fixture(autouse=True)
-def files(tmp_path: Path) -> None:
-    (tmp_path / "holes.csv").write_text(racks_that_never_met())
-    (tmp_path / "trainers.toml").write_text(TRAINERS)
-    (tmp_path / "topology.conf").write_text(CONF)
-    (tmp_path / "alone").write_text(ALONE)
+def files() -> None:
+    Path("holes.csv").write_text(racks_that_never_met())
+    Path("trainers.toml").write_text(TRAINERS)
+    Path("topology.conf").write_text(CONF)
+    Path("alone").write_text(ALONE)
 
 
-def replayed(tmp_path: Path, *words: str) -> dict[str, Any]:
+def replayed(*words: str) -> dict[str, Any]:
     """Return the record but for what took how long."""
-    ran = run(*REPLAY, *words, "--json", cwd=tmp_path)
+    ran = run(*REPLAY, *words, "--json")
     assert ran.code == 0, ran.stderr
     (record,) = json.loads(ran.stdout)
     return {name: value for name, value in record.items() if name not in TIMES}
 
 
-def test_who_is_near_whom_changes_what_is_expected(tmp_path: Path) -> None:
-    plain = replayed(tmp_path)
-    racks = replayed(tmp_path, "--topology", "topology.conf")
-    alone = replayed(tmp_path, "--topology", "alone")
+def test_who_is_near_whom_changes_what_is_expected() -> None:
+    plain = replayed()
+    racks = replayed("--topology", "topology.conf")
+    alone = replayed("--topology", "alone")
 
     assert alone == plain
     assert racks["forecasts"] != plain["forecasts"]
@@ -65,7 +63,7 @@ def test_who_is_near_whom_changes_what_is_expected(tmp_path: Path) -> None:
 
 def test_the_report_names_the_topology_in_its_command(tmp_path: Path) -> None:
     words = ("--topology", "topology.conf", "--out", "report")
-    ran = run(*REPLAY, *words, cwd=tmp_path)
+    ran = run(*REPLAY, *words)
 
     told = (tmp_path / "report" / "summary.json").read_text()
 
@@ -84,12 +82,12 @@ def test_the_report_names_the_topology_in_its_command(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_topology_of_that_machine_is_refused(
-    tmp_path: Path, text: str | None, said: str, code: int
+    text: str | None, said: str, code: int
 ) -> None:
     if text is not None:
-        (tmp_path / "racks").write_text(text)
+        Path("racks").write_text(text)
 
-    ran = run(*REPLAY, "--topology", "racks", cwd=tmp_path)
+    ran = run(*REPLAY, "--topology", "racks")
 
     assert (ran.code, ran.stdout) == (code, "")
     assert said in ran.stderr

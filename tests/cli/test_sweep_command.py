@@ -29,11 +29,11 @@ def curves(folder: Path) -> None:
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path) -> None:
     curves(tmp_path)
-    written(tmp_path)
+    written()
 
 
-def test_a_sweep_has_a_table_a_load_and_names_the_losers(tmp_path: Path) -> None:
-    ran = run(*SWEEP, "--loads", "1", "--loads", "3", "--curves", "c", cwd=tmp_path)
+def test_a_sweep_has_a_table_a_load_and_names_the_losers() -> None:
+    ran = run(*SWEEP, "--loads", "1", "--loads", "3", "--curves", "c")
 
     lines = ran.stdout.splitlines()
     assert (ran.code, ran.stderr) == (0, "")
@@ -49,8 +49,8 @@ def test_a_sweep_has_a_table_a_load_and_names_the_losers(tmp_path: Path) -> None
 def test_a_sweep_is_the_same_in_one_process_and_in_two(tmp_path: Path) -> None:
     words = (*SWEEP, "--curves", str(tmp_path / "c"), "--json")
 
-    one = run(*words, cwd=tmp_path)
-    two = run(*words, "--processes", "2", cwd=tmp_path)
+    one = run(*words)
+    two = run(*words, "--processes", "2")
 
     records = json.loads(one.stdout)
     assert one.stdout == two.stdout
@@ -64,9 +64,7 @@ def test_a_sweep_is_the_same_in_one_process_and_in_two(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="no /proc here")
-def test_an_interrupt_ends_all_processes_of_a_sweep_with_one_line(
-    tmp_path: Path,
-) -> None:
+def test_an_interrupt_ends_all_processes_of_a_sweep_with_one_line() -> None:
     # Shells let what they run in the background, such as these tests, hear no Ctrl-C.
     listens = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -75,7 +73,6 @@ def test_an_interrupt_ends_all_processes_of_a_sweep_with_one_line(
     words = ("replay", "--priority", "slaq", "--seeds", "5", "--processes", "2")
     with subprocess.Popen(  # noqa: S603 - this very program
         [sys.executable, "-c", listens, *words],
-        cwd=tmp_path,
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -93,27 +90,27 @@ def test_an_interrupt_ends_all_processes_of_a_sweep_with_one_line(
     assert said == "error: interrupted before the end; no file written.\n"
 
 
-def test_a_sweep_may_be_made_in_the_holes_of_a_log(tmp_path: Path) -> None:
-    ran = run("replay", "holes.csv", *DRAWS, "--curves", "c", "--json", cwd=tmp_path)
+def test_a_sweep_may_be_made_in_the_holes_of_a_log() -> None:
+    ran = run("replay", "holes.csv", *DRAWS, "--curves", "c", "--json")
 
     assert ran.code == 0
     assert len(json.loads(ran.stdout)) == 4
 
 
-def test_a_sweep_that_is_written_twice_is_the_same_file(tmp_path: Path) -> None:
+def test_a_sweep_that_is_written_twice_is_the_same_file() -> None:
     words = (*SWEEP, "--curves", "c", "--out", "found.json")
 
-    assert run(*words, cwd=tmp_path).code == 0
-    assert run(*words, cwd=tmp_path).code == 0
-    assert len(json.loads((tmp_path / "found.json").read_text())) == 4
+    assert run(*words).code == 0
+    assert run(*words).code == 0
+    assert len(json.loads(Path("found.json").read_text())) == 4
 
 
-def test_drawn_trainers_are_replayed_against_a_baseline(tmp_path: Path) -> None:
+def test_drawn_trainers_are_replayed_against_a_baseline() -> None:
     words = ("replay", "--pool", "4", "--trainers", "quality:4", "--curves", "c")
     asked = (*words, "--priority", "weight", "--against", "fair", "--policy")
 
-    text = run(*asked, "freetrain", cwd=tmp_path)
-    records = json.loads(run(*asked, "freetrain", "--json", cwd=tmp_path).stdout)
+    text = run(*asked, "freetrain")
+    records = json.loads(run(*asked, "freetrain", "--json").stdout)
 
     assert text.code == 0
     assert "4 nodes: 4 nodes that no other job takes." in text.stdout
@@ -123,35 +120,33 @@ def test_drawn_trainers_are_replayed_against_a_baseline(tmp_path: Path) -> None:
     assert records[1]["against"]["time_to"]["finish"]["slower"] == 0
 
 
-def test_a_policy_that_others_are_held_against_is_replayed_too(tmp_path: Path) -> None:
+def test_a_policy_that_others_are_held_against_is_replayed_too() -> None:
     words = ("replay", "--pool", "4", "--trainers", "quality:4", "--curves", "c")
     asked = (*words, "--policy", "freetrain", "--against", "equal", "--json")
 
-    records = json.loads(run(*asked, cwd=tmp_path).stdout)
+    records = json.loads(run(*asked).stdout)
 
     assert [r["policy"] for r in records] == ["freetrain", "equal"]
     assert [r["against"]["name"] for r in records] == ["equal", "equal"]
 
 
-def test_a_policy_that_goes_by_no_priority_is_not_held_for_one(tmp_path: Path) -> None:
+def test_a_policy_that_goes_by_no_priority_is_not_held_for_one() -> None:
     words = ("replay", "--pool", "4", "--trainers", "quality:4", "--curves", "c")
     asked = (*words, "--policy", "equal", "--policy", "freetrain", "--priority", "fair")
 
-    ran = run(*asked, "--against", "fair", "--json", cwd=tmp_path)
+    ran = run(*asked, "--against", "fair", "--json")
 
     assert {r["against"]["name"] for r in json.loads(ran.stdout)} == {"freetrain"}
 
 
-def test_every_policy_that_goes_by_priorities_goes_by_each_of_them(
-    tmp_path: Path,
-) -> None:
+def test_every_policy_that_goes_by_priorities_goes_by_each_of_them() -> None:
     words = ("replay", "--pool", "4", "--trainers", "quality:4", "--curves", "c")
     asked = (*words, "--priority", "weight", "--against", "fair", "--policy")
     both = ("lookahead", "--policy", "freetrain", "--policy", "static", "--json")
 
-    alone = json.loads(run(*asked, "lookahead", "--json", cwd=tmp_path).stdout)
-    records = json.loads(run(*asked, *both, cwd=tmp_path).stdout)
-    shown = run(*asked, *both[:-1], cwd=tmp_path).stdout
+    alone = json.loads(run(*asked, "lookahead", "--json").stdout)
+    records = json.loads(run(*asked, *both).stdout)
+    shown = run(*asked, *both[:-1]).stdout
 
     assert [r["priority"] for r in alone] == ["weight", "fair"]
     assert {r["against"]["name"] for r in alone} == {"fair"}
@@ -171,10 +166,10 @@ def test_every_policy_that_goes_by_priorities_goes_by_each_of_them(
     assert max(map(len, rows)) <= 80
 
 
-def test_the_recorded_curves_are_there_to_draw_from(tmp_path: Path) -> None:
+def test_the_recorded_curves_are_there_to_draw_from() -> None:
     words = ("replay", "--pool", "8", "--trainers", "quality:6", "--policy", "equal")
 
-    (record,) = json.loads(run(*words, "--json", cwd=tmp_path).stdout)
+    (record,) = json.loads(run(*words, "--json").stdout)
 
     assert record["quality"]["time_to"]["finish"]["trainers"] == 6
     assert record["finished"] == 6
@@ -183,7 +178,7 @@ def test_the_recorded_curves_are_there_to_draw_from(tmp_path: Path) -> None:
 def test_curves_that_fall_are_the_same_training_as_those_that_rise(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "down").mkdir()
+    Path("down").mkdir()
     for file in (tmp_path / "c").iterdir():
         lines = [line.split(",") for line in file.read_text().splitlines()]
         turned = [[a, b, f"{-float(value):.6f}"] for a, b, value in lines[1:]]
@@ -200,8 +195,8 @@ def test_curves_that_fall_are_the_same_training_as_those_that_rise(
         "--json",
     ]
 
-    up = run(*words, "--curves", "c", cwd=tmp_path)
-    down = run(*words, "--curves", "down", "--better", "lower", cwd=tmp_path)
+    up = run(*words, "--curves", "c")
+    down = run(*words, "--curves", "down", "--better", "lower")
 
     rising = [one["quality"] for one in json.loads(up.stdout)]
     assert rising == [one["quality"] for one in json.loads(down.stdout)]
@@ -243,19 +238,17 @@ def test_curves_that_fall_are_the_same_training_as_those_that_rise(
         ("contest -h", 64, "Nothing was done. `freetrain replay -h` shows how."),
     ],
 )
-def test_what_makes_no_sense_is_refused(
-    tmp_path: Path, words: str, code: int, said: str
-) -> None:
-    ran = run(*words.split(), cwd=tmp_path)
+def test_what_makes_no_sense_is_refused(words: str, code: int, said: str) -> None:
+    ran = run(*words.split())
 
     assert ran.code == code
     assert said in ran.stderr
 
 
-def test_a_sweep_over_one_load_may_say_load(tmp_path: Path) -> None:
+def test_a_sweep_over_one_load_may_say_load() -> None:
     words = (*SWEEP, "--curves", "c", "--json")
 
-    one = run(*words, "--load", "3", cwd=tmp_path).stdout
+    one = run(*words, "--load", "3").stdout
 
-    assert one == run(*words, "--loads", "3", cwd=tmp_path).stdout
-    assert one != run(*words, cwd=tmp_path).stdout
+    assert one == run(*words, "--loads", "3").stdout
+    assert one != run(*words).stdout

@@ -16,13 +16,13 @@ from tests.cli.commands import HOLES, JOBS, a_context, run
 
 
 @pytest.fixture(autouse=True)
-def files(tmp_path: Path) -> None:
-    (tmp_path / "holes.csv").write_text(HOLES)
-    (tmp_path / "jobs.csv").write_text(JOBS)
+def files() -> None:
+    Path("holes.csv").write_text(HOLES)
+    Path("jobs.csv").write_text(JOBS)
 
 
-def test_info_says_what_a_log_holds(tmp_path: Path) -> None:
-    lines = run("trace", "info", "jobs.csv", cwd=tmp_path).stdout.splitlines()
+def test_info_says_what_a_log_holds() -> None:
+    lines = run("trace", "info", "jobs.csv").stdout.splitlines()
 
     figures = dict(line.split("  ", maxsplit=1) for line in lines)
     shown = {name: value.strip() for name, value in figures.items()}
@@ -46,36 +46,36 @@ def test_every_figure_of_a_log_has_a_name_on_the_screen() -> None:
     assert len(set(LABELS.values())) == len(LABELS)
 
 
-def test_info_keeps_a_figure_on_one_line_however_long(tmp_path: Path) -> None:
+def test_info_keeps_a_figure_on_one_line_however_long() -> None:
     name = "a" * 120 + ".csv"
-    (tmp_path / name).write_text(HOLES)
+    Path(name).write_text(HOLES)
 
-    lines = run("trace", "info", name, cwd=tmp_path).stdout.splitlines()
+    lines = run("trace", "info", name).stdout.splitlines()
 
     assert lines[0].endswith(name)
     assert len(lines) == len(dataclasses.fields(IdleSummary))
 
 
-def test_info_shows_a_time_that_no_calendar_has(tmp_path: Path) -> None:
-    (tmp_path / "far.csv").write_text(f"# t0_unix=999999999999\n{HOLES}")
+def test_info_shows_a_time_that_no_calendar_has() -> None:
+    Path("far.csv").write_text(f"# t0_unix=999999999999\n{HOLES}")
 
-    ran = run("trace", "info", "far.csv", cwd=tmp_path)
+    ran = run("trace", "info", "far.csv")
 
     assert (ran.code, "999999999999 s of Unix time" in ran.stdout) == (0, True)
 
 
-def test_info_as_json_has_plain_figures(tmp_path: Path) -> None:
-    found = json.loads(run("trace", "info", "holes.csv", "--json", cwd=tmp_path).stdout)
+def test_info_as_json_has_plain_figures() -> None:
+    found = json.loads(run("trace", "info", "holes.csv", "--json").stdout)
 
     assert found["holes"] == 5
     assert found["hole_s"]["most"] == 7200.0
 
 
-def test_converting_to_swf_and_back_keeps_the_jobs(tmp_path: Path) -> None:
+def test_converting_to_swf_and_back_keeps_the_jobs() -> None:
     to_swf = ("trace", "convert", "jobs.csv", "--to", "swf", "--out", "jobs.swf.gz")
 
-    assert run(*to_swf, cwd=tmp_path).code == 0
-    back = run("trace", "convert", "jobs.swf.gz", "--to", "jobs-csv", cwd=tmp_path)
+    assert run(*to_swf).code == 0
+    back = run("trace", "convert", "jobs.swf.gz", "--to", "jobs-csv")
 
     rows = [line.split(",") for line in back.stdout.splitlines() if "," in line]
     assert [row[1:6] for row in rows[1:]] == [
@@ -88,36 +88,36 @@ def test_writing_the_same_file_twice_is_fine_and_another_needs_force(
 ) -> None:
     words = ("trace", "convert", "jobs.csv", "--to", "swf", "--out", "jobs.swf")
 
-    assert run(*words, cwd=tmp_path).code == 0
-    assert run(*words, cwd=tmp_path).code == 0
-    (tmp_path / "jobs.swf").write_text("mine")
-    refused = run(*words, cwd=tmp_path)
-    assert (refused.code, (tmp_path / "jobs.swf").read_text()) == (73, "mine")
+    assert run(*words).code == 0
+    assert run(*words).code == 0
+    Path("jobs.swf").write_text("mine")
+    refused = run(*words)
+    assert (refused.code, Path("jobs.swf").read_text()) == (73, "mine")
     assert "exists and differs; nothing was written" in refused.stderr
-    assert run(*words, "--force", cwd=tmp_path).code == 0
-    assert (tmp_path / "jobs.swf").read_text().startswith(";")
+    assert run(*words, "--force").code == 0
+    assert Path("jobs.swf").read_text().startswith(";")
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_gzipped_file_has_the_same_bytes_every_time(tmp_path: Path) -> None:
+def test_a_gzipped_file_has_the_same_bytes_every_time() -> None:
     for name in ("a.gz", "b.gz"):
-        run("trace", "holes", "jobs.csv", "--out", name, cwd=tmp_path)
+        run("trace", "holes", "jobs.csv", "--out", name)
 
-    one, two = ((tmp_path / name).read_bytes() for name in ("a.gz", "b.gz"))
+    one, two = (Path(name).read_bytes() for name in ("a.gz", "b.gz"))
     assert one == two
     assert one[4:8] == bytes(4), "the time of compression is in the file"
     assert b"idle_start_s" in gzip.decompress(one)
 
 
-def test_holes_are_what_the_jobs_leave_idle(tmp_path: Path) -> None:
-    ran = run("trace", "holes", "jobs.csv", "--json", cwd=tmp_path)
+def test_holes_are_what_the_jobs_leave_idle() -> None:
+    ran = run("trace", "holes", "jobs.csv", "--json")
 
     found = [(hole["start_s"], hole["end_s"]) for hole in json.loads(ran.stdout)]
     assert sorted(found) == [(0, 900), (300, 900), (600, 900), (600, 900)]
 
 
 def test_a_name_that_standard_output_cannot_hold_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "named.csv").write_text(HOLES + "n\u00e9,0,50\n", encoding="utf-8")
+    Path("named.csv").write_text(HOLES + "n\u00e9,0,50\n", encoding="utf-8")
     said, errors = io.BytesIO(), io.StringIO()
     stdout = io.TextIOWrapper(said, encoding="ascii")
     context = a_context(tmp_path, stdout=stdout, stderr=errors)
@@ -128,28 +128,28 @@ def test_a_name_that_standard_output_cannot_hold_is_refused(tmp_path: Path) -> N
     assert errors.getvalue().startswith("error: standard output is ascii and cannot")
 
 
-def test_holes_of_idle_intervals_are_the_intervals(tmp_path: Path) -> None:
-    shown = run("trace", "holes", "holes.csv", cwd=tmp_path).stdout
+def test_holes_of_idle_intervals_are_the_intervals() -> None:
+    shown = run("trace", "holes", "holes.csv").stdout
 
     assert [line for line in shown.splitlines() if line[0].isdigit()] == sorted(
         HOLES.splitlines()[1:], key=lambda line: int(line.split(",")[1])
     )
 
 
-def test_the_same_seed_generates_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_seed_generates_the_same_bytes() -> None:
     words = ("trace", "generate", "--nodes", "32", "--days", "1")
 
-    one = run(*words, "--seed", "7", cwd=tmp_path).stdout
-    assert one == run(*words, "--seed", "7", cwd=tmp_path).stdout
-    assert one != run(*words, "--seed", "8", cwd=tmp_path).stdout
+    one = run(*words, "--seed", "7").stdout
+    assert one == run(*words, "--seed", "7").stdout
+    assert one != run(*words, "--seed", "8").stdout
     assert one.startswith("; Version: 2.2\n")
 
 
-def test_jobs_can_be_generated_without_start_times(tmp_path: Path) -> None:
+def test_jobs_can_be_generated_without_start_times() -> None:
     words = ("trace", "generate", "--nodes", "32", "--days", "1", "--no-starts")
 
-    (tmp_path / "raw.swf").write_text(run(*words, cwd=tmp_path).stdout)
-    info = run("trace", "info", "raw.swf", "--json", cwd=tmp_path)
+    Path("raw.swf").write_text(run(*words).stdout)
+    info = run("trace", "info", "raw.swf", "--json")
 
     found = json.loads(info.stdout)
     assert found["without_start_jobs"] == found["jobs"] > 0
@@ -158,7 +158,7 @@ def test_jobs_can_be_generated_without_start_times(tmp_path: Path) -> None:
 def test_the_sample_that_ships_is_made_by_the_documented_command(
     tmp_path: Path,
 ) -> None:
-    ran = run("trace", "generate", "--sample", "--out", "samples", cwd=tmp_path)
+    ran = run("trace", "generate", "--sample", "--out", "samples")
 
     assert ran.code == 0
     made = (tmp_path / "samples" / SAMPLE_NAME).read_bytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,14 +15,12 @@ from tests.cli.commands import JOB, NOW_S, Terminal, at_home, refused, run, run_
 from tests.client.client_states import a_page, assign, put_page, put_state
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from freetrain.state.files import StateDir
 
 
-def test_a_trainer_is_submitted_once(tmp_path: Path, state: StateDir) -> None:
-    first = run("submit", "job.toml", cwd=tmp_path)
-    again = run("submit", "job.toml", cwd=tmp_path)
+def test_a_trainer_is_submitted_once(state: StateDir) -> None:
+    first = run("submit", "job.toml")
+    again = run("submit", "job.toml")
 
     assert (first.code, again.code) == (0, 0)
     assert first.stdout.startswith("digits: submitted, to begin from the start.\n")
@@ -29,8 +28,8 @@ def test_a_trainer_is_submitted_once(tmp_path: Path, state: StateDir) -> None:
     assert state.trainer("digits").job.exists()
 
 
-def test_a_dry_run_leaves_nothing(tmp_path: Path, state: StateDir) -> None:
-    shown = run_json("submit", "job.toml", "--dry-run", cwd=tmp_path)
+def test_a_dry_run_leaves_nothing(state: StateDir) -> None:
+    shown = run_json("submit", "job.toml", "--dry-run")
 
     assert (shown["began"], shown["is_dry_run"]) == ("new", True)
     assert not state.path.exists()
@@ -46,16 +45,12 @@ def with_mpirun(folder: Path) -> dict[str, str]:
 
 
 def test_a_dry_run_shows_the_very_commands(tmp_path: Path, state: StateDir) -> None:
-    (tmp_path / "job.toml").write_text(
+    Path("job.toml").write_text(
         JOB.replace('"train.py"', '"a b", "$(reboot)", "\\u001b[2J"')
     )
 
-    shown = run(
-        "submit", "job.toml", "--dry-run", cwd=tmp_path, environ=with_mpirun(tmp_path)
-    )
-    record = run_json(
-        "submit", "job.toml", "--dry-run", cwd=tmp_path, environ={"PATH": "/bin"}
-    )
+    shown = run("submit", "job.toml", "--dry-run", environ=with_mpirun(tmp_path))
+    record = run_json("submit", "job.toml", "--dry-run", environ={"PATH": "/bin"})
 
     (lease,) = [x for x in shown.stdout.splitlines() if x.startswith("  sbatch ")]
     (world,) = [x for x in shown.stdout.splitlines() if x.endswith("[2J'")]
@@ -74,7 +69,7 @@ def test_the_users_environment_is_kept_without_that_of_slurm_and_mpi(
     outer = {"SLURM_JOB_ID": "1", "PMI_RANK": "0", "OMPI_COMM_WORLD_RANK": "0"}
     tuned = {"OMPI_MCA_btl": "self,tcp"}
 
-    run("submit", "job.toml", cwd=tmp_path, environ=environ | outer | tuned)
+    run("submit", "job.toml", environ=environ | outer | tuned)
 
     kept = json.loads(state.trainer("digits").environment.read_bytes())
     assert kept == environ | tuned
@@ -95,32 +90,30 @@ def test_the_users_environment_is_kept_without_that_of_slurm_and_mpi(
     ],
 )
 def test_a_job_that_cannot_be_is_refused_and_nothing_is_made(
-    tmp_path: Path, changed: dict[str, str], code: int, said: str
+    changed: dict[str, str], code: int, said: str
 ) -> None:
     text = JOB
     for old, new in changed.items():
         text = text.replace(old, new)
-    state = at_home(tmp_path, text)
+    state = at_home(text)
 
-    line = refused("submit", "job.toml", cwd=tmp_path, code=code)
+    line = refused("submit", "job.toml", code=code)
 
     assert said in line
     assert "Nothing was submitted." in line
     assert not state.path.exists()
 
 
-def test_what_only_compute_nodes_have_can_be_submitted_unchecked(
-    tmp_path: Path,
-) -> None:
-    at_home(tmp_path, JOB.replace("python3", "/opt/only-there/python"))
+def test_what_only_compute_nodes_have_can_be_submitted_unchecked() -> None:
+    at_home(JOB.replace("python3", "/opt/only-there/python"))
 
-    assert run("submit", "job.toml", "--unchecked", cwd=tmp_path).code == 0
+    assert run("submit", "job.toml", "--unchecked").code == 0
 
 
-def test_a_taken_name_is_refused_with_advice(tmp_path: Path, digits: StateDir) -> None:
-    (tmp_path / "job.toml").write_text(JOB.replace("max = 8", "max = 4"))
+def test_a_taken_name_is_refused_with_advice(digits: StateDir) -> None:
+    Path("job.toml").write_text(JOB.replace("max = 8", "max = 4"))
 
-    line = refused("submit", "job.toml", cwd=tmp_path, code=64)
+    line = refused("submit", "job.toml", code=64)
 
     assert "[nodes] max" in line
     assert "`freetrain cancel digits` first" in line
@@ -129,22 +122,20 @@ def test_a_taken_name_is_refused_with_advice(tmp_path: Path, digits: StateDir) -
 
 @pytest.mark.parametrize("verb", ["cancel", "pause", "resume", "status"])
 def test_a_name_that_is_not_there_is_refused_with_the_nearest(
-    tmp_path: Path, digits: StateDir, verb: str
+    digits: StateDir, verb: str
 ) -> None:
-    line = refused(verb, "digist", cwd=tmp_path, code=64)
+    line = refused(verb, "digist", code=64)
 
     assert "Did you mean 'digits'?" in line
     assert digits.path.exists()
 
 
-def test_pause_says_what_happens_and_the_world_is_told(
-    tmp_path: Path, digits: StateDir
-) -> None:
+def test_pause_says_what_happens_and_the_world_is_told(digits: StateDir) -> None:
     assign(digits, "digits", 1, nodes=2)
 
-    paused = run("pause", "digits", cwd=tmp_path)
-    again = run("pause", "digits", cwd=tmp_path)
-    resumed = run("resume", "digits", cwd=tmp_path)
+    paused = run("pause", "digits")
+    again = run("pause", "digits")
+    resumed = run("resume", "digits")
 
     newest = newest_assigned(digits.trainer("digits"))
     assert paused.stdout == (
@@ -160,28 +151,24 @@ def test_pause_says_what_happens_and_the_world_is_told(
 
 
 def test_what_makes_no_sense_exits_with_64_but_cancelling_twice_does_not(
-    tmp_path: Path, digits: StateDir
+    digits: StateDir,
 ) -> None:
-    codes = [
-        run(verb, "digits", cwd=tmp_path).code for verb in ("cancel", "cancel", "pause")
-    ]
+    codes = [run(verb, "digits").code for verb in ("cancel", "cancel", "pause")]
 
     assert codes == [0, 0, 64]
     assert digits.path.exists()
 
 
-def test_status_shows_each_trainer_in_eighty_columns(
-    tmp_path: Path, digits: StateDir
-) -> None:
+def test_status_shows_each_trainer_in_eighty_columns(digits: StateDir) -> None:
     name = "n" * 64
-    (tmp_path / "job.toml").write_text(JOB.replace("digits", name))
-    run("submit", "job.toml", cwd=tmp_path)
+    Path("job.toml").write_text(JOB.replace("digits", name))
+    run("submit", "job.toml")
     line = TrainerLine(
         name="digits", state="wanted", planned_nodes=5, reason="evil\x1b[2J\nword"
     )
     put_page(digits, a_page(at_s=NOW_S - 12.0, trainers=(line,)))
 
-    shown = run("status", cwd=tmp_path)
+    shown = run("status")
 
     lines = shown.stdout.splitlines()
     assert shown.code == 0
@@ -194,10 +181,10 @@ def test_status_shows_each_trainer_in_eighty_columns(
     assert lines[-1] == "Leases: none. Last tick 12 s ago."
 
 
-def test_status_as_json_is_whole(tmp_path: Path, digits: StateDir) -> None:
+def test_status_as_json_is_whole(digits: StateDir) -> None:
     assign(digits, "digits", 1, nodes=2)
 
-    shown = run_json("status", "digits", cwd=tmp_path)
+    shown = run_json("status", "digits")
 
     (one,) = shown["trainers"]
     assert shown["is_tick_missing"]
@@ -205,29 +192,25 @@ def test_status_as_json_is_whole(tmp_path: Path, digits: StateDir) -> None:
     assert one["node_names"] == ["n1", "n2"]
 
 
-def test_status_of_one_shows_where_it_is(tmp_path: Path, digits: StateDir) -> None:
+def test_status_of_one_shows_where_it_is(digits: StateDir) -> None:
     assign(digits, "digits", 1, nodes=2)
 
-    shown = run("status", "digits", cwd=tmp_path).stdout
+    shown = run("status", "digits").stdout
 
     assert "generation 1   n1, n2" in shown
     assert str(digits.trainer("digits").run.path) in shown
 
 
-def test_of_a_failure_it_is_told_where_to_look(
-    tmp_path: Path, digits: StateDir
-) -> None:
-    assert "freetrain logs" not in run("status", cwd=tmp_path).stdout
+def test_of_a_failure_it_is_told_where_to_look(digits: StateDir) -> None:
+    assert "freetrain logs" not in run("status").stdout
 
     put_state(digits, "digits", TrainerState.FAILED)
 
-    shown = run("status", cwd=tmp_path).stdout
+    shown = run("status").stdout
     assert "digits: `freetrain logs digits` shows why.\n" in shown
 
 
-def test_watching_ends_quietly_when_interrupted(
-    tmp_path: Path, digits: StateDir
-) -> None:
+def test_watching_ends_quietly_when_interrupted(digits: StateDir) -> None:
     waited = []
 
     def sleep(seconds: float) -> None:
@@ -235,15 +218,15 @@ def test_watching_ends_quietly_when_interrupted(
         if len(waited) == 3:
             raise KeyboardInterrupt
 
-    ran = run("status", "--watch", cwd=tmp_path, stdout=Terminal(), sleep=sleep)
+    ran = run("status", "--watch", stdout=Terminal(), sleep=sleep)
 
     assert (ran.code, ran.stderr, waited) == (0, "", [2.0] * 3)
     assert ran.stdout.count("digits") >= 3
     assert digits.path.exists()
 
 
-def test_in_a_pipe_watching_shows_it_once(tmp_path: Path, digits: StateDir) -> None:
-    ran = run("status", "--watch", cwd=tmp_path)
+def test_in_a_pipe_watching_shows_it_once(digits: StateDir) -> None:
+    ran = run("status", "--watch")
 
     assert (ran.code, ran.stdout.count("digits")) == (0, 1)
     assert digits.path.exists()
@@ -251,11 +234,11 @@ def test_in_a_pipe_watching_shows_it_once(tmp_path: Path, digits: StateDir) -> N
 
 @pytest.mark.parametrize("words", [("status",), ("cancel", "a"), ("resume", "a")])
 def test_without_a_state_it_is_said_what_to_do_and_none_is_made(
-    tmp_path: Path, words: tuple[str, ...]
+    words: tuple[str, ...],
 ) -> None:
-    state = at_home(tmp_path)
+    state = at_home()
 
-    assert "Submit a trainer first" in refused(*words, cwd=tmp_path, code=66)
+    assert "Submit a trainer first" in refused(*words, code=66)
     assert not state.path.exists()
 
 
@@ -270,12 +253,12 @@ def test_without_a_state_it_is_said_what_to_do_and_none_is_made(
     ],
 )
 def test_work_that_nobody_can_count_is_told_of(
-    tmp_path: Path, work: str, fields: str, *, is_told: bool
+    work: str, fields: str, *, is_told: bool
 ) -> None:
     told = f'[progress]\nformat = "csv"\nfile = "m.csv"\nfields = {{ {fields} }}\n'
-    at_home(tmp_path, f"elastic = false\n{JOB}[work]\n{work}\n{told}")
+    at_home(f"elastic = false\n{JOB}[work]\n{work}\n{told}")
 
-    remarks = run_json("submit", "job.toml", "--dry-run", cwd=tmp_path)["remarks"]
+    remarks = run_json("submit", "job.toml", "--dry-run")["remarks"]
 
     said = f"[work] {work.partition(' ')[0]} ends nothing"
     assert any(one.startswith(said) for one in remarks) != is_told
@@ -291,11 +274,11 @@ def test_work_that_nobody_can_count_is_told_of(
     ],
 )
 def test_a_deadline_that_is_past_is_told_of_and_not_refused(
-    tmp_path: Path, deadline: str, *, is_told: bool
+    deadline: str, *, is_told: bool
 ) -> None:
-    at_home(tmp_path, f"deadline = {deadline}\n{JOB}")
+    at_home(f"deadline = {deadline}\n{JOB}")
 
-    shown = run_json("submit", "job.toml", cwd=tmp_path)
+    shown = run_json("submit", "job.toml")
 
     assert shown["began"] == "new"
     said = "the deadline 2020-01-01T"

@@ -156,7 +156,7 @@ def test_people_are_told_for_whom_idle_nodes_are_kept_free(
 ) -> None:
     scene = scene_of(7)
     scene.submit(careful=True)
-    at_home(folder.parent)
+    at_home(folder=folder.parent)
 
     page = scene.broker.tick()
 
