@@ -28,7 +28,7 @@ _MEASURES = {"harm": measure_harm, "coverage": measure_coverage}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure what *argv* says, print it, and return the exit status."""
+    """Run the measurement, print its report, and return the exit status."""
     asked = _parser().parse_args(argv)
     try:
         prepare(this_machine())
@@ -46,16 +46,18 @@ def main(argv: Sequence[str] | None = None) -> int:
                     spare=asked.spare,
                     policy=asked.policy,
                 )
-                told = _MEASURES[asked.what](cluster, folder, wanted)
+                report = _MEASURES[asked.what](cluster, folder, wanted)
             elif asked.what == "meet":
-                told = meet(
+                report = meet(
                     cluster, folder, repeats=asked.repeats, tick_every_s=asked.tick
                 )
             elif asked.what == "quality":
-                told = compare(cluster, folder, asked.priority, tick_every_s=asked.tick)
+                report = compare(
+                    cluster, folder, asked.priority, tick_every_s=asked.tick
+                )
             else:
-                told = endure(cluster, folder, seed=asked.seed, kills=asked.kills)
-            for line in told:
+                report = endure(cluster, folder, seed=asked.seed, kills=asked.kills)
+            for line in report:
                 sys.stdout.write(f"{line}\n")
                 sys.stdout.flush()
     except ClusterRefusedError as error:
@@ -113,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
         "--policy",
         choices=LIVE_POLICIES,
         default="freetrain",
-        help="who plans, for harm",
+        help="of the planner, for harm",
     )
     parser.add_argument(
         "--priority", nargs="+", default=["fair", "slaq"], help="for quality"

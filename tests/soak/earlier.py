@@ -1,10 +1,10 @@
-"""What ticks learn from a workload of others that went by before.
+"""The forecast that ticks have learned from an earlier workload of other users.
 
-A cluster that is set up for a measurement has no past, and for the first hour of looks
-ticks plan by speed alone (docs/notes/lookahead.md). So two hours of looks before it are
-made up: another workload of the same kind, on as many nodes, as the scheduler of
-``logs.schedule`` places it. The past is in the state directory when the first tick of
-the measurement begins, as it is where ticks have run for a day.
+A cluster that is set up for a measurement has no past, and in their first hour ticks
+plan by speed alone (docs/notes/lookahead.md). So two hours before it are simulated:
+another workload of the same kind, on as many nodes, placed by ``logs.schedule``. The
+forecast is in the state directory when the first tick of the measurement begins, as it
+is where ticks have run for a day.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 SPAN_S = 7_200.0
 OTHER_SEED = 1_000
-"""What is added to the seed of a workload for the one that went by before."""
+"""Added to the seed of a workload for the earlier one."""
 
 
 class Glance(NamedTuple):
-    """Which nodes were idle at a moment, Unix time."""
+    """The nodes that were idle at a moment, Unix time."""
 
     at_s: float
     idle: frozenset[str]
@@ -52,13 +52,13 @@ class Glance(NamedTuple):
 def earlier_glances(
     seed: int, *, until_s: float, every_s: float, time_scale: float = 1.0
 ) -> Iterator[Glance]:
-    """Yield what a look every *every_s* saw in the two hours up to *until_s*.
+    """Yield the idle nodes every *every_s* in the two hours up to *until_s*.
 
     Args:
-        seed: Of the workload that comes; the one before has another.
-        until_s: When the last look was, Unix time.
-        every_s: Between two looks.
-        time_scale: What lengths of jobs and holes are multiplied by.
+        seed: Of the coming workload; the earlier one has another.
+        until_s: Unix time.
+        every_s: Between two glances.
+        time_scale: Factor of the lengths of jobs and holes.
     """
     jobs = make_workload(seed + OTHER_SEED, span_s=SPAN_S, time_scale=time_scale)
     trace = JobTrace("earlier", "made", tuple(map(_job, jobs)), units=len(NODES))
@@ -71,9 +71,9 @@ def earlier_glances(
 
 
 def remember(state: Path, glances: Iterable[Glance]) -> None:
-    """Put what *glances* tell into the state directory *state*, for what was there.
+    """Replace the forecast in the state directory *state* by one of *glances*.
 
-    A tick that looks ahead must have begun it. No node was promised to anybody.
+    A tick with look-ahead must have made one. No node was promised to a job.
     """
     with open_store(state, uid=os.getuid()) as store, transaction(store):
         begun = forecast_state(store)
@@ -89,7 +89,7 @@ def remember(state: Path, glances: Iterable[Glance]) -> None:
 
 
 def watched_s(state: Path) -> float | None:
-    """Return for how long ticks watched by now; None where they do not look ahead."""
+    """Return for how long ticks have watched; None without look-ahead."""
     with open_store(state, uid=os.getuid()) as store:
         kept = forecast_state(store)
     return None if kept is None else float(json.loads(kept)["watched_s"])

@@ -13,10 +13,18 @@ from tests.cluster.waiting import wait_for
 from tests.e2e.others import live_through
 from tests.e2e.stage import TOP, Stage
 from tests.e2e.workload import HOLE_S, make_workload
-from tests.soak.coverage import coverage
 from tests.soak.earlier import earlier_glances, remember, watched_s
-from tests.soak.harm import Delay, Spread, delays, spread
-from tests.soak.pauses import Direction, Pause, pauses, read_worked, trained
+from tests.soak.measures import (
+    Delay,
+    Direction,
+    Pause,
+    coverage,
+    delays,
+    pauses,
+    read_worked,
+    spread,
+    trained,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,22 +45,20 @@ LEASE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What is measured.
+    """The settings of a measurement.
 
     Attributes:
         seed: Of the workload.
         span_s: For how long jobs are submitted.
-        repeats: How often.
-        tick_every_s: Between two ticks.
-        time_scale: What lengths of jobs and holes are multiplied by.
-        stubborn: Whether trainers ignore every signal and request to stop.
-        trainers: How many there are, up to three. Ranks that wait for each other
-            spin, and all nodes share one machine: a start among others' ranks
-            takes several times as long as on nodes of its own.
+        time_scale: Factor of the lengths of jobs and holes.
+        stubborn: Whether trainers ignore every signal and notice.
+        trainers: Up to three. Ranks that wait for each other spin, and all nodes
+            share one machine: a start among others' ranks takes several times as
+            long as on nodes of its own.
         light: Whether they import little (``light_program``).
         spare: Whether they keep spares.
-        policy: Who plans. Where it looks ahead, ticks have watched another workload
-            for two hours before (``earlier``).
+        policy: With ``lookahead``, ticks have watched another workload for two hours
+            before (``earlier``).
     """
 
     seed: int
@@ -69,8 +75,7 @@ class Measurement:
 
 def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterator[str]:
     """Yield lines of a report, each as soon as it is known."""
-    span_s = wanted.span_s
-    scale = wanted.time_scale
+    span_s, scale = wanted.span_s, wanted.time_scale
     workload = make_workload(wanted.seed, span_s=span_s, time_scale=scale)
     yield f"{len(workload)} jobs of others in {span_s:g} s, seed {wanted.seed}"
     floor: list[Delay] = []
@@ -85,7 +90,7 @@ def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterato
         with _freetrain(stage, wanted):
             run = _live(cluster, workload, mine / "with", span_s)
             harm += delays(first, run)
-            yield from _work_told(stage, run, hole_s=scale * HOLE_S)
+            yield from _work_lines(stage, run, hole_s=scale * HOLE_S)
         cluster.clear()
     rows = {
         "without FreeTrain, against without": floor,
@@ -94,20 +99,20 @@ def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterato
         "with, while a lease waited": [d for d in harm if d.met_request],
     }
     yield from _table("start later by, s", rows, lambda delay: delay.delay_s)
-    what = "wait while nobody but leases holds their nodes, s"
-    yield from _table(what, rows, lambda delay: delay.kept_s)
+    title = "wait while nobody but leases holds their nodes, s"
+    yield from _table(title, rows, lambda delay: delay.kept_s)
 
 
 def measure_coverage(
     cluster: Cluster, folder: Path, wanted: Measurement
 ) -> Iterator[str]:
-    """Yield the same of one run with FreeTrain, and of none without."""
+    """Yield the lines of a single run with FreeTrain."""
     span_s, scale = wanted.span_s, wanted.time_scale
     workload = make_workload(wanted.seed, span_s=span_s, time_scale=scale)
     stage = Stage(cluster, folder)
     with _freetrain(stage, wanted):
         run = _live(cluster, workload, folder / "with", span_s)
-        yield from _work_told(stage, run, hole_s=scale * HOLE_S)
+        yield from _work_lines(stage, run, hole_s=scale * HOLE_S)
 
 
 def _live(
@@ -119,7 +124,7 @@ def _live(
 
 @contextmanager
 def _freetrain(stage: Stage, wanted: Measurement) -> Iterator[None]:
-    """Have trainers that could use everything, as long as the block lasts."""
+    """Run trainers that could use all nodes, as long as the block lasts."""
     planner = f'[planner]\nlearn = false\npolicy = "{wanted.policy}"'
     shared = Variant.SHARED in stage.cluster.variants
     stage.set_up(lease=LEASE[shared], more=planner)
@@ -148,7 +153,7 @@ def _freetrain(stage: Stage, wanted: Measurement) -> Iterator[None]:
 
 
 def _look_back(stage: Stage, wanted: Measurement) -> None:
-    """Have ticks know what they would of a workload that went by before."""
+    """Let ticks have learned from an earlier workload."""
     first = stage.tick()
     assert first.exit_code == 0, first.said
     page = json.loads(stage.state.page.read_text(encoding="utf-8"))
@@ -161,15 +166,15 @@ def _look_back(stage: Stage, wanted: Measurement) -> None:
     remember(stage.state.path, glances)
 
 
-def _work_told(stage: Stage, run: Run, *, hole_s: float) -> Iterator[str]:
-    """Yield what was trained, and how long rescales took."""
+def _work_lines(stage: Stage, run: Run, *, hole_s: float) -> Iterator[str]:
+    """Yield lines about coverage and the pauses of rescales."""
     spans: dict[str, list[Span]] = {}
-    found: list[Pause] = []
+    stops: list[Pause] = []
     for name in TRAINERS:
         trainer, run_dir = stage.trainer(name)
         if run_dir.progress.exists():
             worked = read_worked(trainer, run_dir)
-            found += pauses(trainer, worked)
+            stops += pauses(trainer, worked)
             for node, times in trained(worked).items():
                 spans.setdefault(node, []).extend(times)
     page = json.loads(stage.state.page.read_text(encoding="utf-8"))
@@ -178,19 +183,18 @@ def _work_told(stage: Stage, run: Run, *, hole_s: float) -> Iterator[str]:
     looked_s = watched_s(stage.state.path)
     if looked_s is not None:
         yield f"looked ahead, by {looked_s:.0f} s of looks at the end"
-    told = coverage(run, spans, nodes=NODES, shortest_s=hole_s)
+    found = coverage(run, spans, nodes=NODES, shortest_s=hole_s)
     yield (
-        f"coverage of holes of {hole_s:g} s and more: {told.share:.1%} of "
-        f"{told.idle_s:.0f} node-seconds"
+        f"coverage of holes of {hole_s:g} s and more: {found.share:.1%} of "
+        f"{found.idle_s:.0f} node-seconds"
     )
     for direction in Direction:
-        some = [p for p in found if p.direction is direction and p.was_asked]
+        some = [p for p in stops if p.direction is direction and p.was_asked]
         if some:
-            yield f"{direction}: {pause_told(some)}"
+            yield f"{direction}: {_medians(some)}"
 
 
-def pause_told(some: Sequence[Pause]) -> str:
-    """Return the medians of *some* pauses that were asked for, with their parts."""
+def _medians(some: Sequence[Pause]) -> str:
     commit_s = median(p.commit_s for p in some if p.commit_s is not None)
     launch_s = median(p.launch_s for p in some if p.launch_s is not None)
     return (
@@ -201,12 +205,11 @@ def pause_told(some: Sequence[Pause]) -> str:
 
 
 def _table(
-    what: str, rows: Mapping[str, Sequence[Delay]], value: Callable[[Delay], float]
+    title: str, rows: Mapping[str, Sequence[Delay]], value: Callable[[Delay], float]
 ) -> Iterator[str]:
     yield ""
-    yield f"| {what} | jobs | median | 95 % | most |"
+    yield f"| {title} | jobs | median | 95 % | most |"
     yield "|---|---|---|---|---|"
     for name, some in rows.items():
-        told: Spread = spread([value(delay) for delay in some])
-        figures = f"{told.median_s:.2f} | {told.high_s:.2f} | {told.most_s:.2f}"
-        yield f"| {name} | {told.count} | {figures} |"
+        count, median_s, high_s, most_s = spread(map(value, some))
+        yield f"| {name} | {count} | {median_s:.2f} | {high_s:.2f} | {most_s:.2f} |"

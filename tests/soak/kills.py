@@ -25,7 +25,7 @@ _PAUSE_S = (1.0, 20.0)
 
 
 def endure(cluster: Cluster, folder: Path, *, seed: int, kills: int) -> Iterator[str]:
-    """Yield what was done and what became of it; raises where a promise was broken."""
+    """Yield each fault and the summary; raises where a promise was broken."""
     alone = folder / "alone"
     alone.mkdir()
     reference = undisturbed(alone)
@@ -66,7 +66,7 @@ def endure(cluster: Cluster, folder: Path, *, seed: int, kills: int) -> Iterator
         check_samples(run)
     chaos.check_nothing_committed_was_lost()
     done = Counter(f"{fault.number.name} to {fault.kind}" for fault in chaos.faults)
-    told = sum(len(losses(run)) for run in runs)
-    again = told - len(runs) * len(reference)
-    yield f"{dict(done)}; {again} of {told} steps were done again"
+    steps = sum(len(losses(run)) for run in runs)
+    again = steps - len(runs) * len(reference)
+    yield f"{dict(done)}; {again} of {steps} steps were done again"
     yield "all losses as in one process, every sample used once, nothing left behind"

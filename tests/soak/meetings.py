@@ -1,9 +1,9 @@
-"""How long a job waits that meets leases, beside one that meets nobody.
+"""How long a job waits for leases, beside jobs that wait for other things.
 
-Each job of four nodes is submitted by itself, so that what it waits for is known: for
-nobody on idle nodes; for jobs whose steps end at Slurm's first signal, which is as
-quick as anybody leaves; and for leases in which a trainer runs. In one shared partition
-also for somebody who has all nodes, alone and together with leases that wait.
+Each job of four nodes is submitted alone, so that the cause of its wait is known: none
+on idle nodes; jobs whose steps end at Slurm's first signal, the quickest there are; and
+leases in which a trainer runs. In one shared partition also a job that has all nodes,
+alone and together with leases that wait.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ def meet(
 ) -> Iterator[str]:
     """Yield a line for each kind of meeting: how many, median and most, seconds."""
     others = _Others(cluster, folder)
-    yield _told("idle nodes", [others.meet(lambda: None) for _ in range(repeats)])
+    yield _line("idle nodes", [others.meet(lambda: None) for _ in range(repeats)])
     if Variant.SHARED not in cluster.variants:
         waits_s = [others.meet(others.fill) for _ in range(repeats)]
-        yield _told("jobs that end at the first signal", waits_s)
+        yield _line("jobs that end at the first signal", waits_s)
         others.clear()
     else:
         waits_s = [others.follow(lambda: None) for _ in range(repeats)]
-        yield _told("after somebody's end", waits_s)
+        yield _line("after somebody's end", waits_s)
         waits_s = [others.follow(others.ask_for_leases) for _ in range(repeats)]
-        yield _told("the same, beside leases that wait", waits_s)
+        yield _line("the same, beside leases that wait", waits_s)
     stage = Stage(cluster, folder / "stage")
     stage.folder.mkdir()
     stage.set_up(lease=LEASE[Variant.SHARED in cluster.variants])
     stage.submit(_NAME, most=len(NODES), program=LIGHT)
     with stage.ticking(tick_every_s):
         waits_s = [others.meet(lambda: _wait_for_all(stage)) for _ in range(repeats)]
-        yield _told("leases in which a trainer runs", waits_s)
+        yield _line("leases in which a trainer runs", waits_s)
         stage.freetrain("cancel", _NAME)
         wait_for("leases to go", lambda: not stage.leases(), limit_s=600)
 
@@ -68,7 +68,7 @@ def _wait_for_all(stage: Stage) -> None:
 
 
 class _Others:
-    """Other people's jobs, one at a time."""
+    """Other users' jobs, one at a time."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self._cluster = cluster
@@ -80,18 +80,18 @@ class _Others:
         prepare()
         time.sleep(_SETTLING_S)
         began_s = time.time()  # noqa: TID251 -- the real one
-        return _told_by(self._one(_WIDTH)) - began_s
+        return _time_in(self._one(_WIDTH)) - began_s
 
     def follow(self, prepare: Callable[[], None]) -> float:
-        """Return how long after another's end a job begins that waited for it."""
+        """Return how long after a job's end another begins that waited for it."""
         time.sleep(_SETTLING_S)
         before = self._one(len(NODES), f"sleep {_BEFORE_S:g}")
         wait_for("nodes to be taken", lambda: self._running("main"))
         prepare()
-        began_s = _told_by(self._one(_WIDTH))
+        began_s = _time_in(self._one(_WIDTH))
         self._cluster.run("scancel", f"--name={_WAITING}")
         wait_for("no job", lambda: not self._running("main"), limit_s=600)
-        return began_s - _told_by(before)
+        return began_s - _time_in(before)
 
     def ask_for_leases(self) -> None:
         """Ask for one on every node, as the tick does; they wait."""
@@ -109,7 +109,7 @@ class _Others:
         self._cluster.run(*sbatch_argv(request))
 
     def fill(self) -> None:
-        """Have every node held by a job that is preempted, and leaves at once."""
+        """Fill every node with a job that is preempted and ends at once."""
         self.clear()
         last = len(NODES) - 1
         every = (f"--array=0-{last}", "--exclusive", "--time=60")
@@ -123,11 +123,11 @@ class _Others:
 
     def _running(self, partition: str) -> int:
         where = ("--noheader", f"--partition={partition}")
-        said = self._cluster.run("squeue", *where, "--states=running,completing")
-        return len(said.splitlines())
+        rows = self._cluster.run("squeue", *where, "--states=running,completing")
+        return len(rows.splitlines())
 
     def _one(self, width: int, script: str = ":") -> Path:
-        """Submit a job that says in the file returned when it has done *script*."""
+        """Submit a job that writes its time to the returned file after *script*."""
         self._count += 1
         done = self._folder / f"done-{self._count}"
         size = (f"--nodes={width}", "--time=1")
@@ -139,12 +139,12 @@ class _Others:
         self._cluster.run("sbatch", *quiet, *options, f"--wrap={script}")
 
 
-def _told_by(file: Path) -> float:
+def _time_in(file: Path) -> float:
     """Return the Unix time that a job writes to *file*."""
     wait_for("the job", lambda: file.exists() and file.read_text(), limit_s=600)
     return float(file.read_text())
 
 
-def _told(what: str, waits_s: Sequence[float]) -> str:
+def _line(title: str, waits_s: Sequence[float]) -> str:
     each = ", ".join(f"{wait_s:.2f}" for wait_s in sorted(waits_s))
-    return f"{what}: {median(waits_s):.2f} s, most {max(waits_s):.2f} ({each})"
+    return f"{title}: {median(waits_s):.2f} s, most {max(waits_s):.2f} ({each})"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import math
 import time
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.cluster.waiting import wait_for
 from tests.e2e.stage import Stage
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
 
 RATES = {"steep": "0.004", "gentle": "0.02", "flat": "0.2", "lost": "1e6"}
-"""Learning rates. ``flat`` has learnt what there is after a quarter of its steps, and
-the losses of ``lost`` are not finite after two."""
+"""Learning rates. ``flat`` gains nothing after a quarter of its steps, and the losses
+of ``lost`` are not finite after two."""
 
 STEEP_TARGET = 0.5
 """A loss that ``steep`` reaches after two thirds of its steps."""
@@ -34,15 +33,8 @@ _LOOK_S = 2.0
 _AVERAGED = 10  # losses of single batches jump
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """How trainers stood at one moment.
-
-    Attributes:
-        at_s: Seconds after all were submitted.
-        nodes: What each held, by name.
-        states: How each stood.
-    """
+class Seen(NamedTuple):
+    """Nodes and states of trainers by name, some seconds after their submission."""
 
     at_s: float
     nodes: Mapping[str, int]
@@ -52,7 +44,7 @@ class Seen:
 def compare(
     cluster: Cluster, folder: Path, priorities: Sequence[str], *, tick_every_s: float
 ) -> Iterator[str]:
-    """Yield a table of what each of *priorities* made of the same trainers."""
+    """Yield a table of the same trainers under each of *priorities*."""
     yield f"rates {RATES}; {_EPOCHS} epochs; target of steep: loss {STEEP_TARGET}"
     yield (
         "| priority | steep at its target, s | "
@@ -70,7 +62,7 @@ def compare(
 
 
 def _live(stage: Stage, priority: str, tick_every_s: float) -> tuple[float, list[Seen]]:
-    """Train all to their end; return when that began, and what was seen."""
+    """Train all to their end; return when that began, and the polls."""
     # Speeds measured where eight nodes share two cores say nothing of the priority.
     planner = f'[planner]\npriority = "{priority}"\nlearn = false'
     stage.set_up(lease='partition = "freetrain"\nmode = "preempt"', more=planner)
@@ -86,12 +78,12 @@ def _live(stage: Stage, priority: str, tick_every_s: float) -> tuple[float, list
     looks: list[Seen] = []
 
     def are_done() -> bool:
-        told = stage.status()
+        status = stage.status()
         looks.append(
             Seen(
                 time.monotonic() - clock_s,
-                {name: int(one["nodes"]) for name, one in told.items()},
-                {name: str(one["state"]) for name, one in told.items()},
+                {name: int(own["nodes"]) for name, own in status.items()},
+                {name: str(own["state"]) for name, own in status.items()},
             )
         )
         states = looks[-1].states
@@ -128,9 +120,9 @@ def _mean(looks: Sequence[Seen], name: str) -> float:
 def _reached_s(run: RunDir, target: float) -> float:
     """Return when the mean of the last losses first was at most *target*, Unix time."""
     lines = run.progress.read_text(encoding="utf-8").splitlines()
-    told = [one for one in map(json.loads, lines) if one.get("loss") is not None]
-    for end in range(_AVERAGED, len(told) + 1):
-        last = told[end - _AVERAGED : end]
-        if fmean(float(one["loss"]) for one in last) <= target:
+    rows = [row for row in map(json.loads, lines) if row.get("loss") is not None]
+    for end in range(_AVERAGED, len(rows) + 1):
+        last = rows[end - _AVERAGED : end]
+        if fmean(float(row["loss"]) for row in last) <= target:
             return float(last[-1]["t"])
     return math.nan

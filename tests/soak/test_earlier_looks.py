@@ -1,4 +1,4 @@
-"""The past that a measurement begins with: of another workload, and learned from."""
+"""A measurement begins with a forecast learned from another workload."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def begun(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("time_scale", [0.35, 1.0])
-def test_looks_before_a_measurement_see_nodes_come_and_go_until_it_begins(
+def test_glances_before_a_measurement_see_nodes_come_and_go_until_it_begins(
     time_scale: float,
 ) -> None:
     seen = list(
@@ -51,7 +51,7 @@ def test_looks_before_a_measurement_see_nodes_come_and_go_until_it_begins(
         assert turns >= 6
 
 
-def test_who_looked_back_goes_by_what_was_learned_of_each_node(begun: Path) -> None:
+def test_ticks_go_on_from_the_forecast_of_each_node(begun: Path) -> None:
     assert watched_s(begun) == 0.0
 
     remember(begun, earlier_glances(1, until_s=UNTIL_S, every_s=10.0))
@@ -67,6 +67,6 @@ def test_who_looked_back_goes_by_what_was_learned_of_each_node(begun: Path) -> N
     assert set(names) == set(NODES)
     assert left
     assert not again.is_learning
-    told = [expected for expected in map(again.expected, NODES) if expected]
-    assert told
-    assert all(0.1 < one.leaves < 0.99 for one in told)
+    forecasts = [expected for expected in map(again.expected, NODES) if expected]
+    assert forecasts
+    assert all(0.1 < own.leaves < 0.99 for own in forecasts)
