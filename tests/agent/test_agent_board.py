@@ -21,9 +21,10 @@ from freetrain.state.files import (
     GenerationEnding,
     Heartbeat,
     StateDir,
+    TrainerDir,
     UnreadableFileError,
 )
-from tests.agent.model_cluster import TRAINER, a_job
+from tests.agent.model_cluster import a_job
 from tests.state.endings import an_ending
 
 if TYPE_CHECKING:
@@ -33,38 +34,39 @@ if TYPE_CHECKING:
 KEY = LeaseKey("7b0a3c1e-aaaa", 2)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 0.0
+@pytest.fixture
+def folder(tmp_path: Path) -> TrainerDir:
+    """The folder of the trainer t."""
+    return submitted(tmp_path)
 
-    def __call__(self) -> float:
-        return self.now_s
+
+def submitted(path: Path) -> TrainerDir:
+    folder = StateDir(path).trainer("t")
+    folder.create()
+    folder.job.write_text(render_job(a_job("t")), encoding="utf-8")
+    return folder
 
 
 @pytest.fixture
-def board(tmp_path: Path) -> Board:
-    folder = StateDir(tmp_path).trainer("t")
-    folder.create()
-    folder.job.write_text(render_job(a_job("t")), encoding="utf-8")
-    clock = Clock()
-    return Board(StateDir(tmp_path), Listing(clock), elapsed_s=clock)
+def board(folder: TrainerDir, tmp_path: Path) -> Board:
+    assert folder.path.is_relative_to(tmp_path)
+    return Board(StateDir(tmp_path), Listing(lambda: 0.0), elapsed_s=lambda: 0.0)
 
 
 def assigned(generation: int) -> Assigned:
-    member = AssignedLease(key=KEY, job_id=1, display_id="1", node="n1")
     return Assigned(
         trainer="t",
         generation=generation,
-        members=(member,),
+        members=(AssignedLease(key=KEY, job_id=1, display_id="1", node="n1"),),
         created_s=1.0,
         author="broker",
         reason="",
     )
 
 
-def ending(generation: int, **values: object) -> GenerationEnding:
-    plain = {"exit_code": 1, "started_s": None, "author": ""}
-    return an_ending(generation, Ended.KILLED, **(plain | values))
+def ending(generation: int, *, exit_code: int = 1) -> GenerationEnding:
+    plain = {"exit_code": exit_code, "started_s": None, "author": ""}
+    return an_ending(generation, Ended.KILLED, **plain)
 
 
 def test_the_first_writer_of_a_generation_wins(board: Board) -> None:
@@ -77,29 +79,28 @@ def test_the_first_writer_of_a_generation_wins(board: Board) -> None:
 
 
 def test_an_ending_is_written_once_and_lets_a_waiting_world_go_on(
-    board: Board, tmp_path: Path
+    board: Board, folder: TrainerDir
 ) -> None:
     assert board.write_ending("t", ending(3))
     assert not board.write_ending("t", ending(3, exit_code=0))
 
     assert board.endings("t") == {3}
     assert board.ending("t", 3).exit_code == 1
-    assert StateDir(tmp_path).trainer("t").run.over(3).exists()
+    assert folder.run.over(3).exists()
 
 
 def test_notices_of_leases_are_read_by_their_names(
-    board: Board, tmp_path: Path
+    board: Board, folder: TrainerDir
 ) -> None:
     board.write_notice("t", 4, KEY)
-    (StateDir(tmp_path).trainer("t").notices / "..nonsense").touch()
+    (folder.notices / "..nonsense").touch()
 
     assert board.notices("t") == {(4, KEY)}
 
 
 def test_the_outcome_of_a_world_goes_into_its_ending(
-    board: Board, tmp_path: Path
+    board: Board, folder: TrainerDir
 ) -> None:
-    run = StateDir(tmp_path).trainer("t").run
     outcome = Outcome(
         ending=OutcomeEnding.RESCALED,
         generation=1,
@@ -108,7 +109,7 @@ def test_the_outcome_of_a_world_goes_into_its_ending(
         message="why",
         t=1.0,
     )
-    write_outcome(run, outcome)
+    write_outcome(folder.run, outcome)
 
     found = board.with_outcome("t", ending(1))
 
@@ -119,68 +120,62 @@ def test_the_outcome_of_a_world_goes_into_its_ending(
 
 @pytest.mark.parametrize("text", ["{", '{"outcome": "well"}'])
 def test_an_outcome_that_makes_no_sense_is_none(
-    board: Board, tmp_path: Path, text: str
+    board: Board, folder: TrainerDir, text: str
 ) -> None:
     """A trainer must not stand still for ever because of a damaged file."""
-    run = StateDir(tmp_path).trainer("t").run
-    run.create()
-    run.outcome(1).write_text(text)
+    folder.run.create()
+    folder.run.outcome(1).write_text(text)
 
     assert board.outcome("t", 1) == ""
     assert board.with_outcome("t", ending(1)) == ending(1)
 
 
 def test_an_outcome_that_cannot_be_read_now_is_not_taken_for_none(
-    board: Board, tmp_path: Path
+    board: Board, folder: TrainerDir
 ) -> None:
-    run = StateDir(tmp_path).trainer("t").run
-    run.outcome(1).mkdir(parents=True)
+    folder.run.outcome(1).mkdir(parents=True)
 
     with pytest.raises(OSError, match="directory"):
         board.with_outcome("t", ending(1))
 
 
 def test_without_an_outcome_the_checkpoints_show_which_step_is_safe(
-    board: Board, tmp_path: Path
+    board: Board, folder: TrainerDir
 ) -> None:
-    run = StateDir(tmp_path).trainer("t").run
-    run.create()
-    names = ("0000000001-000000000000012", "0000000002-000000000000040", "x")
-    for name in names:
-        (run.checkpoints / f"{name}.npz").touch()
+    folder.run.create()
+    for name in ("0000000001-000000000000012", "0000000002-000000000000040", "x"):
+        (folder.run.checkpoints / f"{name}.npz").touch()
 
     assert board.with_outcome("t", ending(2)).committed_step == 40
 
 
-def test_new_files_are_seen_in_the_next_look(board: Board, tmp_path: Path) -> None:
-    run = StateDir(tmp_path).trainer("t").run
-    run.create()
+def test_new_files_are_seen_in_the_next_look(board: Board, folder: TrainerDir) -> None:
+    folder.run.create()
     for generation in range(1, 200):
         assert not board.is_ready("t", generation)
-        run.ready(generation).touch()
+        folder.run.ready(generation).touch()
         assert board.is_ready("t", generation)
 
 
 def test_another_trainer_of_the_same_name_is_not_taken_for_the_first(
-    board: Board, tmp_path: Path
+    board: Board, folder: TrainerDir, tmp_path: Path
 ) -> None:
     board.propose(assigned(1))
     assert board.generations("t") == (1,)
     assert board.assigned("t", 1).reason == ""
-    folder = StateDir(tmp_path).trainer("t")
     folder.path.rename(tmp_path / "past")
-    folder.create()
-    folder.job.write_text(render_job(a_job("t")), encoding="utf-8")
     text = (tmp_path / "past" / "assignments" / "0000000001.json").read_text()
     changed = json.loads(text) | {"reason": "another"}
-    folder.assignment(1).write_text(json.dumps(changed), encoding="utf-8")
+    submitted(tmp_path).assignment(1).write_text(json.dumps(changed), encoding="utf-8")
 
     assert board.generations("t") == (1,)
     assert board.assigned("t", 1).reason == "another"
 
 
-def test_a_damaged_assignment_is_refused_by_name(board: Board, tmp_path: Path) -> None:
-    StateDir(tmp_path).trainer("t").assignment(1).write_text("{", encoding="utf-8")
+def test_a_damaged_assignment_is_refused_by_name(
+    board: Board, folder: TrainerDir
+) -> None:
+    folder.assignment(1).write_text("{", encoding="utf-8")
 
     with pytest.raises(UnreadableFileError, match=r"0000000001\.json"):
         board.assigned("t", 1)
@@ -193,77 +188,69 @@ def test_a_trainer_without_limits_is_done_when_its_program_says_so(
 
 
 def test_a_program_shows_that_it_began_by_its_claim_or_by_waiting(
-    board: Board, tmp_path: Path
+    board: Board, folder: TrainerDir
 ) -> None:
-    run = StateDir(tmp_path).trainer(TRAINER).run
-    assert not board.has_begun(TRAINER, 1)
-    run.create()
-    assert not board.has_begun(TRAINER, 1)
-    run.claim(1).touch()
-    run.ready(2).touch()
-    assert [board.has_begun(TRAINER, number) for number in (1, 2, 3)] == [1, 1, 0]
+    assert not board.has_begun("t", 1)
+    folder.run.create()
+    assert not board.has_begun("t", 1)
+    folder.run.claim(1).touch()
+    folder.run.ready(2).touch()
+    assert [board.has_begun("t", number) for number in (1, 2, 3)] == [1, 1, 0]
 
 
 def test_a_program_that_can_leave_no_sign_is_not_blamed(
-    board: Board, tmp_path: Path
+    board: Board, folder: TrainerDir
 ) -> None:
-    StateDir(tmp_path).trainer(TRAINER).run.path.symlink_to("/proc")
-    assert board.has_begun(TRAINER, 1)
+    folder.run.path.symlink_to("/proc")
+    assert board.has_begun("t", 1)
 
 
 PATIENCE = Patience(silent_s=10.0, ready_patience_s=20.0)
 
 
-def beat(number: int, *, state: AgentState = AgentState.IDLE) -> Heartbeat:
-    return Heartbeat(beat=number, t=0.0, node="n", host="h", pid=1, state=state)
-
-
-def looked(*times_s: float, number: int | None = 1) -> HeartbeatWatch:
+def looked(*beats: int | None, state: AgentState = AgentState.IDLE) -> HeartbeatWatch:
+    """A watch that found these heartbeats, one a second from 1 s on."""
     watch = HeartbeatWatch(now_s=0.0)
-    for now_s in times_s:
-        watch.look(None if number is None else beat(number), now_s=now_s)
+    for now_s, number in enumerate(beats, start=1):
+        beat = number and Heartbeat(
+            beat=number, t=0.0, node="n", host="h", pid=1, state=state
+        )
+        watch.look(beat or None, now_s=float(now_s))
     return watch
 
 
-def test_a_heartbeat_that_changes_is_alive() -> None:
-    watch = HeartbeatWatch(now_s=0.0)
-    for number in range(30):
-        watch.look(beat(number), now_s=float(number))
+def test_a_heartbeat_that_changes_is_alive_and_a_dead_agents_file_is_not() -> None:
+    peer = looked(*range(1, 31)).peer
 
-    assert watch.peer.has_beaten
-    assert watch.peer.silent_s == 0.0
+    assert (peer.has_beaten, peer.silent_s) == (True, 0.0)
+    assert not looked(1, 1).peer.has_beaten
 
 
-def test_a_file_of_a_dead_agent_is_no_sign_of_life() -> None:
-    assert not looked(1.0, 2.0).peer.has_beaten
+@pytest.mark.parametrize(
+    ("beats", "state", "is_lost"),
+    [
+        pytest.param([1] * 10, AgentState.IDLE, False, id="still for 9 s"),
+        pytest.param([1] * 11, AgentState.IDLE, True, id="still for 10 s"),
+        pytest.param([None] * 19, AgentState.IDLE, False, id="never came in 19 s"),
+        pytest.param([None] * 20, AgentState.IDLE, True, id="never came in 20 s"),
+        pytest.param([1] * 50, AgentState.ENDED, False, id="it said that it ends"),
+    ],
+)
+def test_a_lease_is_lost_when_it_has_been_silent_for_too_long(
+    beats: list[int | None], state: AgentState, *, is_lost: bool
+) -> None:
+    peer = looked(*beats, state=state).peer
+
+    assert peer.is_lost(PATIENCE) == is_lost
+    assert peer.has_left == (state is AgentState.ENDED)
 
 
-def test_a_heartbeat_that_does_not_change_for_long_is_lost() -> None:
-    assert not looked(*range(1, 11)).peer.is_lost(PATIENCE)
-    assert looked(*range(1, 12)).peer.is_lost(PATIENCE)
+def test_time_of_the_agents_own_freeze_or_without_a_look_is_no_silence() -> None:
+    frozen, blind = looked(1, 1), looked(1)
 
-
-def test_a_heartbeat_that_never_came_gets_more_time() -> None:
-    assert not looked(*range(1, 20), number=None).peer.is_lost(PATIENCE)
-    assert looked(*range(1, 21), number=None).peer.is_lost(PATIENCE)
-
-
-def test_an_agent_that_was_frozen_itself_takes_no_other_for_dead() -> None:
-    assert not looked(1.0, 2.0, 500.0).peer.is_lost(PATIENCE)
-
-
-def test_time_without_a_look_does_not_count() -> None:
-    watch = looked(1.0)
+    frozen.look(frozen.peer.beat, now_s=500.0)
     for now_s in range(2, 100):
-        watch.skip(now_s=float(now_s))
+        blind.skip(now_s=float(now_s))
 
-    assert watch.peer.silent_s == 0.0
-
-
-def test_a_lease_that_wrote_that_it_ends_has_left_and_is_not_lost() -> None:
-    watch = HeartbeatWatch(now_s=0.0)
-    for now_s in range(50):
-        watch.look(beat(1, state=AgentState.ENDED), now_s=float(now_s))
-
-    assert watch.peer.has_left
-    assert not watch.peer.is_lost(PATIENCE)
+    assert not frozen.peer.is_lost(PATIENCE)
+    assert blind.peer.silent_s == 0.0

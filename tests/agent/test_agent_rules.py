@@ -1,8 +1,9 @@
-"""What the rules decide, and what endings say of a trainer."""
+"""The rules' actions, the verdict on a trainer, and the endings that are written."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -17,6 +18,7 @@ from freetrain.agent.observation import (
     judge,
 )
 from freetrain.agent.rules import (
+    Action,
     AskToStop,
     EndOwnJob,
     Kill,
@@ -34,271 +36,218 @@ from freetrain.state.files import (
     Ended,
     GenerationEnding,
 )
-from tests.agent.model_cluster import TRAINER, a_job, training_on
+from tests.agent.model_cluster import a_job
 from tests.state.endings import an_ending
 
 ME, OTHER = LeaseKey("me", 0), LeaseKey("other", 0)
 
 
-def generation(number: int, *keys: LeaseKey) -> ObservedGeneration:
+def generation(number: int, *keys: LeaseKey, **changes: Any) -> ObservedGeneration:  # noqa: ANN401 -- fields of many types
     members = tuple(
         AssignedLease(key=k, job_id=1, display_id="1", node="n") for k in keys
     )
-    return ObservedGeneration(
-        assigned=Assigned(
-            trainer="t",
-            generation=number,
-            members=members,
-            created_s=0.0,
-            author="broker",
-            reason="",
-        )
+    assigned = Assigned(
+        trainer="t",
+        generation=number,
+        members=members,
+        created_s=0.0,
+        author="broker",
+        reason="",
     )
+    return ObservedGeneration(assigned=assigned, **changes)
 
 
-def launches(*earlier: ObservedGeneration, elastic: bool = True) -> list[int | None]:
+def chosen(trainer: ObservedTrainer, **changes: Any) -> tuple[Action, ...]:  # noqa: ANN401 -- the same
+    observed = Observation(me=ME, trainers=(trainer,), peers={}, **changes)
+    return choose_actions(observed, ages_s={})
+
+
+@pytest.mark.parametrize(
+    ("earlier", "elastic", "after"),
+    [
+        ([], True, [None]),
+        ([8], True, [8]),
+        ([7, 8], True, []),
+        ([], False, [None]),
+        ([8], False, []),
+    ],
+)
+def test_an_elastic_world_is_launched_ahead_of_one_other_and_never_of_two(
+    earlier: list[int], after: list[int | None], *, elastic: bool
+) -> None:
     trainer = ObservedTrainer(
         job=structs.replace(a_job("t"), elastic=elastic),
         newest=generation(9, ME),
-        earlier=earlier,
+        earlier=tuple(generation(number, OTHER) for number in earlier),
     )
-    seen = Observation(me=ME, trainers=(trainer,), peers={})
-    actions = choose_actions(seen, ages_s={})
-    return [action.after for action in actions if isinstance(action, LaunchWorld)]
 
+    launches = [a.after for a in chosen(trainer) if isinstance(a, LaunchWorld)]
 
-def test_a_world_is_launched_ahead_of_one_other_and_never_of_two() -> None:
-    assert launches() == [None]
-    assert launches(generation(8, OTHER)) == [8]
-    assert launches(generation(7, OTHER), generation(8, OTHER)) == []
-
-
-def test_a_program_that_is_not_elastic_is_never_launched_ahead() -> None:
-    assert launches(elastic=False) == [None]
-    assert launches(generation(8, OTHER), elastic=False) == []
+    assert launches == after
 
 
 def test_a_lease_that_is_still_a_member_does_not_leave_before_its_time_is_up() -> None:
-    member = replace(generation(9, OTHER, ME), is_over=True)
+    member = generation(9, OTHER, ME, is_over=True)
     trainer = ObservedTrainer(job=a_job("t"), newest=member, must_leave=True)
-    seen = Observation(me=ME, trainers=(trainer,), peers={}, leaving_s=1.0, bound_s=5.0)
 
-    actions = choose_actions(seen, ages_s={})
+    actions = chosen(trainer, leaving_s=1.0, bound_s=5.0)
 
     assert not [action for action in actions if isinstance(action, EndOwnJob)]
 
 
 RUNNING = ObservedWorld(age_s=9.0)
+DONE: dict[str, Any] = {"outcome": "rescaled"}
 
 
-def decided(generation_8: ObservedGeneration, *, leaving_s: float | None) -> set[type]:
-    """Return the kinds of things done where generation 9 has only the other lease."""
+def kinds(earlier: ObservedGeneration, *, leaving_s: float | None) -> set[type]:
+    """The kinds of actions on generation 8, where 9 has only the other lease."""
     trainer = ObservedTrainer(
         job=a_job("t"),
         newest=generation(9, OTHER),
-        earlier=(generation_8,),
+        earlier=(earlier,),
         must_leave=leaving_s is not None,
     )
-    seen = Observation(
-        me=ME, trainers=(trainer,), peers={}, leaving_s=leaving_s, bound_s=10.0
-    )
-    actions = choose_actions(seen, ages_s={})
-    return {type(one) for one in actions} & {AskToStop, EndOwnJob, Kill, KillRanks}
+    actions = chosen(trainer, leaving_s=leaving_s, bound_s=10.0)
+    return {type(a) for a in actions} & {AskToStop, EndOwnJob, Kill, KillRanks}
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said_s", "goes"),
+    ("outcome", "age_s", "goes"),
     [
         ("", 0.0, False),
         ("rescaled", 0.6, False),
         ("rescaled", 1.0, True),
-        ("failed", 1.0, False),  # nobody knows what is safe
+        ("failed", 1.0, False),  # it is not known which step is safe
     ],
 )
 def test_a_lease_does_not_wait_for_what_programs_do_once_they_have_committed(
-    outcome: str, said_s: float, *, goes: bool
+    outcome: str, age_s: float, *, goes: bool
 ) -> None:
-    lingering = replace(
-        generation(8, OTHER, ME), outcome=outcome, outcome_age_s=said_s, processes=2
+    lingering = generation(
+        8, OTHER, ME, outcome=outcome, outcome_age_s=age_s, processes=2
     )
 
-    assert (EndOwnJob in decided(lingering, leaving_s=1.0)) == goes
+    assert (EndOwnJob in kinds(lingering, leaving_s=1.0)) == goes
 
 
-def test_ranks_that_linger_are_killed_on_every_node_while_somebody_waits_for_one() -> (
-    None
-):
-    def killed(said_s: float, *, is_told: bool) -> bool:
-        lingering = replace(
-            generation(8, OTHER, ME),
-            outcome="rescaled",
-            outcome_age_s=said_s,
-            processes=2,
-            notices=frozenset({OTHER} if is_told else ()),
-        )
-        return KillRanks in decided(lingering, leaving_s=None)
+@pytest.mark.parametrize(
+    ("age_s", "leavers", "are_killed"),
+    [(0.4, {OTHER}, True), (0.2, {OTHER}, False), (0.4, set(), False)],
+)
+def test_ranks_that_linger_are_killed_on_every_node_while_a_job_waits_for_one(
+    age_s: float, leavers: set[LeaseKey], *, are_killed: bool
+) -> None:
+    changes = DONE | {"notices": frozenset(leavers), "processes": 2}
+    lingering = generation(8, OTHER, ME, **changes, outcome_age_s=age_s)
 
-    assert killed(0.4, is_told=True)
-    assert not killed(0.2, is_told=True)
-    assert not killed(0.4, is_told=False)
+    assert (KillRanks in kinds(lingering, leaving_s=None)) == are_killed
 
 
-def test_a_head_that_leaves_kills_what_lingers_after_the_others_have_gone() -> None:
-    def done(said_s: float, *, leaving_s: float | None = 2.0) -> set[type]:
-        lingering = replace(
-            generation(8, ME, OTHER),
-            outcome="rescaled",
-            outcome_age_s=said_s,
-            has_begun=True,
-            world=replace(RUNNING, asked_s=1.0),
-        )
-        return decided(lingering, leaving_s=leaving_s)
+@pytest.mark.parametrize(
+    ("age_s", "leaving_s", "is_killed"),
+    [(1.0, 2.0, False), (1.6, 2.0, True), (1.6, None, False)],
+)
+def test_a_head_that_leaves_kills_what_lingers_after_the_others_have_gone(
+    age_s: float, leaving_s: float | None, *, is_killed: bool
+) -> None:
+    world = replace(RUNNING, asked_s=1.0)
+    lingering = generation(
+        8, ME, OTHER, **DONE, outcome_age_s=age_s, has_begun=True, world=world
+    )
 
-    assert Kill not in done(1.0)
-    assert Kill in done(1.6)
-    assert Kill not in done(1.6, leaving_s=None)  # nobody waits
+    assert (Kill in kinds(lingering, leaving_s=leaving_s)) == is_killed
 
 
 def test_a_world_that_has_not_begun_is_killed_when_a_lease_of_it_leaves() -> None:
-    """Asked to stop it would import and connect first, which nobody needs to see."""
-    starting = replace(generation(8, ME, OTHER), world=RUNNING)
-    training = replace(starting, has_begun=True)
+    """Asked to stop it would import and connect first."""
+    starting = generation(8, ME, OTHER, world=RUNNING)
 
-    assert decided(starting, leaving_s=0.1) == {Kill}
-    assert decided(training, leaving_s=0.1) == {AskToStop}
+    assert kinds(starting, leaving_s=0.1) == {Kill}
+    assert kinds(replace(starting, has_begun=True), leaving_s=0.1) == {AskToStop}
 
 
-def test_clients_of_steps_may_hear_of_their_ends_before_they_are_killed() -> None:
+@pytest.mark.parametrize(
+    ("exit_s", "lingers", "is_killed"),
+    [(0.4, True, False), (1.0, True, True), (0.1, False, True)],
+)
+def test_clients_of_steps_may_hear_of_their_ends_before_they_are_killed(
+    exit_s: float, *, lingers: bool, is_killed: bool
+) -> None:
     """Slurm ends a step, and the lease it is in, two seconds later without."""
+    world = replace(RUNNING, exit_s=exit_s, exit_code=0, lingers=lingers)
+    over = generation(8, ME, OTHER, **DONE, has_begun=True, world=world)
 
-    def done(*, lingers: bool, exit_s: float) -> set[type]:
-        world = replace(RUNNING, exit_s=exit_s, exit_code=0, lingers=lingers)
-        over = replace(
-            generation(8, ME, OTHER), outcome="rescaled", has_begun=True, world=world
-        )
-        return decided(over, leaving_s=1.0)
-
-    assert done(lingers=True, exit_s=0.4) == set()
-    assert Kill in done(lingers=True, exit_s=1.0)
-    assert Kill in done(lingers=False, exit_s=0.1)
-
-
-def test_leases_that_get_their_notice_together_are_left_out_together() -> None:
-    cluster, keys = training_on(5)
-    cluster.run(1)
-
-    cluster.tell(keys[0])
-    cluster.run(0.1)
-    cluster.tell(keys[1])
-    cluster.tell(keys[2])
-    cluster.run_until(lambda: cluster.training() == [2], limit_s=3)
-
-    assert cluster.newest(TRAINER).keys == set(keys[3:])
-    assert cluster.board.generations(TRAINER) == (1, 2)
-
-
-def test_a_job_is_ended_by_force_only_where_something_of_it_is_left() -> None:
-    """Slurm takes a second to do so, and none where the batch script ends."""
-    cluster, (_, two) = training_on(2)
-
-    cluster.tell(two)
-    cluster.run_until(lambda: not cluster.leases[two].is_alive)
-
-    assert not cluster.leases[two].is_forced
-
-
-def test_a_world_that_began_has_begun_though_its_successor_removed_the_sign_of_it() -> (
-    None
-):
-    cluster, (_, two) = training_on(2)
-    cluster.run(1)
-    cluster.board.begun.clear()
-    cluster.board.ready.clear()
-
-    cluster.tell(two)
-    cluster.run_until(lambda: cluster.training() == [2])
-    cluster.run(2)
-
-    ending = cluster.board.over[TRAINER, 1]
-    assert (ending.ended, ending.was_asked) == (Ended.RESCALED, True)
+    assert kinds(over, leaving_s=1.0) == ({Kill} if is_killed else set())
 
 
 JOB = structs.replace(a_job(), restart=RestartSettings(attempts=3, wait_s=10.0))
+LONG = structs.replace(JOB, elastic=False, checkpoint=CheckpointSettings(every_s=60.0))
 CRASH = an_ending(1, Ended.KILLED, exit_code=1, author="")
 ERROR = replace(CRASH, ended=Ended.FAILED, message="KeyError: 'x'")
 RESCALE = replace(CRASH, ended=Ended.RESCALED, was_asked=True)
-
-
-def test_a_trainer_without_failures_goes_on_at_once() -> None:
-    assert judge([], JOB) == MAY_RUN
-    assert judge([RESCALE, RESCALE], JOB) == MAY_RUN
-
-
-def test_each_failure_in_a_row_doubles_the_wait() -> None:
-    assert judge([CRASH], JOB).wait_s == 10.0
-    assert judge([CRASH, ERROR], JOB).wait_s == 20.0
-    assert judge([CRASH, RESCALE], JOB).wait_s == 0.0
-
-
-def test_the_last_of_its_attempts_ends_it_and_says_why() -> None:
-    verdict = judge([CRASH, RESCALE, CRASH, ERROR], JOB)
-
-    assert verdict.is_final
-    assert verdict.reason.startswith(GAVE_UP)
-    assert "KeyError" in verdict.reason
-
-
-def test_no_attempts_means_that_the_first_failure_is_the_last() -> None:
-    job = structs.replace(JOB, restart=RestartSettings(attempts=0))
-
-    assert judge([CRASH], job).is_final
-
-
-def test_a_commit_between_failures_forgives_the_earlier_ones() -> None:
-    later = replace(CRASH, committed_step=5)
-
-    assert judge([CRASH, CRASH, later], JOB).wait_s == 10.0
-    assert judge([CRASH, later, later, later], JOB).is_final
+COMMIT = replace(CRASH, committed_step=5)
 
 
 @pytest.mark.parametrize(
-    "ending",
+    ("endings", "wait_s"),
     [
-        replace(CRASH, lost_lease=True),
-        replace(ERROR, lost_lease=True),
-        replace(CRASH, was_asked=True),
-        replace(CRASH, ended=Ended.NOT_LAUNCHED),
+        pytest.param([], 0, id="none"),
+        pytest.param([RESCALE, RESCALE], 0, id="no failure"),
+        pytest.param([CRASH], 10, id="a failure"),
+        pytest.param([CRASH, ERROR], 20, id="each failure in a row doubles it"),
+        pytest.param([CRASH, RESCALE], 0, id="a failure, and then none"),
+        pytest.param([CRASH, CRASH, COMMIT], 10, id="a commit forgives the earlier"),
+        pytest.param([replace(CRASH, lost_lease=True)] * 9, 0, id="lost leases"),
+        pytest.param([replace(ERROR, lost_lease=True)] * 9, 0, id="errors by these"),
+        pytest.param([replace(CRASH, was_asked=True)] * 9, 0, id="asked to stop"),
+        pytest.param([replace(CRASH, ended=Ended.NOT_LAUNCHED)] * 9, 0, id="none ran"),
     ],
 )
-def test_what_is_not_the_programs_fault_is_not_counted(
-    ending: GenerationEnding,
+def test_a_trainer_waits_longer_after_each_failure_of_its_program(
+    endings: list[GenerationEnding], wait_s: float
 ) -> None:
-    assert judge([ending] * 9, JOB) == MAY_RUN
+    assert judge(endings, JOB) == replace(MAY_RUN, wait_s=wait_s)
 
 
-def test_a_program_that_stops_unasked_is_not_started_for_ever() -> None:
-    unasked = replace(RESCALE, was_asked=False)
+@pytest.mark.parametrize(
+    "endings",
+    [
+        pytest.param([CRASH, RESCALE, CRASH, ERROR], id="the last of its attempts"),
+        pytest.param([CRASH, COMMIT, COMMIT, COMMIT], id="no further commit"),
+        pytest.param([replace(RESCALE, was_asked=False)] * 3, id="it stops unasked"),
+        pytest.param([replace(RESCALE, ended=Ended.FINISHED), RESCALE], id="finished"),
+        pytest.param(
+            [replace(RESCALE, ended=Ended.DO_NOT_RESTART), RESCALE], id="its own wish"
+        ),
+    ],
+)
+def test_a_trainer_is_not_started_for_ever(endings: list[GenerationEnding]) -> None:
+    assert judge(endings, JOB).is_final
 
-    assert judge([unasked] * 3, JOB).is_final
 
+def test_the_last_failure_says_why_and_without_attempts_the_first_is_the_last() -> None:
+    verdict = judge([CRASH, CRASH, ERROR], JOB)
+    once = structs.replace(JOB, restart=RestartSettings(attempts=0))
 
-@pytest.mark.parametrize("ended", [Ended.FINISHED, Ended.DO_NOT_RESTART])
-def test_what_is_over_stays_over(ended: Ended) -> None:
-    assert judge([replace(RESCALE, ended=ended), RESCALE], JOB).is_final
+    assert verdict.reason.startswith(GAVE_UP)
+    assert "KeyError" in verdict.reason
+    assert judge([CRASH], once).is_final
 
 
 def test_a_program_that_tells_of_no_commit_had_made_some_when_it_ran_for_long() -> None:
-    job = structs.replace(
-        JOB, elastic=False, checkpoint=CheckpointSettings(every_s=60.0)
-    )
     long_run = replace(ERROR, ended_s=121.0)
 
-    assert judge([long_run] * 9, job).wait_s == 10.0
-    assert judge([replace(long_run, ended_s=119.0)] * 3, job).is_final
+    assert judge([long_run] * 9, LONG).wait_s == 10.0
+    assert judge([replace(long_run, ended_s=119.0)] * 3, LONG).is_final
+
+
+def ended(action: WriteEnding, *, elastic: bool = True) -> GenerationEnding:
+    draft = draft_ending(action, author="a-lease-0", unix_s=100.0)
+    return complete_ending(draft, action, elastic=elastic)
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "elastic", "ended", "message"),
+    ("exit_code", "elastic", "how", "message"),
     [
         (3, True, Ended.KILLED, "exit code 3"),
         (1, False, Ended.FAILED, "exit code 1"),
@@ -308,33 +257,26 @@ def test_a_program_that_tells_of_no_commit_had_made_some_when_it_ran_for_long() 
     ],
 )
 def test_a_world_that_left_no_outcome_ends_as_its_exit_code_says(
-    exit_code: int, ended: Ended, message: str, *, elastic: bool
+    exit_code: int, how: Ended, message: str, *, elastic: bool
 ) -> None:
-    ending = _ended(WriteEnding("digits", 1, exit_code=exit_code), elastic=elastic)
+    ending = ended(WriteEnding("digits", 1, exit_code=exit_code), elastic=elastic)
 
-    assert ending.ended is ended
+    assert ending.ended is how
     assert ending.message.startswith(message)
     assert bool(ending.message) == bool(message)
     assert ("elastic = false" in ending.message) == (elastic and exit_code == 0)
 
 
-@pytest.mark.parametrize(
-    "action",
-    [
-        WriteEnding("digits", 1, exit_code=1, was_asked=True),
-        WriteEnding("digits", 1, exit_code=1, was_killed=True),
-        WriteEnding("digits", 1, exit_code=1, lost_lease=True),
-    ],
-)
-def test_an_exit_code_that_we_caused_is_not_told(action: WriteEnding) -> None:
-    assert _ended(action, elastic=True).message == ""
+def test_an_exit_code_that_we_caused_is_not_shown_and_a_known_reason_stands() -> None:
+    action = WriteEnding("digits", 1, exit_code=1)
 
+    caused = (
+        replace(action, was_asked=True),
+        replace(action, was_killed=True),
+        replace(action, lost_lease=True),
+    )
 
-def test_what_is_known_already_stands() -> None:
-    action = WriteEnding("digits", 1, exit_code=1, why="its head was lost")
-    assert _ended(action, elastic=True).message == "its head was lost"
-
-
-def _ended(action: WriteEnding, *, elastic: bool) -> GenerationEnding:
-    draft = draft_ending(action, author="a-lease-0", unix_s=100.0)
-    return complete_ending(draft, action, elastic=elastic)
+    assert not any(ended(one).message for one in caused)
+    assert (
+        ended(replace(action, why="its head was lost")).message == "its head was lost"
+    )

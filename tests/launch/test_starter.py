@@ -8,19 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from freetrain.launch import starter
 from freetrain.launch.starter import Command, Orders, parse_orders, render_orders
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 PATIENCE_S = 60.0
-# Says that it is there, then waits for signals and says which came; USR2 ends it.
+# Says that it is there, then waits for signals and writes which came; one ends it.
 _HEARS = """\
 import signal, sys
 numbers = {signal.SIGUSR2, signal.SIGTERM, signal.SIGQUIT}
@@ -29,50 +27,69 @@ sys.stdout.write("up\\n"); sys.stdout.flush()
 while True:
     came = signal.sigwait(numbers)
     with open(sys.argv[1], "a") as file: file.write(came.name + "\\n")
-    if came.name == sys.argv[2]: raise SystemExit(int(sys.argv[3]))
+    if came.name == sys.argv[2]: raise SystemExit(0)
 """
 
 
-def hears(log: Path, ends_by: str = "SIGUSR2", status: int = 0) -> Command:
-    return Command((sys.executable, "-c", _HEARS, str(log), ends_by, str(status)))
+def hears(log: Path, ends_by: str = "SIGUSR2") -> Command:
+    return Command((sys.executable, "-c", _HEARS, str(log), ends_by))
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[[Orders], subprocess.Popen[bytes]]]:
-    """Start a starter; nothing of it outlives the test."""
-    started = []
+def shell(text: str, name: str = "") -> Command:
+    return Command(("sh", "-c", text), name=name)
 
-    def run(orders: Orders) -> subprocess.Popen[bytes]:
-        path = tmp_path / "orders.json"
+
+class Started:
+    """A starter that runs."""
+
+    def __init__(self, orders: Orders, path: Path) -> None:
         path.write_text(render_orders(orders))
         file = str(Path(starter.__file__))
-        process = subprocess.Popen(  # noqa: S603 -- our own program
+        self.process = subprocess.Popen(  # noqa: S603 -- our own program
             [sys.executable, "-I", "-S", file, str(path)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={"PATH": os.defpath},
             start_new_session=True,
         )
-        started.append(process)
-        return process
+
+    def line(self) -> bytes:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def end(self) -> tuple[int, str]:
+        """The status and what it said, once it has ended."""
+        status = self.process.wait(PATIENCE_S)
+        assert self.process.stdout is not None
+        return status, self.process.stdout.read().decode()
+
+
+Start = Callable[..., Started]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a starter of commands; ``up`` of them say so. Nothing outlives the test."""
+    started: list[Started] = []
+
+    def run(
+        *commands: Command,
+        up: int = 0,
+        sends: str = "USR2",
+        **how: Any,  # noqa: ANN401 -- fields of orders
+    ) -> Started:
+        orders = Orders(commands=commands, hears=("USR2",), sends=sends, **how)
+        started.append(Started(orders, tmp_path / "orders.json"))
+        assert [started[-1].line() for _ in range(up)] == [b"up\n"] * up
+        return started[-1]
 
     yield run
-    for process in started:
-        with process:
+    for one in started:
+        with one.process:
             try:
-                os.killpg(process.pid, signal.SIGKILL)
+                os.killpg(one.process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-
-
-def up(process: subprocess.Popen[bytes], count: int) -> None:
-    assert process.stdout is not None
-    for _ in range(count):
-        assert process.stdout.readline() == b"up\n"
-
-
-def orders(*commands: Command, sends: str = "USR2", **changes: Any) -> Orders:  # noqa: ANN401
-    return Orders(commands=commands, hears=("USR2",), sends=sends, **changes)
 
 
 def test_orders_survive_their_file() -> None:
@@ -86,158 +103,127 @@ def test_orders_survive_their_file() -> None:
     assert parse_orders(render_orders(one)) == one
 
 
-def test_it_ends_well_when_all_commands_did(start: Callable[..., object]) -> None:
-    process = start(orders(Command(("true",)), Command(("sh", "-c", "exit 0"))))
-    assert isinstance(process, subprocess.Popen)
-    assert process.wait(PATIENCE_S) == 0
+def test_it_ends_well_when_all_commands_did(start: Start) -> None:
+    assert start(Command(("true",)), shell("exit 0")).end() == (0, "")
 
 
 def test_a_signal_reaches_every_command_as_the_one_that_it_wants(
-    start: Callable[[Orders], subprocess.Popen[bytes]], tmp_path: Path
+    start: Start, tmp_path: Path
 ) -> None:
     logs = [tmp_path / name for name in ("a", "b")]
-    commands = [hears(log, "SIGQUIT") for log in logs]
-    process = start(orders(*commands, sends="QUIT"))
-    up(process, 2)
+    world = start(*(hears(log, "SIGQUIT") for log in logs), sends="QUIT", up=2)
 
-    process.send_signal(signal.SIGUSR2)
+    world.process.send_signal(signal.SIGUSR2)
 
-    assert process.wait(PATIENCE_S) == 0
+    assert world.end() == (0, "")
     assert [log.read_text() for log in logs] == ["SIGQUIT\n"] * 2
 
 
 def test_one_command_s_failure_ends_the_others_and_is_its_status(
-    start: Callable[[Orders], subprocess.Popen[bytes]], tmp_path: Path
+    start: Start, tmp_path: Path
 ) -> None:
-    log = tmp_path / "a"
     waits = f"until [ -e {tmp_path}/go ]; do sleep 0.01; done; exit 3"
-    process = start(
-        orders(hears(log, "SIGTERM"), Command(("sh", "-c", waits), name="n2"))
-    )
-    up(process, 1)
+    world = start(hears(tmp_path / "a", "SIGTERM"), shell(waits, "n2"), up=1)
 
     (tmp_path / "go").touch()
 
-    assert process.wait(PATIENCE_S) == 3
-    assert process.stdout is not None
-    assert b"freetrain: n2 ended with exit code 3" in process.stdout.read()
-    assert log.read_text() == "SIGTERM\n"
+    status, said = world.end()
+    assert status == 3
+    assert "freetrain: n2 ended with exit code 3" in said
+    assert (tmp_path / "a").read_text() == "SIGTERM\n"
 
 
-def test_a_command_killed_by_a_signal_has_a_shell_s_status_for_it(
-    start: Callable[[Orders], subprocess.Popen[bytes]],
-) -> None:
-    process = start(orders(Command(("sh", "-c", "kill -KILL $$"))))
-
-    assert process.wait(PATIENCE_S) == 128 + 9
+def test_a_command_killed_by_a_signal_has_a_shell_s_status_for_it(start: Start) -> None:
+    assert start(shell("kill -KILL $$")).end()[0] == 128 + 9
 
 
 def test_a_command_that_is_not_there_ends_the_others(
-    start: Callable[[Orders], subprocess.Popen[bytes]], tmp_path: Path
+    start: Start, tmp_path: Path
 ) -> None:
-    process = start(orders(Command(("sleep", "600")), Command((f"{tmp_path}/no",))))
+    status, said = start(Command(("sleep", "600")), Command((f"{tmp_path}/no",))).end()
 
-    assert process.wait(PATIENCE_S) == 127
-    assert process.stdout is not None
-    assert b"cannot be started" in process.stdout.read()
-
-
-def test_term_ends_every_command(
-    start: Callable[[Orders], subprocess.Popen[bytes]], tmp_path: Path
-) -> None:
-    log = tmp_path / "a"
-    process = start(orders(hears(log, "SIGTERM")))
-    up(process, 1)
-
-    process.send_signal(signal.SIGTERM)
-
-    assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
-    assert log.read_text() == "SIGTERM\n"
+    assert status == 127
+    assert "cannot be started" in said
 
 
-def test_a_shielded_command_never_sees_term(
-    start: Callable[[Orders], subprocess.Popen[bytes]],
-) -> None:
+def test_term_ends_every_command(start: Start, tmp_path: Path) -> None:
+    world = start(hears(tmp_path / "a", "SIGTERM"), up=1)
+
+    world.process.send_signal(signal.SIGTERM)
+
+    assert world.end()[0] == 128 + signal.SIGTERM
+    assert (tmp_path / "a").read_text() == "SIGTERM\n"
+
+
+def test_a_shielded_command_never_sees_term(start: Start) -> None:
     # No shell: dash clears the mask that it inherits.
     program = "import os, signal, sys; os.kill(os.getpid(), signal.SIGTERM)"
     command = Command((sys.executable, "-c", program))
-    assert start(orders(command)).wait(PATIENCE_S) == 128 + signal.SIGTERM
 
-    process = start(orders(command, is_shielded=True))
-
-    assert process.wait(PATIENCE_S) == 0
+    assert start(command).end()[0] == 128 + signal.SIGTERM
+    assert start(command, is_shielded=True).end()[0] == 0
 
 
 def test_it_can_ask_the_processes_that_a_command_started_instead_of_it(
-    start: Callable[[Orders], subprocess.Popen[bytes]], tmp_path: Path
+    start: Start, tmp_path: Path
 ) -> None:
     log = tmp_path / "a"
     words = " ".join(f"'{word}'" for word in hears(log).argv[3:])
     (tmp_path / "hears.py").write_text(_HEARS)
     # dash would become a last command; the one after it keeps it a parent
     text = f"'{sys.executable}' '{tmp_path}/hears.py' {words}; exit $?"
-    process = start(orders(Command(("sh", "-c", text)), to_children=True))
-    up(process, 1)
+    world = start(shell(text), to_children=True, up=1)
 
-    process.send_signal(signal.SIGUSR2)
+    world.process.send_signal(signal.SIGUSR2)
 
-    assert process.wait(PATIENCE_S) == 0
+    assert world.end()[0] == 0
     assert log.read_text() == "SIGUSR2\n"
 
 
-def test_a_signal_that_comes_at_once_is_not_lost(
-    start: Callable[[Orders], subprocess.Popen[bytes]], tmp_path: Path
-) -> None:
+def test_a_signal_that_comes_at_once_is_not_lost(start: Start, tmp_path: Path) -> None:
     """It is blocked from before the first command is started."""
-    log = tmp_path / "a"
-    process = start(orders(hears(log)))
-    up(process, 1)
+    world = start(hears(tmp_path / "a"), up=1)
     for _ in range(20):
-        process.send_signal(signal.SIGUSR2)
+        world.process.send_signal(signal.SIGUSR2)
         time.sleep(0.001)
 
-    assert process.wait(PATIENCE_S) == 0
-    assert set(log.read_text().split()) == {"SIGUSR2"}
+    assert world.end()[0] == 0
+    assert set((tmp_path / "a").read_text().split()) == {"SIGUSR2"}
 
 
 def test_a_file_passes_the_request_on_from_one_to_another(
-    start: Callable[[Orders], subprocess.Popen[bytes]], tmp_path: Path
+    start: Start, tmp_path: Path
 ) -> None:
-    log, stop = tmp_path / "a", tmp_path / "stop"
+    stop = tmp_path / "stop"
     stop.touch()  # of an earlier world
     waits = f"while [ -e {stop} ]; do sleep 0.01; done; echo up; exec sleep 600"
-    head = start(orders(Command(("sh", "-c", waits)), announces=str(stop)))
-    up(head, 1)
-    node = start(orders(hears(log, "SIGQUIT"), sends="QUIT", heeds=str(stop)))
-    up(node, 1)
+    head = start(shell(waits), announces=str(stop), up=1)
+    quits = hears(tmp_path / "a", "SIGQUIT")
+    node = start(quits, sends="QUIT", heeds=str(stop), up=1)
 
-    head.send_signal(signal.SIGUSR2)
+    head.process.send_signal(signal.SIGUSR2)
 
-    assert node.wait(PATIENCE_S) == 0
-    assert head.poll() is None
+    assert node.end()[0] == 0
+    assert head.process.poll() is None
 
 
 def test_a_group_of_its_own_keeps_a_signal_for_ours_from_the_command(
-    start: Callable[[Orders], subprocess.Popen[bytes]], tmp_path: Path
+    start: Start, tmp_path: Path
 ) -> None:
-    log = tmp_path / "a"
-    process = start(orders(hears(log, "SIGQUIT"), sends="QUIT", has_groups=True))
-    up(process, 1)
+    quits = hears(tmp_path / "a", "SIGQUIT")
+    world = start(quits, sends="QUIT", has_groups=True, up=1)
 
-    os.killpg(process.pid, signal.SIGUSR2)
+    os.killpg(world.process.pid, signal.SIGUSR2)
 
-    assert process.wait(PATIENCE_S) == 0
-    assert log.read_text() == "SIGQUIT\n"
+    assert world.end()[0] == 0
+    assert (tmp_path / "a").read_text() == "SIGQUIT\n"
 
 
-def test_a_killed_starter_takes_its_commands_along(
-    start: Callable[[Orders], subprocess.Popen[bytes]],
-) -> None:
-    process = start(orders(Command(("sh", "-c", "echo $$; exec sleep 600"))))
-    assert process.stdout is not None
-    command = os.pidfd_open(int(process.stdout.readline()))
+def test_a_killed_starter_takes_its_commands_along(start: Start) -> None:
+    world = start(shell("echo $$; exec sleep 600"))
+    command = os.pidfd_open(int(world.line()))
 
-    process.kill()
+    world.process.kill()
 
     try:
         assert select.select([command], [], [], PATIENCE_S)[0]
