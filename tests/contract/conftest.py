@@ -1,10 +1,11 @@
-"""The worlds that contracts are checked on."""
+"""The worlds that contracts of Slurm back ends are checked on."""
 
 from __future__ import annotations
 
 import os
 import pwd
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -13,19 +14,115 @@ import pytest
 from freetrain.demo.fake_slurm.processes import FakeSlurmFolder, at_work
 from freetrain.demo.fake_slurm.processes import install as install_standin
 from slurm.backend import CommandLine
+from slurm.batch import LeaseRequest
+from slurm.pyslurm import Pyslurm, find_pyslurm
 from slurm.runner import SubprocessRunner
 from tests.cluster.settings import NODES, Variant
-from tests.contract.pyslurm_worlds import PyslurmWorld, pyslurm_world
-from tests.contract.slurm_worlds import World
-from tests.fakes.slurm.installing import USER, FakeSlurm, install
+from tests.cluster.waiting import wait_for
+from tests.fakes.slurm.installing import USER as FAKE_USER
+from tests.fakes.slurm.installing import FakeSlurm, install
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
+    from types import ModuleType
 
     from slurm.backend import SlurmBackend
+    from slurm.records import JobRecord
+    from tests.cluster.cluster import Cluster
 
-__all__ = ["pyslurm_world"]
+
+HELD_BACK = "/freetrain-no-such-node-feature"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A real or fake Slurm with eight nodes that are all idle.
+
+    Attributes:
+        connect: Makes a back end, with a cap on its requests or None.
+        user: Our user name there.
+        script: A batch script that runs for long.
+    """
+
+    connect: Callable[[int | None], SlurmBackend]
+    user: str
+    script: str
+
+    @staticmethod
+    def new_name() -> str:
+        """Return a job name that no other test has."""
+        return f"ft-{uuid4()}"
+
+    def lease(self, name: str, *, tasks: int = 1, comment: str = "") -> LeaseRequest:
+        """A request for *tasks* leases."""
+        return LeaseRequest(
+            name=name,
+            comment=comment,
+            partition="freetrain",
+            limit_min=5,
+            nice=10_000,
+            script=self.script,
+            tasks=tasks,
+        )
+
+    def wait_for_states(
+        self, backend: SlurmBackend, name: str, expected: Sequence[str]
+    ) -> tuple[JobRecord, ...]:
+        """Return the jobs of *name* by task, once their states are as *expected*."""
+
+        def look() -> tuple[JobRecord, ...]:
+            jobs = sorted(backend.find_by_name(name), key=_task)
+            return (
+                tuple(jobs) if [_state(job) for job in jobs] == list(expected) else ()
+            )
+
+        return wait_for(f"{name} to be {expected}", look)
+
+
+def _task(job: JobRecord) -> int:
+    return job.array_task_id or 0
+
+
+def _state(job: JobRecord) -> str:
+    return "+".join(sorted(job.states))
+
+
+USER = pwd.getpwuid(os.getuid()).pw_name
+
+
+@dataclass(frozen=True, slots=True)
+class PyslurmWorld:
+    """A real cluster, and the pyslurm that fits it."""
+
+    cluster: Cluster
+    module: ModuleType
+
+    @property
+    def programs(self) -> CommandLine:
+        """The same cluster by Slurm's programs."""
+        return CommandLine(SubprocessRunner(self.cluster.environ), user=USER)
+
+    def connect(self, max_requests: int | None) -> SlurmBackend:
+        """Make a back end, with a cap on its requests or None."""
+        runner = SubprocessRunner(self.cluster.environ)
+        programs = CommandLine(runner, user=USER, max_requests=max_requests)
+        return Pyslurm(self.module, programs)
+
+
+@pytest.fixture
+def pyslurm_world(
+    cluster_of: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> PyslurmWorld:
+    """Skips, with the reason, where no pyslurm fits the cluster's Slurm."""
+    cluster = cluster_of()
+    # libslurm reads it when pyslurm is first imported, and never again
+    monkeypatch.setenv("SLURM_CONF", str(cluster.conf))
+    world = PyslurmWorld(cluster, os)
+    module, reason = find_pyslurm(world.programs.release())
+    if module is None:
+        pytest.skip(reason)
+    return PyslurmWorld(cluster, module)
 
 
 @pytest.fixture
@@ -53,24 +150,12 @@ def standin(tmp_path: Path) -> Iterator[FakeSlurmFolder]:
     ]
 )
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    if request.param == "fake":
-        fake: FakeSlurm = request.getfixturevalue("fake_slurm")
-        yield _world(fake.environ, USER, tmp_path)
-        return
-    user = pwd.getpwuid(os.getuid()).pw_name
-    if request.param == "stand-in":
-        standin: FakeSlurmFolder = request.getfixturevalue("standin")
-        path = f"{standin.path}{os.pathsep}{os.defpath}"
-        yield _world({"PATH": path, "LC_ALL": "C", "TZ": "UTC"}, user, tmp_path)
-        return
     if request.param == "pyslurm":
         pyslurm: PyslurmWorld = request.getfixturevalue("pyslurm_world")
-        yield World(pyslurm.connect, user, _script(tmp_path), _new_name)
+        yield World(pyslurm.connect, USER, _script(tmp_path))
         pyslurm.cluster.clear()
         return
-    cluster = request.getfixturevalue("cluster_of")()
-    yield _world(cluster.environ, user, tmp_path)
-    cluster.clear()
+    yield from _world_of(request, tmp_path)
 
 
 @pytest.fixture(
@@ -78,21 +163,26 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 )
 def racked_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     """Nodes n1 to n4 are below the leaf switch rack1, n5 to n8 below rack2."""
-    racks = {"rack1": NODES[:4], "rack2": NODES[4:]}
-    user = pwd.getpwuid(os.getuid()).pw_name
+    yield from _world_of(request, tmp_path, Variant.TREE)
+
+
+def _world_of(
+    request: pytest.FixtureRequest, folder: Path, *variants: Variant
+) -> Iterator[World]:
+    racks = {"rack1": NODES[:4], "rack2": NODES[4:]} if variants else {}
     if request.param == "fake":
         fake: FakeSlurm = request.getfixturevalue("fake_slurm")
         fake.standin.wire(racks)
-        yield _world(fake.environ, USER, tmp_path)
+        yield _world(fake.environ, FAKE_USER, folder)
     elif request.param == "stand-in":
         standin: FakeSlurmFolder = request.getfixturevalue("standin")
         standin.wire(racks)
-        yield _world(
-            {"PATH": f"{standin.path}{os.pathsep}{os.defpath}"}, user, tmp_path
-        )
+        path = f"{standin.path}{os.pathsep}{os.defpath}"
+        yield _world({"PATH": path, "LC_ALL": "C", "TZ": "UTC"}, USER, folder)
     else:
-        cluster = request.getfixturevalue("cluster_of")(Variant.TREE)
-        yield _world(cluster.environ, user, tmp_path)
+        cluster = request.getfixturevalue("cluster_of")(*variants)
+        yield _world(cluster.environ, USER, folder)
+        cluster.clear()
 
 
 def _world(environ: Mapping[str, str], user: str, folder: Path) -> World:
@@ -100,11 +190,7 @@ def _world(environ: Mapping[str, str], user: str, folder: Path) -> World:
         runner = SubprocessRunner(environ)
         return CommandLine(runner, user=user, max_requests=max_requests)
 
-    return World(connect, user, _script(folder), _new_name)
-
-
-def _new_name() -> str:
-    return f"ft-{uuid4()}"
+    return World(connect, user, _script(folder))
 
 
 def _script(folder: Path) -> str:

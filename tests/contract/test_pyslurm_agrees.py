@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from slurm.backend import SlurmBackend
     from slurm.holes import Snapshot
     from slurm.records import JobRecord
-    from tests.contract.pyslurm_worlds import PyslurmWorld
+    from tests.contract.conftest import PyslurmWorld
 
 pytestmark = pytest.mark.slurm
 LEASES = Requirement(partition="freetrain")

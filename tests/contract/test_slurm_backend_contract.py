@@ -21,7 +21,7 @@ from slurm.records import (
 
 if TYPE_CHECKING:
     from slurm.backend import SlurmBackend
-    from tests.contract.slurm_worlds import World
+    from tests.contract.conftest import World
 
 RUNNING, WAITING, CANCELLED = "RUNNING", "PENDING", "CANCELLED"
 HOSTILE = "; touch pwned $(touch pwned) `touch pwned` 'a\" |&<>\\n %j * ~ é 漢 --x=y"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.demo.fake_slurm.cluster import FREETRAIN, MAIN, FakeJob
+from freetrain.demo.fake_slurm.cluster import FakeJob
 from freetrain.demo.fake_slurm.processes import (
     FakeSlurmFolder,
     at_work,
@@ -35,25 +35,20 @@ FORMAT = "--Format=Name:20|,JobArrayID:|,State:|,NodeList:|"
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """Somebody at a login node.
+class LoginNode:
+    """A user at a login node, with a folder for scripts and their output."""
 
-    Attributes:
-        standin: What is asked.
-        home: A folder for scripts and what they print.
-    """
-
-    standin: FakeSlurmFolder
+    slurm: FakeSlurmFolder
     home: Path
 
     def run(self, *words: str) -> str:
-        path = f"{self.standin.path}{os.pathsep}{os.defpath}"
+        path = f"{self.slurm.path}{os.pathsep}{os.defpath}"
         return SubprocessRunner({"PATH": path}).run(words, timeout_s=60)
 
     def submit(self, body: str, *options: str) -> str:
         """Submit a lease that runs *body*; return its number."""
         script = self.home / f"script-{len(list(self.home.iterdir()))}"
-        path = f"PATH={self.standin.path}:$PATH"
+        path = f"PATH={self.slurm.path}:$PATH"
         script.write_text(f"#!/bin/sh\n{path}\ncd {self.home}\n{body}\n")
         script.chmod(0o700)
         words: tuple[str, ...] = ("--parsable", "--partition=freetrain", "--time=60")
@@ -61,7 +56,7 @@ class Desk:
         return self.run("sbatch", *words, str(script)).strip()
 
     def others(self, nodes: list[str], *, in_s: float, run_s: float) -> None:
-        """Have somebody's job come now, planned on *nodes* in *in_s*."""
+        """Submit another user's job now, planned on *nodes* in *in_s*."""
         now_s = time.time()  # noqa: TID251 - the programs go by the machine's clock
         job = FakeJob(
             job_id=0,
@@ -74,7 +69,7 @@ class Desk:
             wanted=nodes,
             run_s=run_s,
         )
-        self.standin.add([job])
+        self.slurm.add([job])
 
     def state(self, job_id: str) -> str:
         lines = self.run("squeue", "--states=all", "--array", FORMAT).splitlines()
@@ -95,14 +90,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    folder, home = tmp_path / "stand-in", tmp_path / "home"
+def login(tmp_path: Path) -> Iterator[LoginNode]:
+    folder, home = tmp_path / "slurm", tmp_path / "home"
     folder.mkdir()
     home.mkdir()
     now_s = time.time()  # noqa: TID251 - the programs go by the machine's clock
-    quick = [MAIN, FREETRAIN]
-    with at_work(install(folder, now_s=now_s, parts=quick)) as standin:
-        yield Desk(standin, home)
+    with at_work(install(folder, now_s=now_s)) as slurm:
+        yield LoginNode(slurm, home)
 
 
 pytestmark = pytest.mark.long
@@ -111,121 +105,107 @@ SLEEP = "exec sleep 600"
 STEP = "srun -N1 -n1 sh -c"
 
 
-def process_in(desk: Desk, name: str) -> Process:
-    """Return the process whose number somebody wrote to a file."""
-    pid = int(desk.said(name))
+def process_in(login: LoginNode, name: str) -> Process:
+    """Return the process whose number is in a file."""
+    pid = int(login.said(name))
     return process_of(pid) or pytest.fail(f"{pid} is gone already")
 
 
 def test_a_script_finds_its_job_in_its_environment_and_its_arguments(
-    desk: Desk,
+    login: LoginNode,
 ) -> None:
     told = "$SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID $SLURMD_NODENAME"
 
-    array = desk.submit(f'echo "{told}" > said-$SLURM_ARRAY_TASK_ID', "--array=0-1")
+    array = login.submit(f'echo "{told}" > said-$SLURM_ARRAY_TASK_ID', "--array=0-1")
 
-    assert desk.said("said-0").split() == [array, "0", "2", "n1"]
-    assert desk.said("said-1").split() == [array, "1", array, "n2"]
-    desk.wait(f"{array}_0", "COMPLETED")
-
-
-def test_a_script_that_fails_is_a_job_that_failed(desk: Desk) -> None:
-    job = desk.submit("exit 3")
-
-    desk.wait(job, "FAILED")
+    assert login.said("said-0").split() == [array, "0", "2", "n1"]
+    assert login.said("said-1").split() == [array, "1", array, "n2"]
+    login.wait(f"{array}_0", "COMPLETED")
 
 
-def test_a_job_gets_only_the_variables_that_it_was_given(desk: Desk) -> None:
-    desk.submit("env > said", "--export=GIVEN=1")
+def test_a_job_has_its_own_variables_output_nodes_and_exit_status(
+    login: LoginNode,
+) -> None:
+    mine = ("--export=GIVEN=1", "--exclude=n[1-3,5],n6,n4", "--job-name=j")
+    output = f"--output={login.home}/%x-%j.out"
+    job = login.submit("env > said\necho hello\nexit 3", output, *mine)
 
-    said = desk.said("said")
+    login.wait(job, "FAILED")
+    said = login.said("said")
     assert "GIVEN=1" in said
+    assert "SLURMD_NODENAME=n7" in said
     assert "PYTEST_CURRENT_TEST" not in said
-
-
-def test_what_a_job_prints_goes_to_its_output(desk: Desk) -> None:
-    job = desk.submit("echo hello", f"--output={desk.home}/%x-%j.out", "--job-name=j")
-
-    assert desk.said(f"j-{job}.out") == "hello\n"
-
-
-def test_a_ninth_job_waits_until_a_node_is_free(desk: Desk) -> None:
-    array = desk.submit(SLEEP, "--array=0-8")
-    desk.wait(f"{array}_7", "RUNNING")
-    assert desk.state(f"{array}_8") == "PENDING"
-
-    desk.run("scancel", f"{array}_3")
-
-    desk.wait(f"{array}_8", "RUNNING")
-
-
-def test_a_job_stays_off_the_nodes_that_it_excludes(desk: Desk) -> None:
-    desk.submit('echo "$SLURMD_NODENAME" > said', "--exclude=n[1-3,5],n6,n4")
-
-    assert desk.said("said").strip() == "n7"
-
-
-def test_nodes_that_nobody_can_read_are_refused(desk: Desk) -> None:
+    assert login.said(f"j-{job}.out") == "hello\n"
     with pytest.raises(SlurmRefusedError, match="Invalid node name"):
-        desk.submit(SLEEP, "--exclude=n[1-")
+        login.submit(SLEEP, "--exclude=n[1-")
+
+
+def test_a_ninth_job_waits_until_a_node_is_free(login: LoginNode) -> None:
+    array = login.submit(SLEEP, "--array=0-8")
+    login.wait(f"{array}_7", "RUNNING")
+    assert login.state(f"{array}_8") == "PENDING"
+
+    login.run("scancel", f"{array}_3")
+
+    login.wait(f"{array}_8", "RUNNING")
 
 
 def test_a_job_that_would_delay_a_planned_one_waits_and_dies_of_its_deadline(
-    desk: Desk,
+    login: LoginNode,
 ) -> None:
     every = [f"n{n}" for n in range(1, 9)]
-    desk.others(every, in_s=90, run_s=600)
+    login.others(every, in_s=90, run_s=600)
 
-    long = desk.submit(SLEEP, "--time=2")
-    short = desk.submit(SLEEP, "--time=1")
+    long = login.submit(SLEEP, "--time=2")
+    short = login.submit(SLEEP, "--time=1")
     soon = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() + 30))  # noqa: TID251
-    late = desk.submit(SLEEP, "--time=1", f"--deadline={soon}")
+    late = login.submit(SLEEP, "--time=1", f"--deadline={soon}")
 
-    desk.wait(short, "RUNNING")
-    assert desk.state(long) == "PENDING"
-    assert desk.state(late) == "DEADLINE"
+    login.wait(short, "RUNNING")
+    assert login.state(long) == "PENDING"
+    assert login.state(late) == "DEADLINE"
 
 
 def test_somebody_elses_job_takes_a_lease_whose_step_hears_of_it_first(
-    desk: Desk,
+    login: LoginNode,
 ) -> None:
-    lease = desk.submit(
+    lease = login.submit(
         f"trap 'echo batch >> told' TERM\n{STEP} "
         f"'trap \"echo step >> told; exit 0\" TERM; echo up > up; sleep 600 & wait'"
     )
-    desk.said("up")
+    login.said("up")
 
-    desk.others(["n1"], in_s=0, run_s=600)
+    login.others(["n1"], in_s=0, run_s=600)
 
-    desk.wait(lease, "PREEMPTED")
-    assert desk.said("told") == "step\n"
-    wait_for("theirs to run", lambda: "theirs" in _running(desk))
+    login.wait(lease, "PREEMPTED")
+    assert login.said("told") == "step\n"
+    wait_for("theirs to run", lambda: "theirs" in _running(login))
 
 
 def test_a_lease_that_ignores_its_notice_is_killed_when_its_grace_is_over(
-    desk: Desk,
+    login: LoginNode,
 ) -> None:
-    lease = desk.submit(
+    lease = login.submit(
         f"trap '' TERM; {STEP} 'trap \"\" TERM; echo $$ > pid; sleep 600; sleep 600'"
     )
-    step = process_in(desk, "pid")
+    step = process_in(login, "pid")
     started_s = time.monotonic()
 
-    desk.others(["n1"], in_s=0, run_s=600)
-    wait_for("the notice", lambda: desk.standin.look().jobs[0].notice_s is not None)
-    assert desk.state(lease) == "RUNNING"
+    login.others(["n1"], in_s=0, run_s=600)
+    wait_for("the notice", lambda: login.slurm.look().jobs[0].notice_s is not None)
+    assert login.state(lease) == "RUNNING"
 
-    desk.wait(lease, "PREEMPTED")
+    login.wait(lease, "PREEMPTED")
     assert time.monotonic() - started_s > 10 + 5 - 1  # GraceTime and KillWait
     wait_for("the step to be gone", lambda: not is_alive(step))
 
 
 def test_a_step_started_from_elsewhere_is_our_child_and_ends_with_the_job(
-    desk: Desk,
+    login: LoginNode,
 ) -> None:
-    job = desk.submit(SLEEP)
-    desk.wait(job, "RUNNING")
-    path = f"{desk.standin.path}{os.pathsep}{os.defpath}"
+    job = login.submit(SLEEP)
+    login.wait(job, "RUNNING")
+    path = f"{login.slurm.path}{os.pathsep}{os.defpath}"
     words = ["srun", f"--jobid={job}", "--overlap", "-N1", "-n1", "-w", "n1"]
     told = "echo $SLURM_JOB_ID $SLURMD_NODENAME $MINE; exec sleep 600"
     with subprocess.Popen(  # noqa: S603 - our own words
@@ -237,64 +217,66 @@ def test_a_step_started_from_elsewhere_is_our_child_and_ends_with_the_job(
         assert step.stdout is not None
         assert step.stdout.readline().split() == [job, "n1", "yes"]
 
-        desk.run("scancel", "--signal=KILL", job)
+        login.run("scancel", "--signal=KILL", job)
 
         assert step.wait(60) == -signal.SIGKILL
-    desk.wait(job, "CANCELLED")
+    login.wait(job, "CANCELLED")
 
 
-def test_no_step_is_made_in_a_job_that_is_over_or_on_another_node(desk: Desk) -> None:
-    job = desk.submit(SLEEP)
-    desk.wait(job, "RUNNING")
+def test_no_step_is_made_in_a_job_that_is_over_or_on_another_node(
+    login: LoginNode,
+) -> None:
+    job = login.submit(SLEEP)
+    login.wait(job, "RUNNING")
 
     with pytest.raises(SlurmRefusedError, match="not available"):
-        desk.run("srun", f"--jobid={job}", "-w", "n2", "true")
-    desk.run("scancel", "--signal=KILL", job)
+        login.run("srun", f"--jobid={job}", "-w", "n2", "true")
+    login.run("scancel", "--signal=KILL", job)
     with pytest.raises(SlurmRefusedError, match="already completing or completed"):
-        desk.run("srun", f"--jobid={job}", "true")
+        login.run("srun", f"--jobid={job}", "true")
 
 
 @pytest.mark.parametrize("environment", ["", "env -i PATH=$PATH"])
 @pytest.mark.parametrize("by", ["itself", "scancel"])
 def test_a_child_that_made_itself_a_daemon_ends_with_its_job(
-    desk: Desk, by: str, environment: str
+    login: LoginNode, by: str, environment: str
 ) -> None:
     last = "" if by == "itself" else SLEEP
     daemon_words = 'trap "" TERM; echo $$ > pid; sleep 600; sleep 600'
-    job = desk.submit(
+    job = login.submit(
         f"({environment} setsid sh -c '{daemon_words}' &)\n"
         f"while [ ! -s pid ]; do sleep 0.05; done\n{last}"
     )
-    daemon = process_in(desk, "pid")
+    daemon = process_in(login, "pid")
 
     if by == "scancel":
-        desk.run("scancel", "--signal=KILL", job)
+        login.run("scancel", "--signal=KILL", job)
 
     wait_for("the daemon to be gone", lambda: not is_alive(daemon))
-    desk.wait(job, "COMPLETED" if by == "itself" else "CANCELLED")
+    login.wait(job, "COMPLETED" if by == "itself" else "CANCELLED")
 
 
 @pytest.mark.parametrize("from_step", [True, False])
 def test_a_job_that_cancels_itself_is_cancelled_and_did_not_fail(
-    desk: Desk, *, from_step: bool
+    login: LoginNode, *, from_step: bool
 ) -> None:
     own = "scancel --signal=KILL $SLURM_JOB_ID; sleep 600"
-    job = desk.submit(f"{STEP} '{own}'" if from_step else own)
+    job = login.submit(f"{STEP} '{own}'" if from_step else own)
 
-    desk.wait(job, "CANCELLED")
+    login.wait(job, "CANCELLED")
 
 
 def test_a_job_whose_supervisor_was_killed_has_failed_and_leaves_nothing(
-    desk: Desk,
+    login: LoginNode,
 ) -> None:
-    job = desk.submit("echo $$ > pid; exec sleep 600")
-    script = process_in(desk, "pid")
-    supervisor = desk.standin.look().jobs[0].supervisor
+    job = login.submit("echo $$ > pid; exec sleep 600")
+    script = process_in(login, "pid")
+    supervisor = login.slurm.look().jobs[0].supervisor
     assert supervisor is not None
 
     os.kill(supervisor.pid, signal.SIGKILL)
 
-    desk.wait(job, "FAILED")
+    login.wait(job, "FAILED")
     wait_for("the script to be gone", lambda: not is_alive(script))
 
 
@@ -315,24 +297,27 @@ def test_everything_ends_when_the_keeper_does(
     keeper.send_signal(number)
     keeper.wait(60)
 
-    wait_for("them to be gone", lambda: not any(is_alive(one) for one in ours if one))
+    wait_for(
+        "them to be gone",
+        lambda: not any(is_alive(process) for process in ours if process),
+    )
     wait_for("nothing to name the folder", lambda: not _naming(tmp_path))
 
 
-def test_everything_ends_when_the_folder_is_removed(desk: Desk) -> None:
-    desk.submit("echo $$ > pid; exec sleep 600")
-    script = process_in(desk, "pid")
+def test_everything_ends_when_the_folder_is_removed(login: LoginNode) -> None:
+    login.submit("echo $$ > pid; exec sleep 600")
+    script = process_in(login, "pid")
 
-    away = desk.standin.folder.with_name("away")
-    desk.standin.folder.rename(away)
+    away = login.slurm.folder.with_name("away")
+    login.slurm.folder.rename(away)
 
     wait_for("the script to be gone", lambda: not is_alive(script))
-    wait_for("nobody to be left", lambda: not _naming(desk.standin.folder))
-    away.rename(desk.standin.folder)
+    wait_for("nobody to be left", lambda: not _naming(login.slurm.folder))
+    away.rename(login.slurm.folder)
 
 
-def _running(desk: Desk) -> str:
-    lines = desk.run("squeue", "--Format=Name:20|,State:|").splitlines()
+def _running(login: LoginNode) -> str:
+    lines = login.run("squeue", "--Format=Name:20|,State:|").splitlines()
     return " ".join(line for line in lines if "RUNNING" in line)
 
 

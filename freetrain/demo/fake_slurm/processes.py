@@ -472,12 +472,18 @@ def supervise(folder: Path, job_id: int) -> None:
     """Run the script of a job that was just started, and report its exit status."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     inherit_orphans()
-    with opened(folder) as cluster:  # locked: no program ends the job meanwhile
-        job = _ours(cluster, job_id)
-        if job is None:
-            return
-        script = _start_script(cluster, job, job_environment(folder, job))
-        job.batch = process_of(script)
+    job = None
+    try:
+        with opened(folder) as cluster:  # locked: no program ends the job meanwhile
+            job = _ours(cluster, job_id)
+            if job is None:
+                return
+            script = _start_script(cluster, job, job_environment(folder, job))
+            job.batch = process_of(script)
+    except OSError:  # the folder was removed meanwhile, or the disk is full
+        if job is not None:
+            _sweep(mark_of(folder, job), patience_s=0.0)
+        return
     status = _wait(folder, cluster, script)
     is_killed = status is None or os.WIFSIGNALED(status)
     _sweep(mark_of(folder, job), patience_s=0.0 if is_killed else cluster.kill_wait_s)

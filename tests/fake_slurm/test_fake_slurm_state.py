@@ -1,9 +1,11 @@
-"""What the stand-in tells is what FreeTrain reads: parse after render is identity."""
+"""The fake Slurm's state: read as FreeTrain reads it, and brought on by time."""
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +15,7 @@ from freetrain.demo.fake_slurm.cluster import (
     FakeJob,
     FakeJobState,
     Process,
+    advance,
     from_json,
     to_json,
 )
@@ -138,3 +141,43 @@ def test_times_and_durations_are_read_back_as_they_were(at: int, lasts: int) -> 
     assert read_iso(iso(at)) == unix_time(iso(at)) == at
     assert duration_s(clock(lasts)) == lasts
     assert time.gmtime(at).tm_year < 2100
+
+
+@pytest.mark.parametrize(
+    ("end", "term_s", "state"),
+    [
+        ({"term_s": NOW_S, "ends_as": FakeJobState.CANCELLED}, 0, "CANCELLED"),
+        ({"limit_s": 60.0}, 60, "TIMEOUT"),
+        ({"notice_s": NOW_S, "ends_as": FakeJobState.PREEMPTED}, 10, "PREEMPTED"),
+    ],
+    ids=["cancelled", "at its time limit", "preempted, after GraceTime"],
+)
+def test_a_job_gets_term_at_its_end_and_kill_when_killwait_is_over(
+    end: dict[str, Any], term_s: float, state: str
+) -> None:
+    fields = {"limit_s": 3_600.0, "start_s": NOW_S} | end
+    job = FakeJob(
+        job_id=1,
+        name="j",
+        user="alice",
+        partition="freetrain",
+        submit_s=NOW_S,
+        state=FakeJobState.RUNNING,
+        nodes=["n1"],
+        supervisor=Process(5, 6),
+        **fields,
+    )
+    cluster = FakeCluster(
+        user="alice", uid=1, since_s=NOW_S, planned_s=NOW_S, jobs=[job], kill_wait_s=5.0
+    )
+
+    def signals_at(seconds: float) -> list[str]:
+        return [o.signal for o in advance(cluster, NOW_S + seconds, exits={})]
+
+    if term_s:
+        assert signals_at(term_s - 0.1) == []
+        assert signals_at(term_s) == ["CONT", "TERM"]
+    assert signals_at(term_s + 4.9) == []
+    assert job.is_running
+    assert signals_at(term_s + 5.0) == ["KILL"]
+    assert (job.state, job.is_completing) == (state, True)
