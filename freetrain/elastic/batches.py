@@ -83,8 +83,7 @@ class Batch:
         first, end = _share(len(self.chunks), self.rank, size=self.size)
         own = [chunk.indices for chunk in self.chunks[first:end]]
         empty = self.indices[:0]
-        at = min(first, len(self.chunks) - 1)
-        return Chunk(np.concatenate([empty, *own]), self.chunks[at].key)
+        return Chunk(np.concatenate([empty, *own]), self.chunks[first].key)
 
 
 def _share(count: int, rank: int, *, size: int) -> tuple[int, int]:

@@ -153,6 +153,21 @@ def test_exact_sums_are_the_same_to_the_bit_in_every_world_and_quick_ones_nearly
             np.testing.assert_allclose(part, whole, rtol=1e-9, atol=1e-4)
 
 
+def test_the_order_of_adding_is_the_same_for_ever() -> None:
+    # Half an epoch may be trained under another FreeTrain: this must never change.
+    def values(indices: np.ndarray) -> np.ndarray:
+        return np.asarray((indices * 7 + 1) / 7)
+
+    lone = LoneWorld()
+    batch = first_batch({"samples": 7, "global_batch": 7, "chunks": 7}, lone)
+    a, b, c, d, e, f, g = values(batch.indices)
+
+    (found,) = sum_exactly(lone, batch, lambda chunk: (values(chunk.indices)[0],))
+
+    assert found == ((a + b) + (c + d)) + ((e + f) + g)
+    assert found != (a + (b + c)) + ((d + e) + (f + g))
+
+
 def test_the_plain_order_would_not_have_given_the_same_bits() -> None:
     training = {"samples": 64, "global_batch": 64}
 

@@ -19,6 +19,7 @@ from freetrain.elastic import (
     ProgramError,
     WorldMismatchError,
 )
+from freetrain.elastic.checkpoint import CheckpointStore
 from freetrain.elastic.files import Clock, RunDir
 
 if TYPE_CHECKING:
@@ -309,6 +310,15 @@ def test_a_generation_that_failed_before_it_began_is_not_begun_again(
 
     with pytest.raises(GenerationTakenError, match="has ended already"):
         train(tmp_path, environment=environment)
+
+
+def test_a_generation_that_another_world_runs_is_left_to_it(tmp_path: Path) -> None:
+    CheckpointStore(RunDir(tmp_path), generation=1).claim()
+
+    with pytest.raises(GenerationTakenError, match="was started before"):
+        train(tmp_path, environment={"FREETRAIN_GENERATION": "1"})
+
+    assert not RunDir(tmp_path).outcome(1).exists()
 
 
 def test_progress_lines_tell_where_training_is(tmp_path: Path) -> None:
