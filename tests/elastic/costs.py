@@ -11,6 +11,7 @@ import statistics
 import sys
 import tempfile
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ from freetrain.elastic.world import find_world
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from freetrain.elastic import Chunk, World
+    from freetrain.elastic import World
 
 CLOCK = Clock()
 CHUNKS = 16
@@ -61,49 +62,31 @@ def agreeing(world: World) -> None:
 
 
 def adding_up(world: World) -> None:
-    sampler = Sampler(
-        samples=64,
-        global_batch=64,
-        epochs=1,
-        chunks=CHUNKS,
-        rank=world.rank,
-        size=world.size,
-    )
+    numbers = {"samples": 64, "global_batch": 64, "epochs": 1, "chunks": CHUNKS}
+    sampler = Sampler(**numbers, rank=world.rank, size=world.size)
     batch = sampler.batch_at(Position())
     assert batch is not None
     for length in VECTOR_LENGTHS:
-        ready = np.ones(length)
-
-        def sums_of(_: Chunk, ready: np.ndarray = ready) -> tuple[np.ndarray]:
-            return (ready,)
-
+        ready = partial(lambda sums, _chunk: sums, (np.ones(length),))
         for name, add_up in (("exact", sum_exactly), ("quick", sum_quickly)):
-            cost_s = median_s(partial(add_up, world, batch, sums_of))
+            cost_s = median_s(partial(add_up, world, batch, ready))
             say(world, f"{name} sum of {length:,} numbers, {CHUNKS} chunks", cost_s)
 
 
-def committing(world: World, folder: Path) -> None:
-    store = CheckpointStore(RunDir(folder), generation=1)
+def committing(world: World, run: RunDir) -> None:
+    store = CheckpointStore(run, generation=1)
     store.claim()
+    steps = count()
     for size_bytes in STATE_BYTES:
         state = {"weights": np.random.default_rng(1).random(size_bytes // 8)}
-        steps = iter(range(1000))
 
         def commit(state: dict[str, np.ndarray] = state) -> None:
-            store.commit(Checkpoint(1, Position(step=next(steps)), {}, state))  # noqa: B023  # called at once
+            store.commit(Checkpoint(1, Position(step=next(steps)), {}, state))
 
         say(world, f"commit of {size_bytes:,} bytes", median_s(commit, 5))
-        newest = max((folder / "checkpoints").glob("*.npz"))
-        content = newest.read_bytes()
+        content = run.committed()[-1].path.read_bytes()
         cost_s = median_s(partial(read_checkpoint, content), 5)
         say(world, f"check and decode {size_bytes:,} bytes", cost_s)
-
-
-def looking(world: World, folder: Path) -> None:
-    file = StopFile(RunDir(folder).stop_request(1), every_s=0, clock=CLOCK)
-    say(world, "look for the control file", median_s(file.is_there, 201))
-    cost_s = median_s(lambda: order_of_epoch(1_281_167, 1, 1), 3)
-    say(world, "order of an epoch of 1,281,167 samples", cost_s)
 
 
 def main() -> None:
@@ -112,8 +95,12 @@ def main() -> None:
     adding_up(world)
     if world.size == 1:
         with tempfile.TemporaryDirectory() as name:
-            committing(world, Path(name))
-            looking(world, Path(name))
+            run = RunDir(Path(name))
+            committing(world, run)
+            file = StopFile(run.stop_request(1), every_s=0, clock=CLOCK)
+            say(world, "look for the control file", median_s(file.is_there, 201))
+        cost_s = median_s(lambda: order_of_epoch(1_281_167, 1, 1), 3)
+        say(world, "order of an epoch of 1,281,167 samples", cost_s)
 
 
 if __name__ == "__main__":

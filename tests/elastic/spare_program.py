@@ -1,4 +1,4 @@
-"""What the tests of spares run: tells who it is, then does what it is told.
+"""The program that tests of spares run: it prints its own state, then obeys TEST_DOES.
 
 Run as ``python -m tests.elastic.spare_program``.
 """
@@ -19,8 +19,8 @@ from freetrain import elastic
 STARTED_AS = os.getpid()
 
 
-def before() -> object:
-    """Do what the test wants done before the program joins."""
+def before_join() -> object:
+    """Do what survives no fork, where the test wants it."""
     sys.stdout.write("before join\n")
     match os.environ.get("TEST_BEFORE"):
         case "file":
@@ -35,7 +35,7 @@ def before() -> object:
             return None
 
 
-def told() -> dict[str, object]:
+def state() -> dict[str, object]:
     umask = os.umask(0)
     os.umask(umask)
     environ = Path("/proc/self/environ").read_bytes().split(b"\0")
@@ -52,12 +52,11 @@ def told() -> dict[str, object]:
     }
 
 
-def main() -> None:
-    kept = before()
+if __name__ == "__main__":
+    kept = before_join()
     with elastic.join():
         del kept
-        sys.stdout.write(json.dumps(told()) + "\n")
-        sys.stdout.flush()
+        print(json.dumps(state()), flush=True)  # noqa: T201
         match os.environ.get("TEST_DOES", ""):
             case "read":
                 sys.stdout.write(f"read {sys.stdin.readline()}")
@@ -68,13 +67,8 @@ def main() -> None:
                 os.abort()
             case "wait":
                 signal.signal(signal.SIGUSR2, lambda *_: sys.exit(5))
-                sys.stdout.write("waits\n")
-                sys.stdout.flush()
+                print("waits", flush=True)  # noqa: T201
                 while True:
                     time.sleep(60)
             case _:
                 pass
-
-
-if __name__ == "__main__":
-    main()

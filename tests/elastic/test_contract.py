@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,16 @@ def test_an_outcome_comes_back_as_it_was_written(
     outcome = Outcome(ending, 3, step=7, committed_step=5, message="why", t=12.5)
 
     assert write_outcome(run, outcome)
+    assert not write_outcome(run, replace(outcome, step=9))
 
+    assert json.loads(run.outcome(3).read_text()) == {
+        "outcome": str(ending),
+        "generation": 3,
+        "step": 7,
+        "committed_step": 5,
+        "message": "why",
+        "t": 12.5,
+    }
     assert read_outcome(run, 3) == outcome
     assert read_outcome(run, 4) is None
 
