@@ -60,7 +60,7 @@ __all__ = [
     "read_checkpoint",
 ]
 
-_HOMES = {
+_MODULES = {
     "batches": ("Batch", "Chunk"),
     "checkpoint": ("Checkpoint", "Position", "read_checkpoint"),
     "contract": tuple(name for name in __all__ if name.endswith("Error")),
@@ -75,7 +75,7 @@ def __getattr__(name: str) -> object:
     The broker and every agent use a few modules of this package that need no NumPy,
     whose import is a third of an agent's start.
     """
-    for module, names in _HOMES.items():
+    for module, names in _MODULES.items():
         if name in names:
             found = getattr(import_module(f"{__name__}.{module}"), name)
             globals()[name] = found

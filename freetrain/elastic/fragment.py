@@ -285,7 +285,7 @@ def _claim_and_restore(
     except OSError as error:
         raise LaunchError(
             f"the run directory {run.path} cannot be read: {error}. Nothing "
-            f"was trained, since what was committed there would be passed over."
+            f"was trained, since checkpoints there would be passed over."
         ) from error
     content, restored = newest or (b"", None)
     world.broadcast(generation.to_bytes(_GENERATION_BYTES) + content)

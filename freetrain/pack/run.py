@@ -296,11 +296,11 @@ _TURN_S = 0.1
 _LIST_EVERY_S = 1.0
 """How often processes are listed and progress is read."""
 
-_KEEP_SHARES_EVERY_S = 5.0
+_SAVE_SHARES_EVERY_S = 5.0
 """How often shares are saved while no member comes or goes: saving waits for the disk,
 and members that take turns wait with it."""
 
-_KEEP_EVERY_S = 30.0
+_SAVE_EVERY_S = 30.0
 """How often the record is saved at least: people look at it."""
 
 
@@ -326,7 +326,7 @@ class PackLoop:
         self._is_shared = False
         self._waiting: dict[str, TrainerJob] = {}  # that failed, until they are due
         self._zero_s = workers.clock.elapsed_s() - record.ran_s
-        self._listed_s = self._kept_s = -math.inf
+        self._listed_s = self._saved_s = -math.inf
         self._busy_s = self._now_s()
 
     def run(self, stop_wanted: Callable[[], bool]) -> bool:
@@ -344,7 +344,7 @@ class PackLoop:
             return self._stop()
         finally:
             self._workers.close()
-            self._keep()
+            self._save()
 
     def _step(self) -> None:
         for job in (*self._arrivals(), *self._due()):
@@ -434,7 +434,7 @@ class PackLoop:
             pause_s = record.again_s - record.ended_s
             self._say(f"{name} is started again in {pause_s:.3g} s")
         self._listed_s = -math.inf  # its last steps are to be reported
-        self._keep()
+        self._save()
 
     def _look_at_members(self) -> None:
         now_s = self._now_s()
@@ -451,8 +451,8 @@ class PackLoop:
         elif members and not self._is_shared:  # as the generation before shared
             self._set_shares()
         self._report_progress()
-        if now_s - self._kept_s >= _KEEP_EVERY_S:
-            self._keep()
+        if now_s - self._saved_s >= _SAVE_EVERY_S:
+            self._save()
 
     def _read_progress(self, member: RunningMember) -> None:
         sign = -1.0 if self._pack.better is Better.HIGHER else 1.0
@@ -474,8 +474,8 @@ class PackLoop:
         for member in members:
             member.forget(self._sharing.measured_s(member.name))
         self._set_shares()
-        if now_s - self._kept_s >= _KEEP_SHARES_EVERY_S:
-            self._keep()
+        if now_s - self._saved_s >= _SAVE_SHARES_EVERY_S:
+            self._save()
 
     def _set_shares(self) -> None:
         shares, self._is_shared = self._record.shares, True
@@ -502,15 +502,15 @@ class PackLoop:
                 generation=self._workers.generation,
             )
 
-    def _keep(self) -> None:
-        self._kept_s = self._record.ran_s = self._now_s()
+    def _save(self) -> None:
+        self._saved_s = self._record.ran_s = self._now_s()
         self._record.used_s = self._workers.ended_used_s()
         self._record.means = str(self._workers.controller.name)
         self._record.sharing = self._sharing.state()
         try:
             write_record(self._workers.run, self._record)
         except OSError as error:
-            self._say(f"how members stand could not be kept: {error}")
+            self._say(f"the record of members could not be saved: {error}")
 
 
 # The members that run: started, listed, asked to stop, and ended.
