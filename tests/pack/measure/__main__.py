@@ -20,19 +20,24 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, geometric_mean
 from typing import TYPE_CHECKING, Any
 
+from tests.pack.packs import PROGRESS, Stage
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-TOP = Path(__file__).resolve().parents[3]
 _SHARINGS = ("fair", "flowcon")
 _LOOK_S = 0.1
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+TRAINS = """
+import os
+os.environ |= {{k: "1" for k in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}}
+from tests.pack.measure.train import main
+main(*{!r})
+"""
 
 INTERVAL_S = 2.0
 """The paper's trainers took minutes and its interval was 30 s; ours take seconds."""
@@ -159,59 +164,38 @@ class Run:
         """Run in *folder*; return the times."""
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "inbox").mkdir(parents=True)
-        schedule, _, sharing = self.key
-        (folder / "pack.toml").write_text(
+        stage, (schedule, _, sharing) = Stage(folder), self.key
+        load = os.getloadavg()[0]
+        pack = stage.start(
             f'inbox = "inbox"\nstay = "600s"\nsharing = "{sharing}"\n'
             f'interval = "{max(0.1, INTERVAL_S * self.scale)}s"\n'
             f'means = "{self.means}"\ncpus = {_CPUS[schedule]}\n'
         )
-        load = os.getloadavg()[0]
-        with (folder / "pack.log").open("wb") as log:
-            pack = subprocess.Popen(  # noqa: S603 -- our own program
-                [sys.executable, "-m", "freetrain.pack", str(folder / "pack.toml")],
-                cwd=TOP,
-                env={**os.environ, "FREETRAIN_RUN_DIR": str(folder / "run")},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-            try:
-                record = self._watch(pack, folder)
-            finally:
-                pack.terminate()
-                pack.wait()
+        try:
+            record = self._watch(pack, stage)
+        finally:
+            pack.terminate()
+            (folder / "pack.log").write_text(stage.end(pack))
         return {**self._result(record), "load": load, "means": record["means"]}
 
-    def _watch(self, pack: subprocess.Popen[bytes], folder: Path) -> dict[str, Any]:
+    def _watch(self, pack: subprocess.Popen[str], stage: Stage) -> dict[str, Any]:
         """Let trainers arrive in time; return the pack's record when all are over."""
         begun_s = time.monotonic()
-        coming = sorted(arrivals(*self.key[:2]), key=lambda arrival: arrival[3])
-        count, record = len(coming), {}
+        schedule, seed, _ = self.key
+        coming = sorted(arrivals(schedule, seed), key=lambda arrival: arrival[3])
+        members = len(coming)
         while True:
             while coming and time.monotonic() - begun_s >= coming[0][3] * self.scale:
-                self._put(coming.pop(0), folder)
-            with suppress(OSError, ValueError):
-                record = json.loads((folder / "run" / "pack.json").read_bytes())
+                name, kind, steps, _ = coming.pop(0)
+                words = (kind, max(1, round(steps * self.scale)), seed)
+                stage.job(name, TRAINS.format(words), more=PROGRESS, to="inbox")
+            record = stage.record()
             lines = record.get("members", {}).values()
-            if len(lines) == count and all(line["end"] for line in lines):
-                return dict(record)
+            if len(lines) == members and all(line["end"] for line in lines):
+                return record
             if pack.poll() is not None:
-                raise RunFailedError(f"{self.key}: the pack ended; see {folder}")
+                raise RunFailedError(f"{self.key}: the pack ended; see {stage.folder}")
             time.sleep(_LOOK_S)
-
-    def _put(self, arrival: Arrival, folder: Path) -> None:
-        name, kind, steps, _ = arrival
-        count = max(1, round(steps * self.scale))
-        words = ["-m", "tests.pack.measure.train", kind, str(count), str(self.key[1])]
-        variables = ", ".join(f'{name} = "1"' for name in _ONE_THREAD)
-        part = folder / "inbox" / f"{name}.part"
-        part.write_text(
-            f'name = "{name}"\ncommand = {json.dumps([sys.executable, *words])}\n'
-            f"directory = {json.dumps(str(TOP))}\nelastic = false\n"
-            f"environment = {{ {variables} }}\n[nodes]\nmax = 1\n"
-            '[progress]\nformat = "pattern"\n'
-            "pattern = 'step (?P<step>\\d+) loss (?P<loss>\\S+)'\n"
-        )
-        part.rename(part.with_suffix(".toml"))
 
     def _result(self, record: dict[str, Any]) -> dict[str, Any]:
         lines = record["members"]

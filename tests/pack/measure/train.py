@@ -1,7 +1,4 @@
-"""A real, small training: ``python -m tests.pack.measure.train KIND STEPS SEED``.
-
-It trains for a fixed number of steps, and prints its training loss every so often.
-"""
+"""A real, small training of a fixed number of steps, which prints its loss."""
 
 from __future__ import annotations
 
@@ -114,7 +111,3 @@ def main(kind: str, steps: int, seed: int) -> None:
             sys.stdout.write(f"step {step} loss {np.mean(losses):.6e}\n")
             sys.stdout.flush()
             losses.clear()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
