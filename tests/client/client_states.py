@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,15 @@ from freetrain.launch.base import logs_of, run_dir_of
 from freetrain.state.database import open_store, transaction
 from freetrain.state.files import (
     BROKER,
+    AgentState,
     Assigned,
     AssignedLease,
     Ended,
+    Heartbeat,
     StateDir,
     create_assigned,
     create_ending,
+    write_heartbeat,
 )
 from freetrain.state.tables import (
     TrainerRow,
@@ -62,10 +66,6 @@ def a_submission(state: StateDir, job: TrainerJob, **changes: Any) -> Submission
     return replace(given, **changes)
 
 
-def a_state(folder: Path) -> StateDir:
-    return StateDir(folder / "state")
-
-
 def submitted(state: StateDir, job: TrainerJob, **changes: Any) -> SubmissionOutcome:  # noqa: ANN401
     return submit(state, a_submission(state, job, **changes), uid=UID)
 
@@ -82,31 +82,35 @@ def put_state(state: StateDir, name: str, value: TrainerState) -> None:
         put_trainers(connection, [row])
 
 
-def assign(  # noqa: PLR0913 - one fact each
-    state: StateDir,
-    name: str,
-    generation: int,
-    nodes: int,
-    *,
-    reason: str = "grow",
-    author: str = BROKER,
-) -> Assigned:
-    """Create a generation of *name* on nodes n1 and so on."""
+def assignment(trainer: str, generation: int, nodes: int, **changes: Any) -> Assigned:  # noqa: ANN401
+    """Return a generation on nodes n1 and so on."""
     members = tuple(
         AssignedLease(
             key=LeaseKey(f"u{n}", 0), job_id=n, display_id=str(n), node=f"n{n}"
         )
         for n in range(1, nodes + 1)
     )
-    assigned = Assigned(
-        trainer=name,
+    made = Assigned(
+        trainer=trainer,
         generation=generation,
         members=members,
         created_s=NOW_S + generation,
-        author=author,
-        reason=reason,
+        author=BROKER,
+        reason="grow",
     )
-    assert create_assigned(state.trainer(name), assigned)
+    return replace(made, **changes)
+
+
+def assign(
+    state: StateDir,
+    trainer: str,
+    generation: int,
+    nodes: int,
+    **changes: Any,  # noqa: ANN401
+) -> Assigned:
+    """Create the file of such a generation."""
+    assigned = assignment(trainer, generation, nodes, **changes)
+    assert create_assigned(state.trainer(trainer), assigned)
     return assigned
 
 
@@ -124,38 +128,41 @@ def end(
     assert create_ending(state.trainer(name), ending)
 
 
+def report(state: StateDir, generation: int, step: int, **more: Any) -> None:  # noqa: ANN401
+    """Let the program of ``digits`` write a line; a step is a sample and a second."""
+    run = state.trainer("digits").run
+    run.control.mkdir(parents=True, exist_ok=True)
+    line = {"t": NOW_S + step, "step": step, "samples": step, "generation": generation}
+    with run.progress.open("a") as file:
+        file.write(json.dumps(line | more) + "\n")
+
+
+def beat(state: StateDir, key: LeaseKey, said: AgentState, **changes: Any) -> None:  # noqa: ANN401
+    """Let the agent of a lease write a heartbeat."""
+    lease = state.lease(key)
+    lease.create()
+    fields: dict[str, Any] = {"beat": 1, "t": NOW_S, "node": "n", "host": "n", "pid": 1}
+    write_heartbeat(lease.heartbeat, Heartbeat(state=said, **(fields | changes)))
+
+
 def hold_leases(state: StateDir, count: int) -> None:
     """Let the leases that ``assign`` names run, as far as the broker knows."""
-    numbers = range(1, count + 1)
+    told: dict[str, Any] = {"shape": "any", "limit_min": 60, "deadline_s": NOW_S + 3600}
     with open_store(state.path, uid=UID) as connection, transaction(connection):
-        put_intents(connection, [_intent(n) for n in numbers])
-        put_leases(connection, [_lease(n) for n in numbers])
-
-
-def _intent(number: int) -> Intent:
-    return Intent(
-        uuid=f"u{number}",
-        shape="any",
-        limit_min=60,
-        deadline_s=NOW_S + 3_600.0,
-        tasks=1,
-        created_s=NOW_S,
-    )
-
-
-def _lease(number: int) -> Lease:
-    return Lease(
-        key=LeaseKey(f"u{number}", 0),
-        job_id=number,
-        display_id=str(number),
-        shape="any",
-        limit_min=60,
-        deadline_s=NOW_S + 3_600.0,
-        state=LeaseState.RUNNING,
-        node=f"n{number}",
-        start_s=NOW_S,
-        end_s=NOW_S + 3_600.0,
-    )
+        for n in range(1, count + 1):
+            intent = Intent(uuid=f"u{n}", tasks=1, created_s=NOW_S, **told)
+            lease = Lease(
+                key=LeaseKey(f"u{n}", 0),
+                job_id=n,
+                display_id=str(n),
+                state=LeaseState.RUNNING,
+                node=f"n{n}",
+                start_s=NOW_S,
+                end_s=NOW_S + 3600,
+                **told,
+            )
+            put_intents(connection, [intent])
+            put_leases(connection, [lease])
 
 
 def a_page(**changes: Any) -> StatusReport:  # noqa: ANN401

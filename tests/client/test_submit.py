@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import stat
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import structs
@@ -15,6 +16,7 @@ from freetrain.config.job import (
     CheckpointSettings,
     LaunchSettings,
     NodeSettings,
+    TrainerJob,
     read_job,
 )
 from freetrain.errors import BadConfigurationError, TryLaterError, UsageError
@@ -31,7 +33,6 @@ from freetrain.state.tables import TrainerState, remove_trainer
 from tests.client.client_states import (
     UID,
     a_job,
-    a_state,
     a_submission,
     assign,
     end,
@@ -42,92 +43,95 @@ from tests.client.client_states import (
     submitted,
 )
 
+if TYPE_CHECKING:
+    from freetrain.client.submit import SubmissionOutcome
+    from freetrain.state.files import StateDir
+
 ENDED = (TrainerState.CANCELLED, TrainerState.FINISHED, TrainerState.FAILED)
 
 
-def test_what_is_submitted_is_kept_and_closed_to_others(tmp_path: Path) -> None:
-    state, job = a_state(tmp_path), a_job(tmp_path)
+def test_a_submission_is_kept_and_closed_to_others(
+    state: StateDir, job: TrainerJob
+) -> None:
+    environment = {"PATH": "/bin", "ODD": "a\udc80\n\x1b"}
 
-    told = submitted(state, job, environment={"PATH": "/bin", "ODD": "a\udc80\n\x1b"})
+    first = submitted(state, job, environment=environment)
 
     folder = state.trainer("digits")
-    assert told.begin is Begin.NEW
+    assert first.begin is Begin.NEW
     assert read_job(folder.job) == job
-    assert read_environment(folder) == {"PATH": "/bin", "ODD": "a\udc80\n\x1b"}
-    for file in (folder.job, folder.environment):
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(state.path.stat().st_mode) == 0o700
+    assert read_environment(folder) == environment
+    modes = {folder.job: 0o600, folder.environment: 0o600, state.path: 0o700}
+    assert {path: stat.S_IMODE(path.stat().st_mode) for path in modes} == modes
     assert rows(state)["digits"].state is TrainerState.WANTED
 
 
-def test_submitted_twice_it_is_one(tmp_path: Path) -> None:
-    state, job = a_state(tmp_path), a_job(tmp_path)
-    submitted(state, job)
-    before = rows(state)
+@pytest.mark.parametrize("was", [TrainerState.WANTED, *ENDED])
+def test_submitted_twice_it_is_one_whether_it_has_ended_or_not(
+    digits: StateDir, job: TrainerJob, was: TrainerState
+) -> None:
+    put_state(digits, "digits", was)
+    before = rows(digits)
 
-    again = submitted(state, job, environment={"PATH": "/other"})
+    again = submitted(digits, job, environment={"PATH": "/other"})
 
-    assert again.begin is Begin.SAME
-    assert rows(state) == before
-    assert read_environment(state.trainer("digits"))["PATH"] != "/other"
+    assert (again.begin, again.was_mended) == (Begin.SAME, False)
+    assert rows(digits) == before
+    assert read_environment(digits.trainer("digits"))["PATH"] != "/other"
 
 
-def test_a_name_that_is_taken_is_refused_with_what_differs(tmp_path: Path) -> None:
-    state, job = a_state(tmp_path), a_job(tmp_path)
-    submitted(state, job)
+def test_a_name_that_is_taken_is_refused_with_the_keys_that_differ(
+    digits: StateDir, job: TrainerJob
+) -> None:
     other = structs.replace(job, nodes=NodeSettings(max_nodes=4), weight=2.0)
 
     with pytest.raises(UsageError, match=r"differs .* in weight, \[nodes\] max\. "):
-        submitted(state, other)
+        submitted(digits, other)
 
-    assert read_job(state.trainer("digits").job) == job
+    assert read_job(digits.trainer("digits").job) == job
 
 
-def test_after_a_crash_before_the_row_a_second_submit_mends_it(tmp_path: Path) -> None:
-    state, job = a_state(tmp_path), a_job(tmp_path)
-    submitted(state, structs.replace(job, weight=3.0))
-    with open_store(state.path, uid=UID) as connection:
+def test_after_a_crash_before_the_row_a_second_submit_mends_it(
+    digits: StateDir, job: TrainerJob
+) -> None:
+    other = structs.replace(job, weight=3.0)
+    with open_store(digits.path, uid=UID) as connection:
         remove_trainer(connection, "digits")
 
-    told = submitted(state, job)
-
-    assert told.begin is Begin.NEW
-    assert read_job(state.trainer("digits").job) == job
+    assert submitted(digits, other).begin is Begin.NEW
+    assert read_job(digits.trainer("digits").job) == other
 
 
 def test_after_a_crash_while_a_folder_was_put_away_the_next_submit_mends_it(
-    tmp_path: Path,
+    digits: StateDir, job: TrainerJob
 ) -> None:
-    state, job = a_state(tmp_path), a_job(tmp_path)
-    submitted(state, job)
-    put_state(state, "digits", TrainerState.FINISHED)
-    folder = state.trainer("digits")
-    state.past.mkdir()
-    folder.path.rename(state.past / "digits.1")
+    put_state(digits, "digits", TrainerState.FINISHED)
+    folder = digits.trainer("digits")
+    digits.past.mkdir()
+    folder.path.rename(digits.past / "digits.1")
     folder.path.mkdir()
     (folder.path / ".job.toml.new").write_text("half a fi")
 
-    told = submitted(state, structs.replace(job, weight=2.0))
-
-    assert told.begin is Begin.ANEW
+    assert submitted(digits, structs.replace(job, weight=2.0)).begin is Begin.ANEW
     assert read_job(folder.job).weight == 2.0
-    assert rows(state)["digits"].state is TrainerState.WANTED
-    assert (state.past / "digits.1/job.toml").exists()
+    assert rows(digits)["digits"].state is TrainerState.WANTED
+    assert (digits.past / "digits.1/job.toml").exists()
 
 
-def test_files_that_went_missing_are_written_again(tmp_path: Path) -> None:
-    state, job = a_state(tmp_path), a_job(tmp_path)
-    submitted(state, job)
-    state.trainer("digits").environment.unlink()
+def test_files_that_went_missing_are_written_again(
+    digits: StateDir, job: TrainerJob
+) -> None:
+    digits.trainer("digits").environment.unlink()
 
-    told = submitted(state, job)
+    again = submitted(digits, job)
 
-    assert (told.begin, told.was_mended) == (Begin.SAME, True)
-    assert read_environment(state.trainer("digits"))
+    assert (again.begin, again.was_mended) == (Begin.SAME, True)
+    assert read_environment(digits.trainer("digits"))
 
 
-def test_a_submission_that_fails_leaves_no_trainer(tmp_path: Path) -> None:
-    state, job = a_state(tmp_path), a_job(tmp_path)
+def test_a_submission_that_fails_leaves_no_trainer(
+    state: StateDir, job: TrainerJob
+) -> None:
     submitted(state, structs.replace(job, name="other"))
     (state.trainers / "digits").write_text("in the way")
 
@@ -138,97 +142,86 @@ def test_a_submission_that_fails_leaves_no_trainer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ended", ENDED)
-def test_an_ended_trainer_is_not_begun_again_by_the_same_call(
-    tmp_path: Path, ended: TrainerState
-) -> None:
-    state, job = a_state(tmp_path), a_job(tmp_path)
-    submitted(state, job)
-    put_state(state, "digits", ended)
-
-    assert submitted(state, job).begin is Begin.SAME
-    assert rows(state)["digits"].state is ended
-
-
-@pytest.mark.parametrize("ended", ENDED)
 def test_another_job_may_have_an_ended_ones_name_and_not_its_checkpoints(
-    tmp_path: Path, ended: TrainerState
+    digits: StateDir, job: TrainerJob, ended: TrainerState
 ) -> None:
-    state, job = a_state(tmp_path), a_job(tmp_path)
-    submitted(state, job)
-    folder = state.trainer("digits")
+    folder = digits.trainer("digits")
     leave_checkpoint(folder.run.path, generation=1, step=70)
-    assign(state, "digits", 1, nodes=2)
-    end(state, "digits", 1, Ended.FINISHED)
-    put_state(state, "digits", ended)
+    assign(digits, "digits", 1, nodes=2)
+    end(digits, "digits", 1, Ended.FINISHED)
+    put_state(digits, "digits", ended)
 
-    told = submitted(state, structs.replace(job, weight=2.0))
+    anew = submitted(digits, structs.replace(job, weight=2.0))
 
-    assert told.begin is Begin.ANEW
-    assert told.put_away is not None
-    assert (told.put_away / "run/checkpoints").exists()
+    assert anew.begin is Begin.ANEW
+    assert anew.put_away is not None
+    assert (anew.put_away / "run/checkpoints").exists()
     assert not folder.run.path.exists()
     assert newest_assigned(folder) is None
-    assert rows(state)["digits"].state is TrainerState.WANTED
+    assert rows(digits)["digits"].state is TrainerState.WANTED
 
 
-def test_a_name_is_not_used_again_while_its_processes_may_run(tmp_path: Path) -> None:
-    state, job = a_state(tmp_path), a_job(tmp_path)
-    submitted(state, job)
-    assign(state, "digits", 1, nodes=2)
-    hold_leases(state, 2)
-    put_state(state, "digits", TrainerState.CANCELLED)
+def test_a_name_is_not_used_again_while_its_processes_may_run(
+    digits: StateDir, job: TrainerJob
+) -> None:
+    assign(digits, "digits", 1, nodes=2)
+    hold_leases(digits, 2)
+    put_state(digits, "digits", TrainerState.CANCELLED)
 
     with pytest.raises(TryLaterError, match="have not ended yet"):
-        submitted(state, job, on_left_over=OnLeftOver.ANEW)
+        submitted(digits, job, on_left_over=OnLeftOver.ANEW)
 
-    end(state, "digits", 1, Ended.RESCALED)
-    assert submitted(state, job, on_left_over=OnLeftOver.ANEW).begin is Begin.ANEW
+    end(digits, "digits", 1, Ended.RESCALED)
+    assert submitted(digits, job, on_left_over=OnLeftOver.ANEW).begin is Begin.ANEW
+
+
+def goes_on(state: StateDir, job: TrainerJob) -> SubmissionOutcome:
+    return submitted(state, job, on_left_over=OnLeftOver.GO_ON)
 
 
 def test_going_on_keeps_the_checkpoints_and_begins_above_all_generations(
-    tmp_path: Path,
+    digits: StateDir, job: TrainerJob
 ) -> None:
-    state, job = a_state(tmp_path), a_job(tmp_path)
-    submitted(state, job)
-    folder = state.trainer("digits")
+    folder = digits.trainer("digits")
     leave_checkpoint(folder.run.path, generation=3, step=70)
-    assign(state, "digits", 3, nodes=1)
-    end(state, "digits", 3, Ended.FINISHED)
-    put_state(state, "digits", TrainerState.FINISHED)
+    assign(digits, "digits", 3, nodes=1)
+    end(digits, "digits", 3, Ended.FINISHED)
+    put_state(digits, "digits", TrainerState.FINISHED)
 
-    told = submitted(
-        state, structs.replace(job, weight=2.0), on_left_over=OnLeftOver.GO_ON
-    )
+    result = goes_on(digits, structs.replace(job, weight=2.0))
 
     newest = newest_assigned(folder)
-    assert (told.begin, told.left.step) == (Begin.GO_ON, 70)
+    assert (result.begin, result.left.step) == (Begin.GO_ON, 70)
     assert newest is not None
     assert (newest.generation, newest.members) == (4, ())
     assert (newest.author, newest.reason) == (USER, GO_ON)
 
 
-def test_a_folder_with_another_trainings_checkpoints_is_refused(tmp_path: Path) -> None:
-    state = a_state(tmp_path)
-    run_dir = tmp_path / "old run"
-    leave_checkpoint(run_dir, generation=41, step=1200)
-    job = a_job(tmp_path, checkpoint=CheckpointSettings(path=run_dir))
+def with_old_run(tmp_path: Path) -> TrainerJob:
+    """Return a job whose run directory holds 1200 steps of another training."""
+    leave_checkpoint(tmp_path / "old run", generation=41, step=1200)
+    return a_job(tmp_path, checkpoint=CheckpointSettings(path=tmp_path / "old run"))
 
-    with pytest.raises(UsageError, match=r"of 1200 steps.*--go-on"):
-        submitted(state, job)
-    with pytest.raises(UsageError, match="of 1200 steps"):
-        submitted(state, job, on_left_over=OnLeftOver.ANEW)
-    told = submitted(state, job, on_left_over=OnLeftOver.GO_ON)
 
+def test_a_folder_with_another_trainings_checkpoints_is_refused(
+    state: StateDir, tmp_path: Path
+) -> None:
+    job = with_old_run(tmp_path)
+
+    for keep in (submitted, partial(submitted, on_left_over=OnLeftOver.ANEW)):
+        with pytest.raises(UsageError, match=r"of 1200 steps.*--go-on"):
+            keep(state, job)
+
+    assert goes_on(state, job).begin is Begin.GO_ON
     newest = newest_assigned(state.trainer("digits"))
-    assert told.begin is Begin.GO_ON
     assert newest is not None
     assert newest.generation == 41
 
 
 def test_an_ended_trainers_own_folder_is_not_begun_in_by_accident(
-    tmp_path: Path,
+    state: StateDir, tmp_path: Path
 ) -> None:
-    state, run_dir = a_state(tmp_path), tmp_path / "run"
+    run_dir = tmp_path / "run"
     job = a_job(tmp_path, checkpoint=CheckpointSettings(path=run_dir))
     submitted(state, job)
     leave_checkpoint(run_dir, generation=1, step=70)
@@ -249,36 +242,33 @@ def test_files_of_a_users_own_are_no_checkpoints(tmp_path: Path) -> None:
     assert left_over(run_dir, tmp_path / "logs").step == 70
 
 
-def test_old_logs_are_not_taken_for_a_new_trainings(tmp_path: Path) -> None:
+def test_old_logs_are_not_taken_for_a_new_trainings(
+    state: StateDir, tmp_path: Path
+) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "0000000007.log").write_text("epoch 90")
-    job = a_job(tmp_path, logs=logs)
 
     with pytest.raises(UsageError, match="holds what an earlier training printed"):
-        submitted(a_state(tmp_path), job)
+        submitted(state, a_job(tmp_path, logs=logs))
 
 
 @pytest.mark.parametrize("theirs", ["runs/a", "runs", "runs/a/b"])
-def test_two_trainers_never_share_a_folder(tmp_path: Path, theirs: str) -> None:
-    state = a_state(tmp_path)
-    one = a_job(tmp_path, checkpoint=CheckpointSettings(path=tmp_path / "runs/a"))
-    other = a_job(
-        tmp_path,
-        name="b",
-        checkpoint=CheckpointSettings(path=tmp_path / theirs),
-        elastic=False,
+def test_two_trainers_never_share_a_folder(
+    state: StateDir, tmp_path: Path, theirs: str
+) -> None:
+    submitted(
+        state, a_job(tmp_path, checkpoint=CheckpointSettings(path=tmp_path / "runs/a"))
     )
-    submitted(state, one)
+    settings = CheckpointSettings(path=tmp_path / theirs)
 
     with pytest.raises(BadConfigurationError, match="of the trainer digits"):
-        submitted(state, other)
+        submitted(state, a_job(tmp_path, name="b", checkpoint=settings, elastic=False))
 
     assert set(rows(state)) == {"digits"}
 
 
-def test_a_link_does_not_hide_a_shared_folder(tmp_path: Path) -> None:
-    state = a_state(tmp_path)
+def test_a_link_does_not_hide_a_shared_folder(state: StateDir, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "runs")
     submitted(state, a_job(tmp_path, logs=tmp_path / "runs"))
@@ -288,18 +278,18 @@ def test_a_link_does_not_hide_a_shared_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["state/trainers/digits/run", ".", "state"])
-def test_no_folder_of_a_trainer_is_the_states(tmp_path: Path, place: str) -> None:
+def test_no_folder_of_a_trainer_is_the_states(
+    state: StateDir, tmp_path: Path, place: str
+) -> None:
     job = a_job(tmp_path, checkpoint=CheckpointSettings(path=tmp_path / place))
 
     with pytest.raises(BadConfigurationError, match="the state directory"):
-        submitted(a_state(tmp_path), job)
+        submitted(state, job)
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"A": 1}', '"A=1"'])
-def test_a_damaged_environment_is_refused(tmp_path: Path, content: str) -> None:
-    state, job = a_state(tmp_path), a_job(tmp_path)
-    submitted(state, job)
-    folder = state.trainer("digits")
+def test_a_damaged_environment_is_refused(digits: StateDir, content: str) -> None:
+    folder = digits.trainer("digits")
     folder.environment.write_text(content)
 
     with pytest.raises(UnreadableFileError, match=r"environment\.json"):
@@ -338,33 +328,24 @@ def test_a_pack_needs_no_launchers_program(tmp_path: Path) -> None:
     assert remarks(job, {"PATH": ""}, [], beside=tmp_path, mounts="") == ()
 
 
-def test_a_preview_makes_nothing(tmp_path: Path) -> None:
-    state = a_state(tmp_path)
+@pytest.mark.parametrize("is_there", [False, True], ids=["none", "made by doctor"])
+def test_a_preview_makes_nothing(
+    state: StateDir, job: TrainerJob, *, is_there: bool
+) -> None:
+    if is_there:
+        state.path.mkdir(mode=0o700)
 
-    told = preview(state, a_submission(state, a_job(tmp_path)), uid=UID)
-
-    assert told.begin is Begin.NEW
-    assert not state.path.exists()
-
-
-def test_a_directory_that_the_doctor_made_has_no_trainer_yet(tmp_path: Path) -> None:
-    state = a_state(tmp_path)
-    state.path.mkdir(mode=0o700)
-
-    told = preview(state, a_submission(state, a_job(tmp_path)), uid=UID)
-
-    assert told.begin is Begin.NEW
-    assert not list(state.path.iterdir())
+    assert preview(state, a_submission(state, job), uid=UID).begin is Begin.NEW
+    assert state.path.exists() == is_there
+    assert not list(state.path.glob("*"))
 
 
-def test_a_preview_is_refused_where_the_submission_would_be(tmp_path: Path) -> None:
-    state, run_dir = a_state(tmp_path), tmp_path / "old run"
-    leave_checkpoint(run_dir, generation=41, step=1200)
-    job = a_job(tmp_path, checkpoint=CheckpointSettings(path=run_dir))
-
+def test_a_preview_is_refused_where_the_submission_would_be(
+    state: StateDir, job: TrainerJob, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match=r"of 1200 steps.*--go-on"):
-        preview(state, a_submission(state, job), uid=UID)
+        preview(state, a_submission(state, with_old_run(tmp_path)), uid=UID)
 
     state.path.mkdir(mode=0o755)
     with pytest.raises(BadConfigurationError, match="others can reach into"):
-        preview(state, a_submission(state, a_job(tmp_path)), uid=UID)
+        preview(state, a_submission(state, job), uid=UID)
