@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.reference import undisturbed
-from tests.e2e.stage import Stage
+from tests.e2e.stage import Stage, undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,21 +1,25 @@
-"""Kills and freezes of FreeTrain's processes at random moments."""
+"""Kills and freezes of our processes at random, and what was safe before each."""
 
 from __future__ import annotations
 
 import os
 import signal
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.state.files import newest_assigned
+from freetrain.state.files import generations, newest_assigned
+from tests.e2e.outcome import check_nothing_committed_was_lost, committed_step
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from random import Random
 
     from tests.e2e.stage import Stage
+
+
+_FREEZE_EVERY = 3
 
 
 class Kind(StrEnum):
@@ -30,55 +34,58 @@ class Kind(StrEnum):
 
 KILLED = (Kind.AGENT, Kind.HEAD, Kind.LAUNCHER, Kind.RANK)
 FROZEN = (Kind.AGENT, Kind.DAEMON, Kind.RANK)
-
 _LAUNCHERS = frozenset({"mpirun", "prterun", "mpiexec"})
 _DAEMONS = frozenset({"prted", "orted"})
 _AGENT = "freetrain.agent"
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What was done to which process.
+class Chaos:
+    """Strikes processes of *trainers* at random, and remembers their commits."""
 
-    Attributes:
-        kind: What it was.
-        number: The signal.
-        pid: The process.
-    """
+    def __init__(self, stage: Stage, trainers: Sequence[str], random: Random) -> None:
+        self.faults: list[tuple[signal.Signals, Kind, int]] = []
+        self._stage = stage
+        self._random = random
+        self._seen: dict[str, dict[int, tuple[int, ...]]] = {t: {} for t in trainers}
 
-    kind: Kind
-    number: signal.Signals
-    pid: int
+    @property
+    def kills(self) -> int:
+        return sum(number is signal.SIGKILL for number, *_ in self.faults)
 
+    def strike(self) -> bool:
+        """Kill a process, or freeze every third; return whether there was any."""
+        self._note_commits()
+        freezes = len(self.faults) % _FREEZE_EVERY == _FREEZE_EVERY - 1
+        found = find(self._stage)
+        there = [kind for kind in (FROZEN if freezes else KILLED) if found.get(kind)]
+        if not there:
+            return False
+        kind = self._random.choice(there)
+        pid = self._random.choice(sorted(found[kind]))
+        number = signal.SIGSTOP if freezes else signal.SIGKILL
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+            self.faults.append((number, kind, pid))
+            return True
+        return False
 
-def strike(stage: Stage, random: Random, *, freezes: bool) -> Fault | None:
-    """Kill or freeze a process of *stage* at random; None where there is none.
+    def wake(self) -> None:
+        """Let all that was frozen go on, where it still is there."""
+        for number, _, pid in self.faults:
+            if number is signal.SIGSTOP:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
-    Args:
-        stage: Whose processes.
-        random: Which, and how.
-        freezes: Whether to stop it (SIGSTOP) rather than to kill it.
-    """
-    kinds = FROZEN if freezes else KILLED
-    found = find(stage)
-    there = [kind for kind in kinds if found.get(kind)]
-    if not there:
-        return None
-    kind = random.choice(there)
-    pid = random.choice(sorted(found[kind]))
-    number = signal.SIGSTOP if freezes else signal.SIGKILL
-    with suppress(ProcessLookupError):
-        os.kill(pid, number)
-        return Fault(kind, number, pid)
-    return None
+    def check_nothing_committed_was_lost(self) -> None:
+        """After each strike, worlds went on from the last commit before it."""
+        for name, seen in self._seen.items():
+            check_nothing_committed_was_lost(self._stage.trainer(name)[1], seen)
 
-
-def wake(faults: list[Fault]) -> None:
-    """Let all that was frozen go on, where it still is there."""
-    for fault in faults:
-        if fault.number is signal.SIGSTOP:
-            with suppress(ProcessLookupError):
-                os.kill(fault.pid, signal.SIGCONT)
+    def _note_commits(self) -> None:
+        for name, seen in self._seen.items():
+            folder, run = self._stage.trainer(name)
+            newest = max(generations(folder.assignments), default=0)
+            seen[newest] = (*seen.get(newest, (0,)), committed_step(run))
 
 
 def find(stage: Stage) -> dict[Kind, set[int]]:
@@ -93,11 +100,9 @@ def find(stage: Stage) -> dict[Kind, set[int]]:
 
 
 def kinds_of(argv: list[str], heads: set[tuple[str, str]]) -> list[Kind]:
-    """Return what a process with these words is; nothing for srun, shells, others.
+    """Return what a process with this command line is; nothing for srun and others.
 
-    Args:
-        argv: Its command line.
-        heads: Uuid and task of the leases that lead a world.
+    *heads* are uuid and task of the leases that lead a world.
     """
     program = Path(argv[0]).name if argv else ""
     if program in _LAUNCHERS:
@@ -119,7 +124,7 @@ def _heads(stage: Stage) -> set[tuple[str, str]]:
         newest_assigned(stage.state.trainer(folder.name))
         for folder in stage.state.trainers.iterdir()
     ]
-    heads = [one.head for one in newest if one is not None and one.head is not None]
+    heads = [each.head for each in newest if each is not None and each.head is not None]
     return {(head.key.uuid, str(head.key.task)) for head in heads}
 
 

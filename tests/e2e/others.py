@@ -1,32 +1,183 @@
-"""Everybody else on the cluster: submits a workload, and records what came of it."""
+"""The other users of a cluster: a seeded workload, and a record of their jobs."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING
 
 from slurm.errors import SlurmError
+from slurm.records import expand
 from slurm.runner import SubprocessRunner
 from slurm.text import parse_squeue, squeue_argv
 from tests.cluster.waiting import wait_for
-from tests.e2e.record import OTHERS, Run, make_run
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from slurm.records import JobRecord
     from tests.cluster.cluster import Cluster
-    from tests.e2e.workload import Submission
+
+
+HOLE_S = 300.0
+"""Holes from this length on are worth a lease, and count for coverage."""
+
+_LANES = (3, 2, 2, 1)  # nodes of the jobs that follow each other; eight together
+_BUSY_S = (60.0, 400.0)
+_SHORT_GAP_S = (60.0, 280.0)
+_LONG_GAP_S = (320.0, 900.0)
+_BETWEEN_WHOLE_S = (700.0, 1_500.0)  # between two jobs that want every node
+_WHOLE_S = (60.0, 150.0)
+_OVERASKED = (1.1, 1.8)  # people ask for more time than they need
+_MINUTE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Submission:
+    """A job of another user, *at_s* seconds after the workload's beginning."""
+
+    at_s: float
+    nodes: int
+    run_s: float
+    limit_min: int
+
+
+def make_workload(
+    seed: int, *, span_s: float, time_scale: float = 1.0
+) -> tuple[Submission, ...]:
+    """Return jobs for eight nodes, in the order of their submission.
+
+    Four lanes of jobs take turns with gaps, half of them longer than ``HOLE_S``, and
+    now and then a job wants every node: until it starts there are holes whose end
+    Slurm knows.
+    Nothing is submitted from *span_s* on; *time_scale* multiplies all lengths.
+    """
+    random = Random(seed)  # noqa: S311  jobs of a test, no secret
+    span_s /= time_scale
+    jobs = [job for nodes in _LANES for job in _lane(random, nodes, span_s=span_s)]
+    jobs += _whole(random, span_s=span_s)
+    return tuple(sorted(_scaled(job, time_scale, random) for job in jobs))
+
+
+def _lane(
+    random: Random, nodes: int, *, span_s: float
+) -> Iterator[tuple[float, int, float]]:
+    at_s = random.choice((0.0, random.uniform(*_SHORT_GAP_S)))
+    while at_s < span_s:
+        run_s = random.uniform(*_BUSY_S)
+        yield at_s, nodes, run_s
+        gap = random.choice((_SHORT_GAP_S, _LONG_GAP_S))
+        at_s += run_s + random.uniform(*gap)
+
+
+def _whole(random: Random, *, span_s: float) -> Iterator[tuple[float, int, float]]:
+    at_s = random.uniform(*_BETWEEN_WHOLE_S)
+    while at_s < span_s:
+        yield at_s, sum(_LANES), random.uniform(*_WHOLE_S)
+        at_s += random.uniform(*_BETWEEN_WHOLE_S)
+
+
+def _scaled(
+    job: tuple[float, int, float], time_scale: float, random: Random
+) -> Submission:
+    at_s, nodes, run_s = job
+    asked_s = run_s * time_scale * random.uniform(*_OVERASKED)
+    limit_min = max(1, math.ceil(asked_s / _MINUTE_S))
+    return Submission(at_s * time_scale, nodes, run_s * time_scale, limit_min)
+
+
+Span = tuple[float, float]
+"""From when until when, Unix time."""
+
+OTHERS = "other-"
+"""Names of jobs of the workload begin so; their number follows."""
+
+LEASES = "freetrain-"
+"""Names of leases begin so."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSeen:
+    """One job, as far as it was seen; Unix times, None where they were not reached."""
+
+    name: str
+    nodes: frozenset[str]
+    submitted_s: float
+    started_s: float | None = None
+    ended_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One workload, lived through, and the leases that ran meanwhile."""
+
+    origin_s: float
+    end_s: float
+    others: tuple[JobSeen, ...]
+    leases: tuple[JobSeen, ...] = ()
+
+
+def seen(job: JobRecord) -> JobSeen:
+    """Return what *job* tells of itself; a planned start is none."""
+    has_begun = bool(job.nodes) and not job.is_pending
+    return JobSeen(
+        name=job.name,
+        nodes=frozenset(expand(job.nodes)) if job.nodes else frozenset(),
+        submitted_s=job.submit_s or 0.0,
+        started_s=job.start_s if has_begun else None,
+        ended_s=job.end_s if job.has_ended else None,
+    )
+
+
+def make_run(
+    jobs: Iterable[JobRecord],
+    began: Mapping[int, float | None],
+    *,
+    origin_s: float,
+    end_s: float,
+) -> Run:
+    """Sort *jobs* into others' and leases; a run before this one had some, too.
+
+    *began* has when the script of each of the others' jobs began, by id, since Slurm's
+    times are whole seconds; None where it did not say.
+    """
+    others, leases = [], []
+    for job in jobs:
+        found = seen(job)
+        if job.job_id in began:
+            exact_s = began[job.job_id]
+            others.append(replace(found, started_s=exact_s or found.started_s))
+        elif job.name.startswith(LEASES) and (found.ended_s or end_s) >= origin_s:
+            leases.append(found)
+    return Run(origin_s, end_s, tuple(others), tuple(leases))
+
+
+def busy(jobs: Iterable[JobSeen], node: str, *, until_s: float) -> list[Span]:
+    """Return when *node* was held by any of *jobs*, in order, without overlaps."""
+    spans = sorted(
+        (job.started_s, job.ended_s or until_s)
+        for job in jobs
+        if node in job.nodes and job.started_s is not None
+    )
+    joined: list[Span] = []
+    for start_s, end_s in spans:
+        if joined and start_s <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end_s, joined[-1][1]))
+        else:
+            joined.append((start_s, end_s))
+    return joined
+
 
 USER = "games"  # 26.05 refuses nobody by name
 _LOOK_EVERY_S = 1.0
 _PATIENCE_S = 3_600.0
 _ALL_MAY_WRITE = 0o1777
-
 # The job says itself when it began, since Slurm's times are whole seconds.
 _SCRIPT = """\
 #!/bin/sh
@@ -86,15 +237,8 @@ def live_through(
 ) -> Run:
     """Submit *workload* in time, wait for all of it, and return what was seen.
 
-    Args:
-        cluster: Where; somebody may run leases there at the same time.
-        workload: What.
-        folder: For scripts and times; jobs of other users must reach it.
-        span_s: How long to go on at least.
-        enough: Once it is set nothing more is submitted.
-
-    Raises:
-        TimeoutError: Some job had not ended an hour after it should have.
+    Jobs of other users must reach *folder*, which gets scripts and times. It lasts for
+    *span_s* at least; nothing more is submitted once *enough* is set.
     """
     began = folder / "began"
     began.mkdir()

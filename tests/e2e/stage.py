@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from freetrain.elastic.files import RunDir
 from freetrain.state.files import StateDir
 from slurm.text import parse_squeue, squeue_argv
-from tests.e2e.record import LEASES
+from tests.e2e.others import LEASES
+from tests.e2e.outcome import losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from freetrain.elastic.files import RunDir
     from freetrain.state.files import TrainerDir
     from slurm.records import JobRecord
     from tests.cluster.cluster import Cluster
@@ -270,3 +271,19 @@ def _belongs(entry: Path, mark: bytes) -> str:
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return ""
     return command.replace(b"\0", b" ").decode("utf-8", "replace") * (mark in about)
+
+
+EPOCHS = 40
+"""What all trainers of these tests train for: 920 steps."""
+
+
+def undisturbed(folder: Path) -> dict[int, float]:
+    """Train in *folder* and return the loss of each step."""
+    variables = {"DIGITS_EPOCHS": str(EPOCHS), "OPENBLAS_NUM_THREADS": "1"}
+    subprocess.run(  # noqa: S603 -- our own interpreter
+        [sys.executable, str(PROGRAM), str(EXAMPLE)],
+        check=True,
+        env={"PATH": os.defpath, "PYTHONPATH": str(TOP)} | variables,
+        cwd=folder,
+    )
+    return dict(losses(RunDir(folder / "freetrain-run")))

@@ -13,7 +13,7 @@ from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for
 from tests.e2e.others import USER
 from tests.e2e.outcome import check_losses, check_samples, losses, rescales
-from tests.e2e.reference import EPOCHS
+from tests.e2e.stage import EPOCHS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm.records import JobRecord, JobState
-from tests.e2e.record import JobSeen, busy, make_run
-from tests.e2e.workload import HOLE_S, make_workload
+from tests.e2e.others import HOLE_S, JobSeen, busy, make_run, make_workload
 
 RUNNING = JobRecord(
     job_id=7,

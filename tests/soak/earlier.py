@@ -29,13 +29,13 @@ from logs.schedule import holes, schedule
 from logs.simulation import Method
 from logs.trace import Job, JobTrace
 from tests.cluster.settings import NODES
-from tests.e2e.workload import make_workload
+from tests.e2e.others import make_workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from tests.e2e.workload import Submission
+    from tests.e2e.others import Submission
 
 SPAN_S = 7_200.0
 OTHER_SEED = 1_000

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from tests.cluster.settings import NODES, Variant
 from tests.cluster.waiting import wait_for
-from tests.e2e.others import live_through
+from tests.e2e.others import HOLE_S, live_through, make_workload
 from tests.e2e.stage import TOP, Stage
-from tests.e2e.workload import HOLE_S, make_workload
 from tests.soak.earlier import earlier_glances, remember, watched_s
 from tests.soak.measures import (
     Delay,
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster.cluster import Cluster
-    from tests.e2e.record import Run, Span
-    from tests.e2e.workload import Submission
+    from tests.e2e.others import Run, Span, Submission
 
 TRAINERS = ("ada", "ben", "cleo")
 LIGHT = TOP / "tests" / "soak" / "light_program.py"

@@ -8,10 +8,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.cluster.waiting import wait_for
-from tests.e2e.chaos import Chaos
+from tests.e2e.faults import Chaos
 from tests.e2e.outcome import check_losses, check_samples, losses
-from tests.e2e.reference import EPOCHS, undisturbed
-from tests.e2e.stage import Stage
+from tests.e2e.stage import EPOCHS, Stage, undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,10 +44,10 @@ def endure(cluster: Cluster, folder: Path, *, seed: int, kills: int) -> Iterator
     with stage.ticking(3):
         runs = [stage.trainer(name)[1] for name in TRAINERS]
         wait_for("all to train", lambda: all(map(losses, runs)), limit_s=_LIMIT_S)
-        while len(chaos.kills) < kills:
+        while chaos.kills < kills:
             wait_for("something to strike", chaos.strike, limit_s=_LIMIT_S)
-            fault = chaos.faults[-1]
-            yield f"{len(chaos.faults)}: {fault.number.name} to {fault.kind}"
+            number, kind, _ = chaos.faults[-1]
+            yield f"{len(chaos.faults)}: {number.name} to {kind}"
             threading.Event().wait(random.uniform(*_PAUSE_S))
         hurry.touch()
         chaos.wake()
@@ -65,7 +64,7 @@ def endure(cluster: Cluster, folder: Path, *, seed: int, kills: int) -> Iterator
         check_losses(run, reference)
         check_samples(run)
     chaos.check_nothing_committed_was_lost()
-    done = Counter(f"{fault.number.name} to {fault.kind}" for fault in chaos.faults)
+    done = Counter(f"{number.name} to {kind}" for number, kind, _ in chaos.faults)
     steps = sum(len(losses(run)) for run in runs)
     again = steps - len(runs) * len(reference)
     yield f"{dict(done)}; {again} of {steps} steps were done again"

@@ -10,14 +10,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from freetrain.state.files import Ended, generations, read_assigned, read_ending
-from tests.e2e.record import busy
+from tests.e2e.others import busy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from freetrain.elastic.files import RunDir
     from freetrain.state.files import Assigned, TrainerDir
-    from tests.e2e.record import JobSeen, Run, Span
+    from tests.e2e.others import JobSeen, Run, Span
 
 _SLACK_S = 1.5
 """Slurm's times are whole seconds: jobs that touch may have overlapped."""

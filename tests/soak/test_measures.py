@@ -19,9 +19,7 @@ from freetrain.state.files import (
     create_ending,
 )
 from tests.cluster.settings import Variant
-from tests.e2e.others import live_through
-from tests.e2e.record import JobSeen, Run
-from tests.e2e.workload import Submission
+from tests.e2e.others import JobSeen, Run, Submission, live_through
 from tests.soak.measures import (
     Coverage,
     Delay,
