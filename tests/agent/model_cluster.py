@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from freetrain.agent.agent import Agent
 from freetrain.agent.board import Board
@@ -43,10 +43,14 @@ def a_job(name: str = TRAINER) -> TrainerJob:
 
 
 def training_on(
-    nodes: int, *, more: int = 0, job: TrainerJob | None = None
+    nodes: int,
+    *,
+    more: int = 0,
+    job: TrainerJob | None = None,
+    **how: Any,  # noqa: ANN401 -- fields
 ) -> tuple[ModelCluster, list[LeaseKey]]:
     """Return a world whose trainer trains on *nodes*, and its and *more* leases."""
-    cluster = ModelCluster()
+    cluster = ModelCluster(**how)
     cluster.add_trainer(job)
     keys = [cluster.add_lease() for _ in range(nodes + more)]
     cluster.assign(*keys[:nodes])
@@ -61,7 +65,7 @@ class ModelBoard(Board):
     jobs: dict[str, TrainerJob] = field(default_factory=dict)
     made: dict[tuple[str, int], Assigned] = field(default_factory=dict)
     over: dict[tuple[str, int], GenerationEnding] = field(default_factory=dict)
-    told: set[tuple[str, int, LeaseKey]] = field(default_factory=set)
+    notes: set[tuple[str, int, LeaseKey]] = field(default_factory=set)
     ready: set[tuple[str, int]] = field(default_factory=set)
     begun: set[tuple[str, int]] = field(default_factory=set)
     stops: set[tuple[str, int]] = field(default_factory=set)
@@ -89,7 +93,7 @@ class ModelBoard(Board):
         return self.over[trainer, generation]
 
     def notices(self, trainer: str) -> frozenset[tuple[int, LeaseKey]]:
-        return frozenset((g, key) for name, g, key in self.told if name == trainer)
+        return frozenset((g, key) for name, g, key in self.notes if name == trainer)
 
     def job(self, trainer: str) -> TrainerJob:
         return self.jobs[trainer]
@@ -133,7 +137,7 @@ class ModelBoard(Board):
         return replace(ending, ended=Ended(said[0]), committed_step=said[1])
 
     def write_notice(self, trainer: str, generation: int, lease: LeaseKey) -> None:
-        self.told.add((trainer, generation, lease))
+        self.notes.add((trainer, generation, lease))
 
     def request_stop(self, trainer: str, generation: int) -> None:
         self.stops.add((trainer, generation))
@@ -152,12 +156,10 @@ class ModelWorld:
     """One generation's processes: a launcher with the head, a rank on each node.
 
     Attributes:
-        members: Its leases, the head first.
         ranks: Nodes that still have a process of it.
         frozen: Nodes whose process is stopped.
         began: Whether it claimed its generation and trained.
         fails_s: After which time of training it fails by itself.
-        hangs: Whether it never begins.
     """
 
     cluster: ModelCluster
@@ -205,12 +207,10 @@ class ModelWorld:
         self._break()
 
     def lose_node(self, key: LeaseKey) -> None:
-        self.ranks.discard(key)
-        self.frozen.discard(key)
         if key == self.members[0] and self.exit_code is None:
             self.exit_code = -9
         if key in self.members:
-            self._break()
+            self.lose_rank(key)
 
     def lose_rank(self, key: LeaseKey) -> None:
         self.ranks.discard(key)
@@ -219,11 +219,8 @@ class ModelWorld:
 
     def hear(self, key: LeaseKey, number: signal.Signals) -> None:
         """Take a signal that a sweep sends to the process on one node."""
-        if key in self.frozen and number is not signal.SIGKILL:
-            return
-        self.ranks.discard(key)
-        self.frozen.discard(key)
-        self._break()
+        if key not in self.frozen or number is signal.SIGKILL:
+            self.lose_rank(key)
 
     def freeze(self, key: LeaseKey) -> None:
         if key in self.ranks:
@@ -316,7 +313,7 @@ class ModelLease:
     Attributes:
         frozen_until_s: Until when its agent is stopped.
         cut_until_s: Until when its agent cannot use the files.
-        told_s: When Slurm announced its end, if it did.
+        signalled_s: When Slurm signalled that it ends, if it did.
         dies_s: When Slurm ends it whatever it does.
     """
 
@@ -325,7 +322,7 @@ class ModelLease:
     is_alive: bool = True
     frozen_until_s: float = 0.0
     cut_until_s: float = 0.0
-    told_s: float | None = None
+    signalled_s: float | None = None
     dies_s: float | None = None
     ended_s: float | None = None
     spares: list[ModelSpare] = field(default_factory=list)
@@ -339,18 +336,13 @@ class ModelLease:
 
 @dataclass(slots=True)
 class ModelCluster:
-    """The world.
+    """All leases and worlds that ever were.
 
     Attributes:
-        leases: All leases that ever were.
-        worlds: All worlds that ever were, by trainer and generation.
         launches: Generations launched, the others that were there and not over, and
             the one that each waited for.
-        log: The lines of all agents' logs.
-        launched_s: When worlds were launched.
         fails_s: After which time of training every world fails by itself.
-        ignores_stop: Whether worlds do not obey.
-        hangs: Whether worlds never begin.
+        ignores_stop, hangs: Whether worlds do not obey, or never begin.
     """
 
     board: ModelBoard = field(default_factory=ModelBoard)
@@ -409,11 +401,11 @@ class ModelCluster:
     def living(self) -> list[LeaseKey]:
         return [lease.key for lease in self.leases.values() if lease.is_alive]
 
-    def tell(self, key: LeaseKey) -> None:
-        """Announce the end of a lease, as Slurm does when it preempts."""
+    def signal(self, key: LeaseKey) -> None:
+        """Signal that a lease ends, as Slurm does when it preempts."""
         lease = self.leases[key]
-        if lease.told_s is None:
-            lease.told_s, lease.dies_s = self.now_s, self.now_s + GRACE_S + 1
+        if lease.signalled_s is None:
+            lease.signalled_s, lease.dies_s = self.now_s, self.now_s + GRACE_S + 1
 
     def end_lease(self, key: LeaseKey, *, goodbye: bool = False) -> None:
         """End a lease's job with all its processes."""
@@ -486,7 +478,7 @@ class ModelEnvironment(Environment):
         return self.cluster.now_s
 
     def is_lease_ending(self) -> bool:
-        return self.cluster.leases[self.key].told_s is not None
+        return self.cluster.leases[self.key].signalled_s is not None
 
     def launch(
         self,

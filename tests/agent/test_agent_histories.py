@@ -21,13 +21,7 @@ SETTLE_S = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happens.
-
-    Attributes:
-        kind: Its name.
-        number: Picks the lease.
-        then_s: The time that passes afterwards.
-    """
+    """An event; *number* picks the lease, and *then_s* passes afterwards."""
 
     kind: str
     number: int
@@ -38,17 +32,8 @@ EVENTS = st.builds(
     Event,
     kind=st.sampled_from(
         [
-            "assign",
-            "assign",
-            "tell",
-            "die",
-            "agent dies",
-            "freeze",
-            "nap",
-            "cut off",
-            "rank stops",
-            "rank dies",
-            "new lease",
+            *("assign", "assign", "signal", "die", "agent dies", "freeze", "nap"),
+            *("cut off", "rank stops", "rank dies", "new lease"),
         ]
     ),
     number=st.integers(0, 31),
@@ -56,13 +41,18 @@ EVENTS = st.builds(
 )
 
 
+def assigned(leases: int, used: int) -> ModelCluster:
+    cluster = ModelCluster()
+    cluster.add_trainer()
+    keys = [cluster.add_lease() for _ in range(leases)]
+    cluster.assign(*keys[:used])
+    return cluster
+
+
 @given(st.lists(EVENTS, max_size=12))
 @settings(max_examples=25)
 def test_whatever_happens_the_rules_hold(events: list[Event]) -> None:
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    keys = [cluster.add_lease() for _ in range(LEASES)]
-    cluster.assign(*keys[:2])
+    cluster = assigned(LEASES, 2)
     cluster.run(0.5)
     for event_ in events:
         _happen(cluster, event_)
@@ -76,24 +66,21 @@ def test_whatever_happens_the_rules_hold(events: list[Event]) -> None:
 @given(st.lists(EVENTS, max_size=8))
 @settings(max_examples=8)
 def test_everything_ends_when_the_leases_do(events: list[Event]) -> None:
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    keys = [cluster.add_lease() for _ in range(LEASES)]
-    cluster.assign(*keys[:3])
+    cluster = assigned(LEASES, 3)
     for event_ in events:
         _happen(cluster, event_)
         cluster.run(event_.then_s)
     awake = [k for k in cluster.living() if not _is_asleep(cluster, k)]
     for key in awake:
-        cluster.tell(key)
-    told_s = cluster.now_s
+        cluster.signal(key)
+    signalled_s = cluster.now_s
 
     cluster.run(SETTLE_S)
 
     for key in awake:
         ended_s = cluster.leases[key].ended_s
         assert ended_s is not None
-        assert ended_s - told_s <= GRACE_S
+        assert ended_s - signalled_s <= GRACE_S
     left = [w.ranks & set(awake) for w in cluster.worlds.values()]
     assert not any(left), cluster.log
 
@@ -109,8 +96,8 @@ def _happen(cluster: ModelCluster, event_: Event) -> None:
     match event_.kind:
         case "assign":
             _assign(cluster, event_.number)
-        case "tell":
-            cluster.tell(key)
+        case "signal":
+            cluster.signal(key)
         case "die":
             cluster.end_lease(key)
         case "agent dies":
@@ -128,7 +115,7 @@ def _happen(cluster: ModelCluster, event_: Event) -> None:
 def _assign(cluster: ModelCluster, number: int) -> None:
     """Make a generation as the broker does: of leases whose agents answered."""
     up = [k for k in cluster.living() if k in cluster.board.beats]
-    fit = [k for k in up if cluster.leases[k].told_s is None]
+    fit = [k for k in up if cluster.leases[k].signalled_s is None]
     chosen = [k for n, k in enumerate(fit) if (number >> (n % 5)) & 1]
     if set(chosen) != cluster.newest().keys:
         cluster.assign(*chosen)
@@ -185,10 +172,8 @@ def _is_asleep(cluster: ModelCluster, key: LeaseKey) -> bool:
 
 
 def test_no_ending_counts_a_lost_lease_against_the_program() -> None:
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    keys = [cluster.add_lease() for _ in range(8)]
-    cluster.assign(*keys)
+    cluster = assigned(8, 8)
+    keys = list(cluster.leases)
     cluster.run(3)
 
     for key in keys[:6]:

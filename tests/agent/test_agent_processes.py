@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -218,13 +219,7 @@ def test_marks_are_read_and_nothing_else(
 ) -> None:
     found = read_mark(environ)
 
-    read = found and (
-        found.lease.uuid,
-        found.lease.task,
-        found.trainer,
-        found.generation,
-    )
-    assert read == expected
+    assert (found and (*astuple(found.lease), *found.world)) == expected
 
 
 def _is_orphan_alone(nursery: Nursery) -> bool:

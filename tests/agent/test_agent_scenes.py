@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import structs
@@ -17,6 +18,20 @@ from tests.agent.model_cluster import (
     a_job,
     training_on,
 )
+
+if TYPE_CHECKING:
+    from freetrain.broker.lease import LeaseKey
+
+
+def until_gone(cluster: ModelCluster, key: LeaseKey, *, limit_s: float) -> float:
+    """Signal that a lease ends; return its seconds, once the next world trains."""
+    signalled_s = cluster.now_s
+    cluster.signal(key)
+    cluster.run_until(lambda: cluster.training() == [2], limit_s=limit_s)
+    cluster.run(1)
+    ended_s = cluster.leases[key].ended_s
+    assert ended_s is not None
+    return ended_s - signalled_s
 
 
 def test_the_head_launches_once_every_member_beats() -> None:
@@ -47,15 +62,9 @@ def test_a_lease_that_gets_its_notice_is_gone_within_seconds_and_others_go_on(
     place: int,
 ) -> None:
     cluster, keys = training_on(3)
-    told_s = cluster.now_s
 
-    cluster.tell(keys[place])
-    cluster.run_until(lambda: cluster.training() == [2], limit_s=5)
-    cluster.run(1)
+    assert until_gone(cluster, keys[place], limit_s=5) < 1.5
 
-    ended_s = cluster.leases[keys[place]].ended_s
-    assert ended_s is not None
-    assert ended_s - told_s < 1.5
     assert cluster.newest().keys == set(keys) - {keys[place]}
     assert cluster.board.over[TRAINER, 1].ended == "rescaled"
 
@@ -63,7 +72,7 @@ def test_a_lease_that_gets_its_notice_is_gone_within_seconds_and_others_go_on(
 def test_the_last_lease_leaves_a_trainer_that_runs_nowhere() -> None:
     cluster, (key,) = training_on(1)
 
-    cluster.tell(key)
+    cluster.signal(key)
     cluster.run(3)
 
     assert not cluster.leases[key].is_alive
@@ -153,10 +162,10 @@ def test_a_trainer_goes_on_only_with_sizes_that_its_user_allows() -> None:
     nodes = NodeSettings(max_nodes=4, only=(2, 4))
     cluster, keys = training_on(4, job=structs.replace(a_job(), nodes=nodes))
 
-    cluster.tell(keys[1])
+    cluster.signal(keys[1])
     cluster.run_until(lambda: cluster.training() == [2])
     assert cluster.newest().keys == {keys[0], keys[2]}
-    cluster.tell(keys[0])
+    cluster.signal(keys[0])
     cluster.run(10)
 
     assert cluster.newest().members == ()
@@ -214,20 +223,11 @@ def test_a_trainer_whose_work_is_done_is_stopped_and_counts_as_finished() -> Non
 
 
 def test_a_program_that_ignores_every_request_is_killed_and_is_no_failure() -> None:
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    cluster.ignores_stop = True
-    keys = [cluster.add_lease() for _ in range(3)]
-    cluster.assign(*keys)
-    cluster.run_until(lambda: cluster.training() == [1])
-    told_s = cluster.now_s
+    cluster, keys = training_on(3, ignores_stop=True)
 
-    cluster.tell(keys[1])
-    cluster.run_until(lambda: cluster.training() == [2], limit_s=15)
+    seconds = until_gone(cluster, keys[1], limit_s=15)
 
-    ended_s = cluster.leases[keys[1]].ended_s
-    assert ended_s is not None
-    assert ended_s - told_s < 7
+    assert seconds < 7
     assert cluster.board.over[TRAINER, 1].ended is Ended.KILLED
 
 
@@ -293,10 +293,10 @@ def test_leases_that_get_their_notice_together_are_left_out_together() -> None:
     cluster, keys = training_on(5)
     cluster.run(1)
 
-    cluster.tell(keys[0])
+    cluster.signal(keys[0])
     cluster.run(0.1)
-    cluster.tell(keys[1])
-    cluster.tell(keys[2])
+    cluster.signal(keys[1])
+    cluster.signal(keys[2])
     cluster.run_until(lambda: cluster.training() == [2], limit_s=3)
 
     assert cluster.newest(TRAINER).keys == set(keys[3:])
@@ -307,7 +307,7 @@ def test_a_job_is_ended_by_force_only_where_something_of_it_is_left() -> None:
     """Slurm takes a second to do so, and none where the batch script ends."""
     cluster, (_, two) = training_on(2)
 
-    cluster.tell(two)
+    cluster.signal(two)
     cluster.run_until(lambda: not cluster.leases[two].is_alive)
 
     assert not cluster.leases[two].is_forced
@@ -321,7 +321,7 @@ def test_a_world_that_began_has_begun_though_its_successor_removed_the_sign_of_i
     cluster.board.begun.clear()
     cluster.board.ready.clear()
 
-    cluster.tell(two)
+    cluster.signal(two)
     cluster.run_until(lambda: cluster.training() == [2])
     cluster.run(2)
 
@@ -334,25 +334,27 @@ def test_a_world_that_began_has_begun_though_its_successor_removed_the_sign_of_i
 OTHER = "other"
 
 
-def cluster_of(*trainers: str) -> ModelCluster:
-    """Return one with two leases, and trainers that want spares."""
+def with_spares() -> tuple[ModelCluster, LeaseKey, LeaseKey]:
+    """Return a world with two leases, whose trainers want spares, and its leases."""
     cluster = ModelCluster()
-    for name in trainers:
-        cluster.add_trainer(
-            structs.replace(a_job(name), launch=LaunchSettings(spare=True))
-        )
-    for _ in range(2):
-        cluster.add_lease()
-    return cluster
+    for name in (TRAINER, OTHER):
+        wants = structs.replace(a_job(name), launch=LaunchSettings(spare=True))
+        cluster.add_trainer(wants)
+    one, two = cluster.add_lease(), cluster.add_lease()
+    cluster.assign(one, two)
+    return cluster, one, two
 
 
 def spares(cluster: ModelCluster) -> list[str]:
     return [lease.spare for lease in cluster.leases.values()]
 
 
+def spares_run(cluster: ModelCluster) -> None:
+    cluster.run_until(lambda: spares(cluster) == [TRAINER, TRAINER])
+
+
 def test_every_lease_of_a_world_keeps_a_spare_from_when_it_trains() -> None:
-    cluster = cluster_of(TRAINER)
-    cluster.assign(*cluster.leases)
+    cluster, *_ = with_spares()
 
     while not cluster.training():
         assert spares(cluster) == ["", ""]
@@ -365,10 +367,8 @@ def test_every_lease_of_a_world_keeps_a_spare_from_when_it_trains() -> None:
 def test_a_spare_outlives_its_generation_and_goes_where_its_lease_is_given_away() -> (
     None
 ):
-    cluster = cluster_of(TRAINER, OTHER)
-    one, two = cluster.leases
-    cluster.assign(one, two)
-    cluster.run_until(lambda: spares(cluster) == [TRAINER, TRAINER])
+    cluster, one, two = with_spares()
+    spares_run(cluster)
 
     cluster.assign(one)
     cluster.run_until(lambda: cluster.training() == [2])
@@ -383,10 +383,11 @@ def test_a_spare_outlives_its_generation_and_goes_where_its_lease_is_given_away(
 
 
 def test_a_world_is_forked_where_every_lease_of_it_has_a_spare() -> None:
-    cluster = cluster_of(TRAINER)
-    one, two, three = *cluster.leases, cluster.add_lease()
-    for keys in ((one, two), (one, two, three), (two, three)):
-        cluster.assign(*keys)
+    cluster, one, two = with_spares()
+    three = cluster.add_lease()
+    for keys in ((), (one, two, three), (two, three)):
+        if keys:
+            cluster.assign(*keys)
         newest = cluster.newest().generation
         while cluster.training() != [newest]:
             cluster.step()
@@ -397,10 +398,8 @@ def test_a_world_is_forked_where_every_lease_of_it_has_a_spare() -> None:
 
 
 def test_a_spare_that_ended_by_itself_is_not_started_again() -> None:
-    cluster = cluster_of(TRAINER)
-    one, _ = cluster.leases
-    cluster.assign(*cluster.leases)
-    cluster.run_until(lambda: cluster.leases[one].spare == TRAINER)
+    cluster, one, _ = with_spares()
+    spares_run(cluster)
 
     cluster.leases[one].spares[0].exit_code = 69
     cluster.run(5)
@@ -411,11 +410,9 @@ def test_a_spare_that_ended_by_itself_is_not_started_again() -> None:
 
 
 def test_after_a_failure_there_is_a_new_spare_as_the_program_may_be_another() -> None:
-    cluster = cluster_of(TRAINER)
+    cluster, one, _ = with_spares()
     cluster.fails_s = 6.0
-    one, _ = cluster.leases
-    cluster.assign(*cluster.leases)
-    cluster.run_until(lambda: cluster.leases[one].spare == TRAINER)
+    spares_run(cluster)
 
     cluster.run_until(lambda: (TRAINER, 1) in cluster.board.over)
     assert is_failure(cluster.board.over[TRAINER, 1])
@@ -429,9 +426,8 @@ def test_after_a_failure_there_is_a_new_spare_as_the_program_may_be_another() ->
 
 
 def test_a_trainer_that_is_done_or_cancelled_keeps_no_spare() -> None:
-    cluster = cluster_of(TRAINER)
-    cluster.assign(*cluster.leases)
-    cluster.run_until(lambda: spares(cluster) == [TRAINER, TRAINER])
+    cluster, *_ = with_spares()
+    spares_run(cluster)
 
     cluster.assign()
     cluster.run(5)
@@ -440,11 +436,7 @@ def test_a_trainer_that_is_done_or_cancelled_keeps_no_spare() -> None:
 
 
 def test_a_trainer_that_asks_for_no_spare_gets_none() -> None:
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    key = cluster.add_lease()
-    cluster.assign(key)
-    cluster.run_until(lambda: cluster.training() == [1])
+    cluster, (key,) = training_on(1)
 
     cluster.run(3)
 
@@ -452,10 +444,8 @@ def test_a_trainer_that_asks_for_no_spare_gets_none() -> None:
 
 
 def test_one_look_at_files_that_cannot_be_read_costs_no_spare() -> None:
-    cluster = cluster_of(TRAINER)
-    one, _ = cluster.leases
-    cluster.assign(*cluster.leases)
-    cluster.run_until(lambda: cluster.leases[one].spare == TRAINER)
+    cluster, one, _ = with_spares()
+    spares_run(cluster)
 
     cluster.leases[one].cut_until_s = cluster.now_s + 0.5
     cluster.run(3)

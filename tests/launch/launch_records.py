@@ -29,30 +29,31 @@ def member(node: str, job_id: int = 7) -> AssignedLease:
 
 
 def job(launcher: str = "mpirun", **changes: Any) -> TrainerJob:  # noqa: ANN401
-    of_launch: dict[str, Any] = {
-        name: changes.pop(name)
-        for name in ("processes_per_node", "threads", "executable", "options")
-        if name in changes
-    }
-    of_launch |= {"command": changes.pop("via")} if "via" in changes else {}
+    """A job file with *changes*: its keys, those of [launch], ``via``, ``signal``."""
+    if "via" in changes:
+        changes["command_"] = changes.pop("via")
+    if "signal" in changes:
+        changes["stop"] = StopSettings(signal=changes.pop("signal"))
     if launcher == "pack":
-        of_launch |= {"pack": PACK}
-        changes = {"command": (), "nodes": NodeSettings(max_nodes=1)} | changes
-    stop = (
-        {"stop": StopSettings(signal=changes.pop("signal"))}
-        if "signal" in changes
-        else {}
+        small = {"command": (), "nodes": NodeSettings(max_nodes=1), "pack": PACK}
+        changes = small | changes
+    keys = (
+        "processes_per_node",
+        "threads",
+        "executable",
+        "options",
+        "pack",
+        "command_",
     )
+    of_launch = {k.rstrip("_"): changes.pop(k) for k in keys if k in changes}
     fields: dict[str, Any] = {
         "name": "digits",
         "command": ("python", "train.py", "$(touch x); *"),
         "directory": Path("/home/ada/a b"),
         "nodes": NodeSettings(max_nodes=8),
         "launch": LaunchSettings(launcher=launcher, **of_launch),
-        **stop,
-        **changes,
     }
-    return TrainerJob(**fields)
+    return TrainerJob(**(fields | changes))
 
 
 def request(  # noqa: PLR0913  # all of them have defaults

@@ -40,13 +40,10 @@ os.execv("/bin/sh", words[at:])
 
 
 class Called:
-    """What one call of the launch agent did."""
+    """The result of one call of the launch agent, and the words of its srun."""
 
-    def __init__(self, folder: Path, done: subprocess.CompletedProcess[bytes]) -> None:
-        self.status = done.returncode
-        self.out = done.stdout
-        self.err = done.stderr
-        said = folder / "said.json"
+    def __init__(self, said: Path, done: subprocess.CompletedProcess[bytes]) -> None:
+        self.status, self.out, self.err = done.returncode, done.stdout, done.stderr
         self.options: list[str] = []
         self.environment: dict[str, str] = {}
         if said.exists():
@@ -65,14 +62,11 @@ def written(
 
 
 def call(folder: Path, world: WorldRequest, *words: str, **extra: str) -> Called:
-    environment = {"PATH": os.defpath, "SAID": str(folder / "said.json"), **extra}
-    done = subprocess.run(  # noqa: S603 -- the script under test
-        [str(world.agent_path), *words],
-        check=False,
-        capture_output=True,
-        env=environment,
-    )
-    return Called(folder, done)
+    said = folder / "said.json"
+    environment = {"PATH": os.defpath, "SAID": str(said), **extra}
+    argv = [str(world.agent_path), *words]
+    done = subprocess.run(argv, check=False, capture_output=True, env=environment)  # noqa: S603 -- the script under test
+    return Called(said, done)
 
 
 def srun(folder: Path) -> str:

