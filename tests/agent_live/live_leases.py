@@ -56,13 +56,8 @@ _MARK = b"FREETRAIN_WORLD="
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """A state directory, and leases on a cluster.
-
-    Attributes:
-        site: The cluster.
-        state: The state directory.
-    """
+class LiveLeases:
+    """A state directory, and leases on a cluster."""
 
     site: Site
     state: StateDir
@@ -162,7 +157,7 @@ class Ground:
         return self._trained()[-1]
 
     def _trained(self) -> list[int]:
-        """Return the generation of each step that was told of."""
+        """Return the generation of each step in the progress file."""
         return list(map(int, re.findall(r'"generation": (\d+),', self.progress())))
 
     def wait_for_ending(self, generation: int) -> GenerationEnding:
@@ -188,7 +183,7 @@ class Ground:
         return beat.pid
 
     def words(self) -> str:
-        """Return what agents and worlds said, for those who look for a fault."""
+        """Return the logs of agents and worlds, for messages."""
         logs = sorted(self.state.path.glob("leases/*/agent.log"))
         logs += sorted(self.trainer.logs.glob("*.log"))
         logs += sorted(self.state.path.glob("lease-*.out"))
