@@ -1,19 +1,23 @@
-"""FlowCon's algorithm: growth, lists, shares, and when it looks again."""
+"""FlowCon: the algorithm, which packs use too, and the priority."""
 
 from __future__ import annotations
 
 import json
 import math
 import random
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from freetrain.losscurve.forecast import Better, Point
 from freetrain.priority.flowcon import (
     LEAST_SHARE,
     SHORTEST,
+    FlowCon,
     FlowConSettings,
     FlowConState,
     GrowthList,
@@ -24,10 +28,18 @@ from freetrain.priority.flowcon import (
     to_json,
     update,
 )
+from tests.priority.inputs import (
+    FakeForecast,
+    contender,
+    flat,
+    inputs_of,
+    rated_in_turn,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from freetrain.priority.base import Contender, RatingResult
     from freetrain.priority.flowcon import GrowthTrack
 
 INTERVAL_S = 10.0
@@ -269,3 +281,93 @@ def test_state_survives_json(losses: dict[str, list[Values]]) -> None:
 )
 def test_an_unreadable_state_is_a_new_state(reported: dict[str, object]) -> None:
     assert from_json(reported) == FlowConState()
+
+
+# The priority
+
+T_FWD_S = 60.0
+NODES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported(FakeForecast):
+    """A forecast of which only the past is asked: a value each ten seconds."""
+
+    values: tuple[float, ...]
+    until_s: float = math.inf
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        past = (Point(10.0 * (k + 1), 0.0, v) for k, v in enumerate(self.values))
+        return tuple(point for point in past if point.t_s <= self.until_s)
+
+
+def reported(*values: float, better: Better = Better.LOWER) -> Reported:
+    return Reported(truth=flat(), done=0.0, better=better, values=values)
+
+
+DOWN = reported(*(100 * 0.9**k for k in range(24)))
+REST = reported(100.0, *(1.0,) * 23)
+UP = reported(*(-value for value in DOWN.values), better=Better.HIGHER)
+
+
+def trainer(name: str, forecast: Reported | None = None, **own: float) -> Contender:
+    linear = 100.0 * np.arange(NODES + 1)
+    return contender(name, samples_per_s=linear, held=2, forecast=forecast, **own)
+
+
+def rate_each_minute(*forecasts: Reported | None, times: int = 5) -> RatingResult:
+    moments = [T_FWD_S * number for number in range(times)]
+    return rated_in_turn(
+        FlowCon,
+        [
+            inputs_of(
+                *[
+                    trainer(name, own and replace(own, until_s=now_s))
+                    for name, own in zip("ab", forecasts, strict=True)
+                ],
+                now_s=now_s,
+                t_fwd_s=T_FWD_S,
+            )
+            for now_s in moments
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "nodes"),
+    [(DOWN, REST, (6, 2)), (DOWN, DOWN, (4, 4)), (UP, REST, (6, 2))],
+    ids=["one still grows", "equals", "a metric that is better when higher"],
+)
+def test_growth_is_worth_nodes(
+    first: Reported, second: Reported, nodes: tuple[int, int]
+) -> None:
+    rated = rate_each_minute(first, second)
+    one, other = (rating.curve.value_per_s for rating in rated.ratings)
+    divisions = [(n, NODES - n) for n in range(NODES + 1)]
+    assert max(divisions, key=lambda n: one[n[0]] + other[n[1]]) == nodes
+
+
+def test_without_a_usable_loss_throughput_counts_and_the_reason_says_so() -> None:
+    mute, falling = rate_each_minute(None, DOWN).ratings
+    assert "throughput" in mute.reason
+    assert 0 < mute.curve.value_per_s[1] < falling.curve.value_per_s[1]
+
+
+def test_between_two_updates_nothing_changes_unless_a_trainer_comes_or_goes() -> None:
+    rated = rate_each_minute(DOWN, REST)
+    both, now_s = (trainer("a", DOWN), trainer("b", REST)), T_FWD_S * 4 + 5
+    again, more = (
+        FlowCon().rate(inputs_of(*team, now_s=now_s, t_fwd_s=T_FWD_S), rated.memory)
+        for team in (both, (*both, trainer("c")))
+    )
+    reasons = [rating.reason for rating in rated.ratings]
+    assert [rating.reason for rating in again.ratings] == reasons
+    worths = [rating.curve.value_per_s[1] for rating in more.ratings]
+    assert worths[2] > 2 * max(worths[:2])  # a newcomer is guessed to grow
+
+
+def test_a_users_weight_counts() -> None:
+    inputs = inputs_of(trainer("heavy", weight=3.0), trainer("light"))
+    heavy, light = FlowCon().rate(inputs, {}).ratings
+    assert heavy.curve.value_per_s == pytest.approx(3 * light.curve.value_per_s)

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from freetrain.errors import UsageError
 from freetrain.losscurve.forecast import Better
 from freetrain.priority.base import DEFAULT_GAIN, Contender, WithHysteresis
 from freetrain.priority.losses import FEWEST_FOR_PLATEAU, FEWEST_POINTS
@@ -18,13 +17,16 @@ from freetrain.priority.slaq import (
     horizons_s,
     qualities,
 )
-from tests.priority.fake_forecast import FakeForecast, exponential, flat, power_law
 from tests.priority.inputs import (
     T_FWD_S,
+    FakeForecast,
     contender,
+    exponential,
+    flat,
     inputs_of,
     planned,
     planned_by,
+    power_law,
     speeds,
 )
 
@@ -48,14 +50,14 @@ def test_worth_is_the_share_of_its_way_expected_to_be_gained() -> None:
     one = steep(total_samples=4e5)
     (rating,) = Slaq(horizon_s=1e3).rate(inputs_of(one, nodes=7), {}).ratings
     assert one.forecast is not None
-    told = len(one.forecast.points)
+    values = len(one.forecast.points)
 
     def gained(n: int) -> float:
         """The expected gain and the usual gain, weighted by the values so far."""
         then = 1e5 + one.samples_per_s.item(n) * 1e3
         own = (LOSS(1e5) - LOSS(then)) / (LOSS(0) - LOSS(4e5))
         usual = math.exp(-1e5 / 4e5 / USUAL) - math.exp(-then / 4e5 / USUAL)
-        return (told * own + HALF_TRUSTED * usual) / (told + HALF_TRUSTED)
+        return (values * own + HALF_TRUSTED * usual) / (values + HALF_TRUSTED)
 
     worth = rating.curve.value_per_s
     for n in (2, 3):
@@ -175,13 +177,13 @@ def test_a_rising_loss_is_worth_nothing_rather_than_less() -> None:
 def test_a_trainer_with_few_values_gets_its_smallest_size_beside_steep_ones(
     priority: Slaq | SlaqMin,
 ) -> None:
-    told = FakeForecast(truth=power_law(), done=1e5, told=FEWEST_POINTS - 1)
+    few = FakeForecast(truth=power_law(), done=1e5, reported=FEWEST_POINTS - 1)
     inputs = inputs_of(
         steep(),
         gentle("a"),
         gentle("b"),
         contender("new", done_samples=0.0),
-        contender("short", forecast=told),
+        contender("short", forecast=few),
         contender("silent", done_samples=1e9),
     )
     counts = planned_by(priority, inputs)
@@ -205,14 +207,14 @@ def test_a_trainer_without_gain_within_the_horizon_still_gets_what_is_left() -> 
 
 @BOTH
 @pytest.mark.parametrize(
-    ("told", "total_samples"),
+    ("reported", "total_samples"),
     [(FEWEST_FOR_PLATEAU - 1, None), (30, 3e5)],
     ids=["few values", "early"],
 )
 def test_a_plateau_is_not_believed_at_once(
-    priority: Slaq | SlaqMin, told: int, total_samples: float | None
+    priority: Slaq | SlaqMin, reported: int, total_samples: float | None
 ) -> None:
-    resting = FakeForecast(truth=flat(), done=1e5, told=told)
+    resting = FakeForecast(truth=flat(), done=1e5, reported=reported)
     doubtful = contender("a", forecast=resting, total_samples=total_samples, held=4)
     inputs, alone = inputs_of(doubtful, steep("b"), steep("c")), inputs_of(doubtful)
     counts = planned_by(priority, inputs)
@@ -287,12 +289,3 @@ def test_the_worst_trainer_comes_first_where_the_minimum_counts() -> None:
     worst = planned_by(SlaqMin(), inputs)
     assert worst["behind"] > total["behind"]
     assert worst["behind"] > worst["ahead"]
-
-
-@pytest.mark.parametrize("horizon_s", [-1.0, float("nan"), float("inf")])
-@pytest.mark.parametrize("make", [Slaq, SlaqMin])
-def test_a_horizon_that_means_nothing_is_refused(
-    make: type[Slaq | SlaqMin], horizon_s: float
-) -> None:
-    with pytest.raises(UsageError, match="horizon_s"):
-        make(horizon_s=horizon_s)

@@ -1,11 +1,18 @@
-"""First what is near its delivery; afterwards at leisure; beyond that nothing."""
+"""``tradl``: trainers near their delivery come first, those beyond it last."""
 
 import numpy as np
 
 from freetrain.priority.base import Contender, Target
 from freetrain.priority.tradl import FARTHEST, Tradl
-from tests.priority.fake_forecast import FakeForecast, exponential, power_law
-from tests.priority.inputs import contender, inputs_of, planned, planned_by
+from tests.priority.inputs import (
+    FakeForecast,
+    contender,
+    exponential,
+    inputs_of,
+    planned,
+    planned_by,
+    power_law,
+)
 
 DONE = 1e5
 LOSS = exponential(at=1e5, floor=0.0)  # .37 by now, .14 after as much again

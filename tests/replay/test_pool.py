@@ -1,20 +1,107 @@
+"""The pool over time, and the nodes now."""
+
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.replay.accounting import Run, usable_rates
-from freetrain.replay.policies.base import Change, View
-from freetrain.replay.policies.registry import changes_to
-from freetrain.replay.pool import NodePool
-from tests.replay.worlds import linear, trainer
+from freetrain.errors import UsageError
+from freetrain.replay.pool import NodePool, PoolEvent, PoolTimeline
+from tests.replay.worlds import pools, run, trace_of
 
 NODES = 40
 
 
-def run(held: set[int] | None = None) -> Run:
-    return Run(0, trainer(), usable_rates(linear()), 0.0, held=held or set())
+def test_a_timeline_starts_at_0_with_the_nodes_that_are_idle_by_then() -> None:
+    trace = trace_of({0: [(5, 20)], 1: [(12, 30)], 2: [(0, 10)]})
+
+    timeline = PoolTimeline.from_trace(trace, start_s=10)
+
+    # Node 2's interval ends as the replay starts, so it never takes part.
+    assert list(timeline.events()) == [
+        PoolEvent(0, joined=(0,), left=()),
+        PoolEvent(2, joined=(1,), left=()),
+        PoolEvent(10, joined=(), left=(0,)),
+        PoolEvent(20, joined=(), left=(1,)),
+    ]
+    assert timeline.horizon_s == 20
+
+
+def test_intervals_of_the_first_nodes_make_events_even_where_nothing_moves() -> None:
+    trace = trace_of({0: [(0, 10), (10, 20)], 1: [(3, 7)]})
+
+    timeline = PoolTimeline.from_trace(trace, nodes=1)
+
+    assert timeline.node_names == ("n0",)
+    assert timeline.times_s.tolist() == [0, 10, 20]
+    assert list(timeline.events())[1] == PoolEvent(10, joined=(), left=())
+
+
+def test_one_event_past_the_end_is_kept_for_the_published_accounting() -> None:
+    day_s = 86_400.0
+    trace = trace_of({0: [(0, day_s), (day_s + 5, day_s + 9), (day_s + 11, 9e9)]})
+
+    timeline = PoolTimeline.from_trace(trace, days=1)
+
+    assert timeline.times_s.tolist() == [0, day_s, day_s + 5]
+    assert timeline.horizon_s == day_s
+
+
+def test_the_mean_pool_is_node_time_over_the_span() -> None:
+    # 1 node for 10 s, 2 nodes for 10 s, none for 20 s.
+    trace = trace_of({0: [(0, 20)], 1: [(10, 20)], 2: [(40, 41)]})
+
+    timeline = PoolTimeline.from_trace(trace, days=40 / 86_400)
+
+    assert timeline.mean_nodes == pytest.approx(30 / 40)
+
+
+def test_a_dedicated_pool_is_there_for_the_whole_span() -> None:
+    timeline = PoolTimeline.dedicated(3, 50.0)
+
+    assert list(timeline.events()) == [PoolEvent(0, joined=(0, 1, 2), left=())]
+    assert timeline.mean_nodes == pytest.approx(3)
+
+
+@given(pools(), st.integers(0, 40))
+def test_moves_played_forward_give_who_is_idle(
+    pool: dict[int, list[tuple[float, float]]], start_s: int
+) -> None:
+    trace = trace_of(pool)
+    if start_s >= trace.end_s.max():
+        return
+
+    idle: set[int] = set()
+    for event in PoolTimeline.from_trace(trace, start_s=start_s).events():
+        assert not idle & set(event.joined)
+        assert idle >= set(event.left)
+        assert list(event.joined) == sorted(event.joined)
+        idle = (idle | set(event.joined)) - set(event.left)
+        now_s = event.time_s + start_s
+        at_now = {n for n, own in pool.items() if any(a <= now_s < b for a, b in own)}
+        assert idle == at_now
+
+
+@pytest.mark.parametrize(
+    ("cut", "why"),
+    [
+        ({"nodes": 0}, "0 of them cannot be replayed"),
+        ({"nodes": 3}, "3 of them cannot be replayed"),
+        ({"days": 0.0}, "has no length"),
+        ({"days": float("nan")}, "has no length"),
+        ({"start_s": 20.0}, "nothing in it"),
+        ({"start_s": float("nan")}, "nothing in it"),
+    ],
+)
+def test_a_cut_that_leaves_nothing_is_refused(cut: dict[str, Any], why: str) -> None:
+    trace = trace_of({0: [(0, 10)], 1: [(5, 20)]})
+
+    with pytest.raises(UsageError, match=why):
+        PoolTimeline.from_trace(trace, **cut)
+    with pytest.raises(UsageError, match="nothing in it"):
+        PoolTimeline.from_trace(trace_of({}, nodes=2))
 
 
 @given(st.lists(st.sets(st.integers(0, NODES - 1)), max_size=12), st.randoms())
@@ -51,22 +138,3 @@ def test_a_node_that_is_not_free_cannot_be_taken(wanted: tuple[int, ...]) -> Non
 
     with pytest.raises(ValueError, match="not free"):
         pool.take(run(), wanted)
-
-
-def test_who_shrinks_drops_its_lowest_and_who_grows_takes_the_highest_free() -> None:
-    grows, shrinks, stays = run({9}), run({2, 5, 7}), run({4})
-    view = View(
-        now_s=0.0,
-        trainers=[grows, shrinks, stays],
-        free=[1, 6],
-        idle_nodes=7,
-        since_s=[],
-        joined=(),
-        left=(),
-    )
-
-    # 2 and 5 are dropped before anybody takes, so 6, 5 and 2 are the highest.
-    assert changes_to([4, 1, 1], view) == (
-        Change(0, take=(2, 5, 6)),
-        Change(1, drop=(2, 5)),
-    )

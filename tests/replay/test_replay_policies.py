@@ -1,4 +1,5 @@
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -7,17 +8,22 @@ from freetrain.planning.freetrain import FreeTrain
 from freetrain.planning.lookahead import QuickSearch
 from freetrain.planning.policy import Tools
 from freetrain.priority.base import priority_named
-from freetrain.replay.accounting import RealAccountant, Run, Tally
+from freetrain.replay.accounting import RealAccountant, Tally
 from freetrain.replay.engine import BrokenPolicyError, Engine
 from freetrain.replay.policies.base import Change, View
 from freetrain.replay.policies.ratings import GivenSpeeds, RatedOnce
-from freetrain.replay.policies.registry import MeasuredSolver, PlannedPolicy, SolverUse
+from freetrain.replay.policies.registry import (
+    MeasuredSolver,
+    PlannedPolicy,
+    SolverUse,
+    changes_to,
+)
 from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
 from milp.answer import Answer, PlanStatus
 from milp.problem import Problem, keep
-from tests.replay.worlds import linear, no_clock, replay, trace_of, trainer
+from tests.replay.worlds import linear, no_clock, replay, run, trace_of, trainer, view
 
 COMMITS_RARELY = Costs(
     grow_s=3.0, shrink_s=2.0, start_s=5.0, checkpoint_every_s=1_000.0
@@ -148,11 +154,6 @@ def test_a_killed_scavenger_starts_at_once_where_other_nodes_are_free() -> None:
     assert result.start_samples == pytest.approx(5 * 20 * 2)
 
 
-def test_a_scavenger_too_large_for_the_machine_is_refused() -> None:
-    with pytest.raises(UsageError, match="needs 9 nodes and 2 take part"):
-        replay({0: [(0, 9)], 1: [(0, 9)]}, [trainer(fixed_nodes=9)], policy="scavenger")
-
-
 def test_static_runs_on_the_mean_pool_and_is_its_own_yardstick() -> None:
     # 4 node-times 30 s over 60 s: a mean of 2 nodes, for all of the 60 s.
     result = replay(
@@ -214,7 +215,7 @@ def test_a_rigid_job_of_a_size_it_cannot_run_on_trains_nothing() -> None:
 
 
 class GivesUp:
-    """A planner that never has anything better than what there is."""
+    """A planner that never has anything better than the present plan."""
 
     def plan(self, problem: Problem) -> Answer:
         return Answer(keep(problem), PlanStatus.KEPT, "too slow")
@@ -227,36 +228,38 @@ def test_a_solver_without_an_answer_keeps_what_runs_and_is_counted() -> None:
         start_solver=GivesUp,
         search=QuickSearch,
     )
-    held = Run(0, trainer(), [], 0.0, held={1, 2})
-    waits = Run(1, trainer("w"), [], 0.0)
-    policy = PlannedPolicy(
-        "freetrain",
-        FreeTrain(tools),
-        RatedOnce(priority_named("throughput"), GivenSpeeds(), t_fwd_s=120.0),
-        t_fwd_s=120.0,
-    )
+    ratings = RatedOnce(priority_named("throughput"), GivenSpeeds(), t_fwd_s=120.0)
+    policy = PlannedPolicy("freetrain", FreeTrain(tools), ratings, t_fwd_s=120.0)
 
-    changes = policy.decide(
-        View(
-            now_s=0.0,
-            trainers=[held, waits],
-            free=[0],
-            idle_nodes=3,
-            since_s=[],
-            joined=(),
-            left=(),
-        )
-    )
-
-    assert changes == ()
+    assert policy.decide(view(run(0, 1, 2), run(1), free=[0])) == ()
     assert (use.calls, use.fallbacks) == (1, 1)
 
 
-def test_an_unknown_policy_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(UsageError, match="freetrain, equal, scavenger, static"):
-        replay({0: [(0, 9)]}, [trainer()], policy="greedy")
+def test_a_trainer_that_shrinks_drops_its_lowest_and_one_grows_by_the_highest() -> None:
+    # 2 and 5 are dropped before any trainer takes, so 6, 5 and 2 are the highest.
+    runs = run(0, 9), run(1, 2, 5, 7), run(2, 4)
+
+    assert changes_to([4, 1, 1], view(*runs, free=[1, 6])) == (
+        Change(0, take=(2, 5, 6)),
+        Change(1, drop=(2, 5)),
+    )
 
 
-def test_a_replay_without_trainers_is_refused() -> None:
-    with pytest.raises(UsageError, match="no trainers"):
-        replay({0: [(0, 9)]}, [])
+@pytest.mark.parametrize(
+    ("team", "choices", "why"),
+    [
+        ([trainer()], {"policy": "greedy"}, "freetrain, equal, scavenger, static"),
+        ([], {}, "no trainers"),
+        (
+            [trainer(fixed_nodes=9)],
+            {"policy": "scavenger"},
+            "needs 9 nodes and 2 take part",
+        ),
+    ],
+    ids=["an unknown policy", "no trainers", "a rigid job larger than the machine"],
+)
+def test_a_replay_of_nothing_that_can_run_is_refused(
+    team: list[TrainerSpec], choices: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(UsageError, match=why):
+        replay({0: [(0, 9)], 1: [(0, 9)]}, team, **choices)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hypothesis import strategies as st
 
+from freetrain.replay.accounting import Run, usable_rates
+from freetrain.replay.policies.base import View
 from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
@@ -52,6 +54,26 @@ def trainer(name: str = "t", **changes: Any) -> TrainerSpec:  # noqa: ANN401  an
 def linear(per_node: float = 10.0, most: int = 4) -> Scaling:
     speeds = per_node * np.arange(most + 1, dtype=np.float64)
     return Scaling("linear", speeds, tuple(range(1, most + 1)))
+
+
+def run(serial: int = 0, *held: int, **changes: Any) -> Run:  # noqa: ANN401
+    """Return a run of a trainer that holds these nodes."""
+    spec = trainer(f"t{serial}", **changes)
+    return Run(serial, spec, usable_rates(spec.scaling), 0.0, held=set(held))
+
+
+def view(*runs: Run, free: Sequence[int] = (), now_s: float = 0.0) -> View:
+    """Return the pool of nodes that these runs hold, and of free ones."""
+    idle_nodes = len(free) + sum(len(one.held) for one in runs)
+    return View(
+        now_s=now_s,
+        trainers=runs,
+        free=free,
+        idle_nodes=idle_nodes,
+        since_s=[],
+        joined=(),
+        left=(),
+    )
 
 
 def no_clock() -> float:
