@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs.format import Content
 from logs.read import read_trace
 from logs.swf import CARRIED, Swf, swf_header
-from logs.trace import Job, JobTrace, UnreadableLogError
-from tests.logs.log_content import RECORDED, content
+from logs.trace import Job, JobTrace
+from tests.logs.log_content import (
+    RECORDED,
+    bad_lines,
+    content,
+    read_again,
+    refusal,
+    written,
+)
 
 GOOD = "1 0 10 100 4 -1 -1 4 3600 -1 1 3 1 -1 -1 -1 -1 -1"
 
 
-@pytest.fixture(scope="module")
-def checkpointed() -> JobTrace:
+def test_a_recorded_log_is_read_with_its_header_and_every_field() -> None:
     trace = read_trace(RECORDED / "checkpointed.swf")
+
     assert isinstance(trace, JobTrace)
-    return trace
-
-
-def test_every_field_of_a_job_is_kept(checkpointed: JobTrace) -> None:
-    assert checkpointed.jobs[0] == Job(
+    assert trace.log_format == "swf"
+    assert (trace.units, trace.units_per_node) == (64, 4)
+    assert trace.unix_start_s == 1e9
+    assert trace.comments == (
+        "Version: 2.2",
+        "Computer: a small test machine",
+        "UnixStartTime: 1000000000",
+        "MaxNodes: 16 (four processors each)",
+        "MaxProcs: 64",
+        "Note: job 2 was swapped out twice; Universität",
+    )
+    # Partial executions are not counted beside the whole.
+    assert [job.job_id for job in trace.jobs] == list("123456")
+    whole, swapped, no_run_time, no_processors, no_wait, decimals = trace.jobs
+    assert whole == Job(
         job_id="1",
         submit_s=0.0,
         start_s=10.0,
@@ -45,52 +60,15 @@ def test_every_field_of_a_job_is_kept(checkpointed: JobTrace) -> None:
             ("queue", 2.0),
         ),
     )
-
-
-def test_the_header_gives_start_size_and_comments(checkpointed: JobTrace) -> None:
-    assert checkpointed.log_format == "swf"
-    assert (checkpointed.units, checkpointed.units_per_node) == (64, 4)
-    assert checkpointed.unix_start_s == 1e9
-    assert checkpointed.comments == (
-        "Version: 2.2",
-        "Computer: a small test machine",
-        "UnixStartTime: 1000000000",
-        "MaxNodes: 16 (four processors each)",
-        "MaxProcs: 64",
-        "Note: job 2 was swapped out twice; Universität",
-    )
-
-
-def test_partial_executions_are_not_counted_beside_the_whole(
-    checkpointed: JobTrace,
-) -> None:
-    assert [job.job_id for job in checkpointed.jobs] == list("123456")
-    assert checkpointed.jobs[1].run_s == 300.0
-    assert checkpointed.jobs[1].swf == (("group", 1.0), ("queue", 2.0))
-
-
-def test_a_job_that_never_ran_is_kept_without_a_start(checkpointed: JobTrace) -> None:
-    no_run_time, no_processors = checkpointed.jobs[2:4]
-
+    assert (swapped.run_s, swapped.swf) == (300.0, (("group", 1.0), ("queue", 2.0)))
+    # Jobs that never ran are kept without a start.
     assert (no_run_time.start_s, no_run_time.run_s) == (None, 0.0)
     assert no_run_time.units == 16
     assert ("wait time", 60.0) in no_run_time.swf
     assert (no_processors.start_s, no_processors.run_s) == (None, 0.0)
-
-
-def test_a_job_of_unknown_wait_has_a_run_time_but_no_start(
-    checkpointed: JobTrace,
-) -> None:
-    job = checkpointed.jobs[4]
-
-    assert (job.start_s, job.run_s, job.units) == (None, 50.0, 2)
-    assert job.requested_s is None
-
-
-def test_numbers_may_be_written_as_decimals(checkpointed: JobTrace) -> None:
-    job = checkpointed.jobs[5]
-
-    assert (job.job_id, job.submit_s, job.start_s, job.run_s) == ("6", 9.0, 19.0, 0.0)
+    assert (no_wait.start_s, no_wait.run_s, no_wait.units) == (None, 50.0, 2)
+    assert no_wait.requested_s is None
+    assert (decimals.submit_s, decimals.start_s, decimals.run_s) == (9.0, 19.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -122,88 +100,46 @@ def test_jobs_are_ordered_by_submission_then_as_the_log_has_them() -> None:
     assert [job.job_id for job in trace.jobs] == ["2", "4", "1", "3"]
 
 
-@pytest.mark.parametrize(
-    ("line", "field", "why"),
-    [
-        (GOOD.rpartition(" ")[0], None, "found 17 fields; expected 18"),
-        (GOOD + " 1", None, "found 19 fields; expected 18"),
-        (
-            GOOD.replace("3600", "-5"),
-            "requested time",
-            "found -5; expected 0 or more, or -1 for unknown",
-        ),
-        (GOOD.replace("100", "1x0"), "run time", "found '1x0'; expected a number"),
-        (GOOD.replace("100", "nan"), "run time", "found 'nan'; expected a number"),
-        (GOOD.replace("100", "1_0"), "run time", "found '1_0'; expected a number"),
-        (GOOD.replace("100", "1-0"), "run time", "found '1-0'; expected a number"),
-        (GOOD.replace("100", "."), "run time", "found '.'; expected a number"),
-        (GOOD.replace("100", "\0"), "run time", "found '\\x00'; expected a number"),
-        (
-            GOOD.replace("100", "1e15"),
-            "run time",
-            "found '1e15'; expected a number below 1e15",
-        ),
-        (
-            GOOD.replace("100", "1" + "0" * 15),
-            "run time",
-            "found '1000000000000000'; expected a number below 1e15",
-        ),
-        (
-            GOOD.replace(" 4 ", " 4.5 ", 1),
-            "allocated processors",
-            "found 4.5; expected a whole number",
-        ),
-        (
-            GOOD.replace("1 0", "1 -1", 1),
-            "submit time",
-            "found -1; expected 0 or more",
-        ),
-        (
-            GOOD.replace("1 0", "-1 0", 1),
-            "job number",
-            "found -1; expected the job's number",
-        ),
-        (
-            GOOD,
-            "job number",
-            "job '1' is on line 2 already; expected each once",
-        ),
-        (
-            GOOD.replace("1 0", "9 0", 1).replace("1 3 1", "3 3 1"),
-            "status",
-            "a partial execution of a job without a summary line (status 0, 1 or 5)",
-        ),
-    ],
+SUMMARY = "a partial execution of a job without a summary line (status 0, 1 or 5)"
+
+
+@bad_lines(
+    GOOD,
+    f"""
+-1 -1 -1 -1 -1 | -1 -1 -1 -1 | - | found 17 fields; expected 18
+-1 -1 -1 -1 -1 | -1 -1 -1 -1 -1 1 | - | found 19 fields; expected 18
+3600 | -5 | requested time | found -5; expected 0 or more, or -1 for unknown
+100 | 1x0 | run time | found '1x0'; expected a number
+100 | nan | run time | found 'nan'; expected a number
+100 | 1_0 | run time | found '1_0'; expected a number
+100 | 1-0 | run time | found '1-0'; expected a number
+100 | . | run time | found '.'; expected a number
+100 | \0 | run time | found '\\x00'; expected a number
+100 | 1e15 | run time | found '1e15'; expected a number below 1e15
+100 | 1{"0" * 15} | run time | found '1{"0" * 15}'; expected a number below 1e15
+4 | 4.5 | allocated processors | found 4.5; expected a whole number
+1 0 | 1 -1 | submit time | found -1; expected 0 or more
+1 0 | -1 0 | job number | found -1; expected the job's number
+1 0 | 1 0 | job number | job '1' is on line 2 already; expected each once
+1 0 10 100 4 -1 -1 4 3600 -1 1 | 9 0 10 100 4 -1 -1 4 3600 -1 3 | status | {SUMMARY}
+""",
 )
 def test_a_bad_line_is_named_with_its_field_and_what_was_expected(
     line: str, field: str | None, why: str
 ) -> None:
-    with pytest.raises(UnreadableLogError) as caught:
-        Swf().read(content("; Version: 2.2", GOOD, line))
+    error = refusal(Swf(), "; Version: 2.2", GOOD, line)
 
-    error = caught.value
     assert (error.line_number, error.field, error.why) == (3, field, why)
 
 
 def test_a_header_without_jobs_is_refused() -> None:
-    with pytest.raises(UnreadableLogError, match=r"^log: there is no job in it$"):
-        Swf().read(content("; Version: 2.2"))
+    assert str(refusal(Swf(), "; Version: 2.2")) == "log: there is no job in it"
 
 
 EIGHTHS = st.integers(0, 2**40).map(lambda eighths: eighths / 8)
 """Seconds whose sums are exact, as those of whole seconds are."""
 
 NUMBERS = st.integers(0, 99).map(str)
-
-
-def written(trace: JobTrace) -> str:
-    stream = io.StringIO()
-    Swf().write(trace, stream)
-    return stream.getvalue()
-
-
-def read_again(trace: JobTrace) -> JobTrace:
-    return Swf().read(Content(trace.source, written(trace).encode()))
 
 
 @st.composite
@@ -235,15 +171,8 @@ def swf_jobs(draw: st.DrawFn, job_id: str) -> Job:
 
 COMMENTS = st.sampled_from(
     (
-        "Version: 2.2",
-        "Computer: x",
-        "   indented",
-        "",
-        "MaxNodes: 7",
-        "MaxProcs: 21",
-        "MaxProcs: many",
-        "UnixStartTime: 5",
-        "UnixStartTime: -1",
+        *("Version: 2.2", "Computer: x", "   indented", "", "MaxNodes: 7"),
+        *("MaxProcs: 21", "MaxProcs: many", "UnixStartTime: 5", "UnixStartTime: -1"),
     )
 )
 
@@ -266,14 +195,14 @@ def swf_traces(draw: st.DrawFn) -> JobTrace:
 
 
 @given(swf_traces())
-def test_what_was_written_reads_as_the_same_log(trace: JobTrace) -> None:
-    again = read_again(trace)
+def test_a_written_log_reads_as_the_same(trace: JobTrace) -> None:
+    again = read_again(Swf(), trace)
 
     assert again == replace(trace, comments=swf_header(trace))
-    assert read_again(again) == again
+    assert read_again(Swf(), again) == again
 
 
-def test_a_header_that_says_it_all_is_kept_as_it_is() -> None:
+def test_a_complete_header_is_kept_as_it_is() -> None:
     comments = ("Computer: x", "MaxProcs: 8", "Version: 2.2", "MaxNodes: 2", "", " y")
     trace = JobTrace("log", "swf", (), 8, units_per_node=4, comments=comments)
 
@@ -287,7 +216,7 @@ def test_names_become_numbers_and_states_statuses() -> None:
         for i, (user, state) in enumerate(zip("abaab", states, strict=True))
     )
 
-    text = written(JobTrace("log", "sacct", jobs, 4, unix_start_s=9.0))
+    text = written(Swf(), JobTrace("log", "sacct", jobs, 4, unix_start_s=9.0))
 
     assert text == (
         "; Version: 2.2\n"
@@ -306,4 +235,4 @@ def test_names_become_numbers_and_states_statuses() -> None:
 def test_a_comment_stays_on_its_line(comment: str) -> None:
     trace = JobTrace("log", "swf", (), 1, comments=("Version: 2.2", comment))
 
-    assert written(trace).splitlines()[1] == "; a b"
+    assert written(Swf(), trace).splitlines()[1] == "; a b"
