@@ -30,35 +30,39 @@ def job(
     )
 
 
+def jobs_of(text: str) -> list[Job]:
+    """Jobs by submission, units, run time and request, as in "0 3 10 20, 1 4 5"."""
+    return [job(*map(int, words.split())) for words in text.split(",")]
+
+
 def trace_of(jobs: list[Job], units: int, *, units_per_node: int = 1) -> JobTrace:
     """A trace of *jobs*, named by their place in it."""
     ordered = sorted(jobs, key=lambda each: each.submit_s)
     return JobTrace("by hand", "swf", tuple(ordered), units, units_per_node)
 
 
-def _jobs(units: int, *, overruns: bool, priorities: bool) -> st.SearchStrategy[Job]:
-    def build(submit_s: int, size: int, run_s: int, slack_s: int, priority: int) -> Job:
-        request_s = max(run_s + slack_s, 0)
-        rank = priority if priorities else None
-        return job(submit_s, size, run_s, request_s, priority=rank)
-
-    return st.builds(
-        build,
-        st.integers(0, 40),
-        st.integers(1, units),
-        st.integers(0, 25),
-        st.integers(-5 if overruns else 0, 12),
-        st.integers(0, 3),
-    )
-
-
 @st.composite
 def traces(
-    draw: st.DrawFn, *, overruns: bool = True, priorities: bool = False
+    draw: st.DrawFn,
+    *,
+    overruns: bool = True,
+    priorities: bool = False,
+    least_run_s: int = 0,
 ) -> JobTrace:
     """Up to a dozen jobs that crowd a machine of up to six units."""
     units = draw(st.integers(1, 6))
-    jobs = st.lists(
-        _jobs(units, overruns=overruns, priorities=priorities), min_size=3, max_size=12
+
+    def build(submit_s: int, size: int, run_s: int, slack_s: int, priority: int) -> Job:
+        request_s = max(run_s + slack_s, least_run_s)
+        rank = priority if priorities else None
+        return job(submit_s, size, run_s, request_s, priority=rank)
+
+    jobs = st.builds(
+        build,
+        st.integers(0, 40),
+        st.integers(1, units),
+        st.integers(least_run_s, 25),
+        st.integers(-5 if overruns else 0, 12),
+        st.integers(0, 3),
     )
-    return trace_of(draw(jobs), units)
+    return trace_of(draw(st.lists(jobs, min_size=3, max_size=12)), units)

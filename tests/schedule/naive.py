@@ -1,8 +1,7 @@
-"""Two schedulers written a second time, slowly: second by second, unit by unit.
+"""Slurm's schedulers written a second time, slowly: second by second, unit by unit.
 
-Nothing here shares code or method with ``logs.schedule``: EASY looks for the
-head's start by trying one second after another, Slurm plans with one set of units
-for each slot, from scratch, at every multiple of its interval.
+Nothing here shares code or method with ``logs.simulation``: it plans with one set of
+units for each slot, from scratch, at every multiple of its interval.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ class Shop:
         job = self.jobs[number]
         return (-(job.priority or 0), job.submit_s, number)
 
-    def queue(self, *, by_priority: bool = False) -> list[int]:
+    def queue(self) -> list[int]:
         waiting = [
             number
             for number, job in enumerate(self.jobs)
             if job.submit_s <= self.now_s and number not in self.places
         ]
-        return sorted(waiting, key=self.order) if by_priority else waiting
+        return sorted(waiting, key=self.order)
 
     def holders(self) -> list[int]:
         """Jobs that still hold units in this second's pass."""
@@ -86,71 +85,24 @@ class Shop:
             self.start(number, free[: self.jobs[number].units])
 
 
-def easy(trace: JobTrace) -> dict[int, Place]:
-    """Place every job of *trace* by FCFS with EASY backfill."""
-    shop = Shop(trace)
-    while len(shop.places) < len(trace.jobs):
-        if _something_happened(shop):
-            _easy_pass(shop)
-        while shop.end_zero_runs():
-            _easy_pass(shop)
-        shop.now_s += 1
-    return shop.places
-
-
-def _easy_pass(shop: Shop) -> None:
-    shop.start_in_order(shop.queue())
-    queue = shop.queue()
-    if not queue:
-        return
-    head, *others = queue
-    promise_s = _earliest(shop, head)
-    for number in others:
-        free = shop.free()
-        if shop.jobs[number].units > len(free):
-            continue
-        shop.start(number, free[: shop.jobs[number].units])
-        if _earliest(shop, head) > promise_s:
-            del shop.places[number]
-
-
-def _earliest(shop: Shop, head: int) -> int:
-    at_s = shop.now_s
-    while True:
-        held = sum(
-            shop.jobs[number].units
-            for number in shop.holders()
-            if shop.expected_end_s(number) > at_s
-        )
-        if shop.jobs[head].units <= shop.trace.units - held:
-            return at_s
-        at_s += 1
-
-
-@dataclass
-class SlurmRun:
-    """What the naive Slurm did, and the plan it had after each cycle."""
-
-    places: dict[int, Place]
-    plans: dict[int, dict[int, Place]]
-
-
-def slurm(trace: JobTrace, parameters: SlurmParameters) -> SlurmRun:
-    """Place every job of *trace* as Slurm does."""
+def slurm(
+    trace: JobTrace, parameters: SlurmParameters
+) -> tuple[dict[int, Place], dict[int, dict[int, Place]]]:
+    """Place every job as Slurm does; return the places, and the plan of each cycle."""
     shop = Shop(trace)
     plans: dict[int, dict[int, Place]] = {}
     while len(shop.places) < len(trace.jobs):
         cycle_due = shop.now_s % parameters.bf_interval_s == 0
         while True:
             if _something_happened(shop):
-                shop.start_in_order(shop.queue(by_priority=True))
+                shop.start_in_order(shop.queue())
             if cycle_due:
                 plans[shop.now_s] = _slurm_cycle(shop, parameters)
             if not shop.end_zero_runs():
                 break
-            shop.start_in_order(shop.queue(by_priority=True))
+            shop.start_in_order(shop.queue())
         shop.now_s += 1
-    return SlurmRun(shop.places, plans)
+    return shop.places, plans
 
 
 def _something_happened(shop: Shop) -> bool:
@@ -175,7 +127,7 @@ def _slurm_cycle(shop: Shop, parameters: SlurmParameters) -> dict[int, Place]:
             if shop.expected_end_s(number) > slot * slot_s:
                 free[slot] -= shop.places[number][1]
     plan: dict[int, Place] = {}
-    for number in shop.queue(by_priority=True)[: parameters.bf_max_job_test]:
+    for number in shop.queue()[: parameters.bf_max_job_test]:
         slot, slots = _first_gap(shop, number, free, slot_s)
         start_s = shop.now_s if slot == base else slot * slot_s
         if start_s > shop.now_s + parameters.bf_window_min * 60:

@@ -4,10 +4,14 @@ Jobs are written (submit, units, run, request); "0: A(3)" means A starts at 0 on
 three units.
 """
 
+from collections.abc import Iterator
+
+import pytest
+
 from logs.schedule import schedule
 from logs.simulation import Method, Reason, Simulation
 from logs.trace import Job
-from tests.schedule.instances import job, trace_of
+from tests.schedule.instances import job, jobs_of, trace_of
 
 
 def starts_s(jobs: list[Job], units: int) -> list[float | None]:
@@ -17,100 +21,92 @@ def starts_s(jobs: list[Job], units: int) -> list[float | None]:
     return [by_job.get(number) for number in range(len(jobs))]
 
 
-def test_a_short_job_fills_the_gap_before_the_head() -> None:
-    # 4 units. 0: A(3) until 10. 1: B needs 4 > 1 free: shadow 10, extra 4 - 4 = 0.
-    # 2: C(1) would end at 2 + 8 = 10 <= 10: starts at 2. 10: B.
-    jobs = [job(0, 3, 10), job(1, 4, 5), job(2, 1, 8)]
-    assert starts_s(jobs, 4) == [0, 10, 2]
+CASES = """
+A short job fills the gap before the head:
+  0: A(3) until 10. 1: B needs 4 > 1 free: shadow 10, extra 4 - 4 = 0.
+  2: C(1) would end at 2 + 8 = 10 <= 10: starts at 2. 10: B.
+4 units | 0 3 10, 1 4 5, 2 1 8 | 0 10 2
+A job that would end one second past the shadow waits:
+  As above, but C would end at 2 + 9 = 11 > 10, and nothing is extra.
+  10: B until 15. 15: C.
+4 units | 0 3 10, 1 4 5, 2 1 9 | 0 10 15
+A long job may use the extra units until they are gone:
+  0: A(3) until 10. 1: B needs 4 > 2 free: shadow 10, 2 + 3 = 5 free
+  then, extra 5 - 4 = 1. 2: C(1), 100 s, takes the extra unit; extra 0, 1 free.
+  3: D(1), 100 s, finds shadow 10, 1 + 3 = 4 free then, extra 0: it waits.
+  10: B(4) until 15, with C no unit is left. 15: D.
+5 units | 0 3 10, 1 4 5, 2 1 100, 3 1 100 | 0 10 2 15
+Extra units shrink within one pass:
+  As above, but C and D come together at 2, in this order: C takes the extra.
+5 units | 0 3 10, 1 4 5, 2 1 100, 2 1 100 | 0 10 2 15
+A job that ends by the shadow leaves the extra units alone:
+  0: A(3) until 10. 1: B needs 5 > 3 free: shadow 10, extra 6 - 5 = 1.
+  2: C(1) would end at 2 + 8 = 10: by the shadow, extra stays 1. D(1), 100 s, in
+  the same pass takes it. 10: B.
+6 units | 0 3 10, 1 5 5, 2 1 8, 2 1 100 | 0 10 2 2
+Every job expected to end at the shadow counts as extra:
+  0: A(2) and B(1), both until 10, 1 free. 1: C needs 3: after A (or
+  both) at 10 there are 4, extra 4 - 3 = 1. 2: D(1), 100 s, takes the extra unit.
+4 units | 0 2 10, 0 1 10, 1 3 5, 2 1 100 | 0 0 10 2
+Completions come before submissions of the same second:
+  0: A(2) until 10. 10: A ends, B(2) arrives and starts at once.
+2 units | 0 2 10, 10 2 5 | 0 10
+All submissions of one second are seen by one pass:
+  0: A(2) until 10. At 5 arrive B(3) and C(1, 5 s), B first in the
+  log. One pass: B does not fit, shadow 10; C would end at 10 <= 10: starts.
+3 units | 0 2 10, 5 3 1, 5 1 5 | 0 10 5
+Jobs of one second queue in the logs order:
+  1 unit: 0: A until 3, then B, then C.
+1 units | 0 1 3, 0 1 2, 0 1 1 | 0 3 5
+A job past its request is expected to end at any moment:
+  0: A(2) asks for 5, runs 20. 1: B needs 3: shadow 5. At 7 A is
+  overdue: its end is expected now, so the shadow is 7. C(1, 1 s) would end at
+  8 > 7 and 3 - 3 = 0 are extra: it waits. 20: B until 22. 22: C.
+3 units | 0 2 20 5, 1 3 2, 7 1 1 | 0 20 22
+All overdue jobs are expected to end together:
+  0: A(2) asks for 5, B(1) for 7, both run 20. 1: C needs 4 > 2 free:
+  shadow 5, 2 + 2 = 4 free then, extra 0. 10: both are overdue and expected
+  now: 2 + 2 + 1 = 5 free, extra 5 - 4 = 1, so D(1), 30 s, starts. 20: A and B
+  end, 5 - 1 = 4 free: C.
+5 units | 0 2 20 5, 0 1 20 7, 1 4 5, 10 1 30 | 0 0 20 10
+A request that runs out is not an event:
+  0: A asks for 1, B for 0, both run 2 on one unit. C needs 3: B is
+  overdue at once, so the shadow is 0, extra 2 + 1 - 3 = 0, and D(1, 1 s) waits.
+  At 1 A is overdue too and one unit would be extra, but nobody looks. 2: A and
+  B end: C starts until 7, and D beside it.
+4 units | 0 1 2 1, 0 1 2 0, 0 3 5, 0 1 1 | 0 0 2 2
+A job of zero run time takes its turn and ends at once:
+  0: A(2) until 10, B(2) waits: 10: B, over at 10; 10: C.
+2 units | 0 2 10, 1 2 0 60, 2 2 5 | 0 10 10
+"""
 
 
-def test_a_job_that_would_end_one_second_past_the_shadow_waits() -> None:
-    # As above, but C would end at 2 + 9 = 11 > 10, and nothing is extra.
-    # 10: B until 15. 15: C.
-    jobs = [job(0, 3, 10), job(1, 4, 5), job(2, 1, 9)]
-    assert starts_s(jobs, 4) == [0, 10, 15]
+def cases() -> Iterator[object]:
+    name = ""
+    for line in CASES.splitlines():
+        if line.endswith(":"):
+            name = line[:-1]
+        elif " | " in line:
+            units, jobs, starts = line.split(" | ")
+            expected = [int(start) for start in starts.split()]
+            yield pytest.param(jobs_of(jobs), int(units[0]), expected, id=name)
 
 
-def test_a_long_job_may_use_the_extra_units_until_they_are_gone() -> None:
-    # 5 units. 0: A(3) until 10. 1: B needs 4 > 2 free: shadow 10, 2 + 3 = 5 free
-    # then, extra 5 - 4 = 1. 2: C(1), 100 s, takes the extra unit; extra 0, 1 free.
-    # 3: D(1), 100 s, finds shadow 10, 1 + 3 = 4 free then, extra 0: it waits.
-    # 10: B(4) until 15, with C no unit is left. 15: D.
-    jobs = [job(0, 3, 10), job(1, 4, 5), job(2, 1, 100), job(3, 1, 100)]
-    assert starts_s(jobs, 5) == [0, 10, 2, 15]
-
-
-def test_extra_units_shrink_within_one_pass() -> None:
-    # As above, but C and D come together at 2, in this order: C takes the extra.
-    jobs = [job(0, 3, 10), job(1, 4, 5), job(2, 1, 100), job(2, 1, 100)]
-    assert starts_s(jobs, 5) == [0, 10, 2, 15]
-
-
-def test_a_job_that_ends_by_the_shadow_leaves_the_extra_units_alone() -> None:
-    # 6 units. 0: A(3) until 10. 1: B needs 5 > 3 free: shadow 10, extra 6 - 5 = 1.
-    # 2: C(1) would end at 2 + 8 = 10: by the shadow, extra stays 1. D(1), 100 s, in
-    # the same pass takes it. 10: B.
-    jobs = [job(0, 3, 10), job(1, 5, 5), job(2, 1, 8), job(2, 1, 100)]
-    assert starts_s(jobs, 6) == [0, 10, 2, 2]
-
-
-def test_every_job_expected_to_end_at_the_shadow_counts_as_extra() -> None:
-    # 4 units. 0: A(2) and B(1), both until 10, 1 free. 1: C needs 3: after A (or
-    # both) at 10 there are 4, extra 4 - 3 = 1. 2: D(1), 100 s, takes the extra unit.
-    jobs = [job(0, 2, 10), job(0, 1, 10), job(1, 3, 5), job(2, 1, 100)]
-    assert starts_s(jobs, 4) == [0, 0, 10, 2]
+@pytest.mark.parametrize(("jobs", "units", "expected"), list(cases()))
+def test_jobs_start_as_worked_out(
+    jobs: list[Job], units: int, expected: list[float]
+) -> None:
+    assert starts_s(jobs, units) == expected
 
 
 def test_an_early_end_moves_the_head_forward() -> None:
     # 4 units. 0: A(3), asks for 20, really ends at 6. 1: B needs 4: shadow 20.
     # 2: C(1) would end at 20 <= 20: starts, really runs 18. 6: A ends, 3 free < 4,
     # shadow now 20 (C). 20: B.
-    jobs = [job(0, 3, 6, 20), job(1, 4, 5), job(2, 1, 18)]
+    jobs = jobs_of("0 3 6 20, 1 4 5, 2 1 18")
     assert starts_s(jobs, 4) == [0, 20, 2]
     # Without C, B would have started at 6.
     assert starts_s(jobs[:2], 4) == [0, 6]
-
-
-def test_completions_come_before_submissions_of_the_same_second() -> None:
-    # 2 units. 0: A(2) until 10. 10: A ends, B(2) arrives and starts at once.
-    assert starts_s([job(0, 2, 10), job(10, 2, 5)], 2) == [0, 10]
-
-
-def test_all_submissions_of_one_second_are_seen_by_one_pass() -> None:
-    # 3 units. 0: A(2) until 10. At 5 arrive B(3) and C(1, 5 s), B first in the
-    # log. One pass: B does not fit, shadow 10; C would end at 10 <= 10: starts.
-    assert starts_s([job(0, 2, 10), job(5, 3, 1), job(5, 1, 5)], 3) == [0, 10, 5]
-
-
-def test_jobs_of_one_second_queue_in_the_log_s_order() -> None:
-    # 1 unit: 0: A until 3, then B, then C.
-    assert starts_s([job(0, 1, 3), job(0, 1, 2), job(0, 1, 1)], 1) == [0, 3, 5]
-
-
-def test_a_job_past_its_request_is_expected_to_end_at_any_moment() -> None:
-    # 3 units. 0: A(2) asks for 5, runs 20. 1: B needs 3: shadow 5. At 7 A is
-    # overdue: its end is expected now, so the shadow is 7. C(1, 1 s) would end at
-    # 8 > 7 and 3 - 3 = 0 are extra: it waits. 20: B until 22. 22: C.
-    jobs = [job(0, 2, 20, 5), job(1, 3, 2), job(7, 1, 1)]
-    assert starts_s(jobs, 3) == [0, 20, 22]
-
-
-def test_all_overdue_jobs_are_expected_to_end_together() -> None:
-    # 5 units. 0: A(2) asks for 5, B(1) for 7, both run 20. 1: C needs 4 > 2 free:
-    # shadow 5, 2 + 2 = 4 free then, extra 0. 10: both are overdue and expected
-    # now: 2 + 2 + 1 = 5 free, extra 5 - 4 = 1, so D(1), 30 s, starts. 20: A and B
-    # end, 5 - 1 = 4 free: C.
-    jobs = [job(0, 2, 20, 5), job(0, 1, 20, 7), job(1, 4, 5), job(10, 1, 30)]
-    assert starts_s(jobs, 5) == [0, 0, 20, 10]
-
-
-def test_a_request_that_runs_out_is_not_an_event() -> None:
-    # 4 units. 0: A asks for 1, B for 0, both run 2 on one unit. C needs 3: B is
-    # overdue at once, so the shadow is 0, extra 2 + 1 - 3 = 0, and D(1, 1 s) waits.
-    # At 1 A is overdue too and one unit would be extra, but nobody looks. 2: A and
-    # B end: C starts until 7, and D beside it.
-    jobs = [job(0, 1, 2, 1), job(0, 1, 2, 0), job(0, 3, 5), job(0, 1, 1)]
-    assert starts_s(jobs, 4) == [0, 0, 2, 2]
 
 
 def test_a_job_without_a_request_is_planned_with_its_run_time() -> None:
@@ -121,14 +117,8 @@ def test_a_job_without_a_request_is_planned_with_its_run_time() -> None:
     assert starts_s([job(0, 3, 10), job(1, 4, 5), long], 4) == [0, 10, 15]
 
 
-def test_a_job_of_zero_run_time_takes_its_turn_and_ends_at_once() -> None:
-    # 2 units. 0: A(2) until 10, B(2) waits: 10: B, over at 10; 10: C.
-    jobs = [job(0, 2, 10), job(1, 2, 0, 60), job(2, 2, 5)]
-    assert starts_s(jobs, 2) == [0, 10, 10]
-
-
 def test_a_job_wider_than_the_machine_is_refused_and_delays_no_other() -> None:
-    jobs = [job(0, 5, 10), job(1, 4, 5)]
+    jobs = jobs_of("0 5 10, 1 4 5")
     result = schedule(trace_of(jobs, 4), Method.EASY)
     assert starts_s(jobs, 4) == [None, 1]
     assert result.refused == {0: Reason.TOO_WIDE}
@@ -143,7 +133,7 @@ def test_jobs_without_units_or_that_never_ran_are_refused() -> None:
 
 def test_the_plan_is_the_head_s_reservation_with_its_units() -> None:
     # The first case at t = 2: B awaits 10 on units 0-3; C runs on unit 3.
-    trace = trace_of([job(0, 3, 10), job(1, 4, 5), job(2, 1, 8)], 4)
+    trace = trace_of(jobs_of("0 3 10, 1 4 5, 2 1 8"), 4)
     moments = list(Simulation(trace, Method.EASY))
     planned = [
         [(each.job, each.start_s, each.units) for each in moment.plan]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from logs.generate import (
     ALL_JOBS,
@@ -22,12 +20,12 @@ from logs.generate import (
     generate,
 )
 from logs.read import read_trace
-from logs.schedule import Schedule, schedule
+from logs.schedule import schedule
 from logs.simulation import Method
 from logs.trace import Job, JobTrace
+from tests.schedule.instances import traces
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -69,15 +67,14 @@ class Profile:
         )
 
 
-@dataclass(slots=True)
 class TextbookEasy:
     """A machine under EASY."""
 
-    jobs: Sequence[Job]
-    units: int
-    running: list[tuple[float, float, int]] = field(default_factory=list)
-    queue: list[int] = field(default_factory=list)
-    starts_s: dict[int, float] = field(default_factory=dict)
+    def __init__(self, trace: JobTrace) -> None:
+        self.jobs, self.units = trace.jobs, trace.units
+        self.running: list[tuple[float, float, int]] = []
+        self.queue: list[int] = []
+        self.starts_s: dict[int, float] = {}
 
     def run(self) -> dict[int, float]:
         """Return when each job starts, by index."""
@@ -136,14 +133,10 @@ def request_s(job: Job) -> float:
     return job.run_s if job.requested_s is None else job.requested_s
 
 
-def simulated(trace: JobTrace) -> dict[int, float]:
-    placed = schedule(trace, Method.EASY).placed
-    return {job.job: job.start_s for job in placed}
-
-
 def differences(trace: JobTrace) -> list[str]:
     """Say which jobs start at different times, the earliest first."""
-    ours, textbook = simulated(trace), TextbookEasy(trace.jobs, trace.units).run()
+    placed = schedule(trace, Method.EASY).placed
+    ours, textbook = {job.job: job.start_s for job in placed}, TextbookEasy(trace).run()
     return [
         f"job {trace.jobs[i].job_id}: {ours.get(i)} s, textbook {textbook[i]} s"
         for i in sorted(textbook, key=textbook.__getitem__)
@@ -151,39 +144,8 @@ def differences(trace: JobTrace) -> list[str]:
     ]
 
 
-@st.composite
-def small_traces(draw: st.DrawFn) -> JobTrace:
-    units = draw(st.integers(1, 6))
-    drawn = draw(
-        st.lists(
-            st.tuples(
-                st.integers(0, 12),
-                st.integers(1, units),
-                st.integers(1, 10),
-                # Unused seconds of the request; negative where the job overruns.
-                st.one_of(st.integers(-9, 6), st.none()),
-            ),
-            min_size=1,
-            max_size=12,
-        )
-    )
-    drawn.sort(key=lambda job: job[0])
-    jobs = [
-        Job(
-            job_id=str(number),
-            submit_s=float(submit_s),
-            start_s=None,
-            run_s=float(run_s),
-            units=need,
-            requested_s=None if unused_s is None else float(max(1, run_s + unused_s)),
-        )
-        for number, (submit_s, need, run_s, unused_s) in enumerate(drawn)
-    ]
-    return JobTrace("drawn", "swf", tuple(jobs), units)
-
-
 @settings(deadline=None, max_examples=600)
-@given(small_traces())
+@given(traces(least_run_s=1))
 def test_small_logs_start_as_the_textbook_says(trace: JobTrace) -> None:
     assert differences(trace) == []
 
@@ -199,39 +161,29 @@ def test_generated_weeks_start_as_the_textbook_says(
 
 
 @pytest.mark.shared
-def test_a_year_of_kth_starts_as_the_textbook_says(shared: Path) -> None:
+def test_a_year_of_kth_starts_as_the_textbook_says_and_waits_less_than_it_did(
+    shared: Path,
+) -> None:
     trace = read_trace(shared / "logs" / "KTH-SP2-1996.swf.gz")
-
     assert isinstance(trace, JobTrace)
     assert len(trace.jobs) > 28_000
     assert differences(trace) == []
 
-
-@pytest.mark.shared
-def test_kth_waits_less_under_plain_easy_than_it_did(shared: Path) -> None:
-    trace = read_trace(shared / "logs" / "KTH-SP2-1996.swf.gz")
-    assert isinstance(trace, JobTrace)
-    simulated = schedule(trace, Method.EASY)
-    recorded = schedule(trace, Method.RECORDED)
+    results = [schedule(trace, method) for method in (Method.EASY, Method.RECORDED)]
+    simulated, recorded = [
+        np.array(
+            [each.start_s - trace.jobs[each.job].submit_s for each in result.placed]
+        )
+        for result in results
+    ]
     # The machine had rules that the log does not tell (its first job waited eleven
     # days on an empty machine; jobs were limited by day), so it waited longer, at
     # the mean and at the median; but a simulator that waited less than a quarter
     # of that would have to be cheating: both carry the same 70 % load.
-    assert 0.25 < _mean_wait_s(simulated) / _mean_wait_s(recorded) < 1
-    assert np.median(_waits_s(simulated)) <= np.median(_waits_s(recorded))
-    assert _work_unit_s(simulated) == pytest.approx(_work_unit_s(recorded), rel=1e-3)
-
-
-def _waits_s(result: Schedule) -> list[float]:
-    jobs = result.trace.jobs
-    return [each.start_s - jobs[each.job].submit_s for each in result.placed]
-
-
-def _mean_wait_s(result: Schedule) -> float:
-    return float(np.mean(_waits_s(result)))
-
-
-def _work_unit_s(result: Schedule) -> float:
-    return sum(
-        each.units.bit_count() * (each.end_s - each.start_s) for each in result.placed
-    )
+    assert 0.25 < simulated.mean() / recorded.mean() < 1
+    assert np.median(simulated) <= np.median(recorded)
+    work_unit_s = [
+        sum(j.units.bit_count() * (j.end_s - j.start_s) for j in result.placed)
+        for result in results
+    ]
+    assert work_unit_s[0] == pytest.approx(work_unit_s[1], rel=1e-3)

@@ -14,6 +14,7 @@ from logs.simulation import (
     Simulation,
     SlurmParameters,
 )
+from logs.timeline import members
 from logs.trace import JobTrace
 from tests.schedule.instances import traces
 
@@ -60,6 +61,20 @@ def test_the_same_trace_gives_the_same_schedule(
     method: Method, trace: JobTrace
 ) -> None:
     assert moments(trace, method) == moments(trace, method)
+
+
+@settings(max_examples=150)
+@given(trace=traces())
+def test_easy_starts_each_job_on_the_lowest_free_units(trace: JobTrace) -> None:
+    held: dict[int, int] = {}
+    for moment in moments(trace, Method.EASY):
+        for job in moment.ended:
+            del held[job]
+        for started in moment.started:
+            free = [k for k in range(trace.units) if not sum(held.values()) >> k & 1]
+            lowest = tuple(free[: trace.jobs[started.job].units])
+            assert members(started.units) == lowest
+            held[started.job] = started.units
 
 
 @SIMULATED

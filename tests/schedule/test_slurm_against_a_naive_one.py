@@ -1,4 +1,4 @@
-"""Both simulated schedulers against a second, deliberately slow implementation."""
+"""The simulated Slurm against a second, deliberately slow implementation."""
 
 from dataclasses import replace
 
@@ -29,37 +29,21 @@ parameters = st.builds(
 
 
 @settings(max_examples=300, deadline=None)
-@given(traces())
-def test_easy_places_every_job_as_the_naive_one_does(trace: JobTrace) -> None:
-    assert places(schedule(trace, Method.EASY)) == naive.easy(trace)
-
-
-@settings(max_examples=300, deadline=None)
 @given(traces(priorities=True), parameters)
-def test_slurm_places_every_job_as_the_naive_one_does(
+def test_slurm_places_and_plans_every_job_as_the_naive_one_does(
     trace: JobTrace, slurm: SlurmParameters
 ) -> None:
-    result = schedule(trace, Method.SLURM, slurm=slurm)
+    naive_places, naive_plans = naive.slurm(trace, slurm)
+    assert places(schedule(trace, Method.SLURM, slurm=slurm)) == naive_places
 
-    assert places(result) == naive.slurm(trace, slurm).places
-
-
-@settings(max_examples=300, deadline=None)
-@given(traces(priorities=True), parameters)
-def test_a_slurm_plan_that_stands_is_what_a_new_cycle_would_make(
-    trace: JobTrace, slurm: SlurmParameters
-) -> None:
-    standing: dict[int, dict[int, naive.Place]] = {}
     moments = list(Simulation(trace, Method.SLURM, slurm=slurm))
-    remaining = naive.slurm(trace, slurm).plans
-    for cycle_s in remaining:
+    for cycle_s, expected in naive_plans.items():
         past = [moment for moment in moments if moment.time_s <= cycle_s]
         plan = past[-1].plan if past else ()
-        standing[cycle_s] = {
+        standing = {
             each.job: (each.start_s, frozenset(members(each.units))) for each in plan
         }
-
-    assert standing == remaining
+        assert standing == expected
 
 
 @given(traces())
