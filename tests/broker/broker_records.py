@@ -1,12 +1,12 @@
-"""Leases, jobs and worlds made by hand."""
+"""Leases, jobs, trainers and situations made by hand."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from freetrain.broker.belief import Belief
+from freetrain.broker.belief import Belief, DuplicateJob
 from freetrain.broker.lease import (
     Assignment,
     Intent,
@@ -24,7 +24,6 @@ from slurm.records import JobRecord, JobState
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from freetrain.broker.belief import DuplicateJob
     from freetrain.broker.reconcile import Action, Wanted
 
 NOW_S = 100_000.0
@@ -33,6 +32,10 @@ UID = 1000
 
 def key(task: int) -> LeaseKey:
     return LeaseKey("u", task)
+
+
+def keys(*tasks: int) -> frozenset[LeaseKey]:
+    return frozenset(map(key, tasks))
 
 
 def intent(**changes: object) -> Intent:
@@ -82,12 +85,13 @@ def hole(node: str, end_s: float = math.inf) -> Hole:
     return Hole(node, NOW_S, end_s, ends_by, "" if math.isinf(end_s) else "99")
 
 
+def holes(*nodes: str) -> tuple[Hole, ...]:
+    return tuple(map(hole, nodes))
+
+
 def generation(trainer: str, *tasks: int, age_s: float = 600.0) -> Assignment:
     return Assignment(
-        trainer=trainer,
-        generation=1,
-        leases=frozenset(key(task) for task in tasks),
-        created_s=NOW_S - age_s,
+        trainer=trainer, generation=1, leases=keys(*tasks), created_s=NOW_S - age_s
     )
 
 
@@ -95,22 +99,22 @@ def situation(
     *leases: Lease,
     intents: tuple[Intent, ...] = (),
     duplicates: tuple[DuplicateJob, ...] = (),
-    **changes: object,
+    **changes: Any,  # noqa: ANN401 - fields of a Situation
 ) -> Situation:
-    made = Situation(now_s=NOW_S, belief=Belief(leases, intents, duplicates))
-    return replace(made, **changes)  # type: ignore[arg-type]
+    """Return a situation; the newest generations are those of its trainers."""
+    newest = (trainer.assignment for trainer in changes.get("trainers", ()))
+    changes.setdefault("assignments", tuple(filter(None, newest)))
+    return Situation(now_s=NOW_S, belief=Belief(leases, intents, duplicates), **changes)
 
 
 def reconciled(
     wanted: Wanted,
     world: Situation,
-    limits: Limits | None = None,
     *,
     pool: Collection[str] | None = None,
+    **limits: Any,  # noqa: ANN401 - fields of Limits
 ) -> tuple[Action, ...]:
-    """Return the actions; all nodes of leases can be planned with unless told."""
+    """Return the actions; nodes of leases can be planned with, unless *pool* says."""
     nodes = {lease.node for lease in world.belief.leases if lease.node}
-    actions, _ = reconcile(
-        wanted, world, limits or Limits(), pool_nodes=nodes if pool is None else pool
-    )
-    return actions
+    pool_nodes = nodes if pool is None else pool
+    return reconcile(wanted, world, Limits(**limits), pool_nodes=pool_nodes)[0]

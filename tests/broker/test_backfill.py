@@ -1,4 +1,4 @@
-"""Who gets which nodes, were our leases away."""
+"""Which job gets which nodes if our leases give way."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from freetrain.broker.backfill import (
 from slurm.holes import Hole, HoleEnd
 from tests.broker.broker_records import NOW_S
 from tests.broker.naive_backfill import Naive
-from tests.broker.test_claims import NODES, waiting
+from tests.broker.waiting_jobs import NODES, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,8 +51,8 @@ queues = st.builds(numbered, some_jobs, st.integers(1, 20))
 
 
 @st.composite
-def grounds(draw: st.DrawFn) -> BackfillState:
-    """Draw nodes that are idle, leased, promised to somebody who waits, or busy."""
+def states(draw: st.DrawFn) -> BackfillState:
+    """Draw nodes that are idle, leased, planned for a waiting job, or busy."""
     holes, leased, busy_s = list[Hole](), set[str](), dict[str, float]()
     partly = set[str]()
     for name in NAMES:
@@ -84,18 +84,18 @@ def grounds(draw: st.DrawFn) -> BackfillState:
 
 
 @settings(max_examples=500, deadline=None)
-@given(queues, grounds(), st.sampled_from([idle_first, by_slurm_order]))
+@given(queues, states(), st.sampled_from([idle_first, by_slurm_order]))
 def test_jobs_get_what_they_get_node_by_node_and_second_by_second(
     queue: list[JobRecord],
-    ground: BackfillState,
+    state: BackfillState,
     order: Callable[[BackfillState], Rank],
 ) -> None:
-    rank = order(ground)
-    naive = Naive(ground, sorted(ground.holes, key=rank), NOW_S)
+    rank = order(state)
+    naive = Naive(state, sorted(state.holes, key=rank), NOW_S)
     naive.allocate(queue)
 
     shared = allocate(
-        [ground.eligibility.request(job) for job in queue], ground, NOW_S, rank=rank
+        [state.eligibility.request(job) for job in queue], state, NOW_S, rank=rank
     )
 
     assert shared.started == naive.started
@@ -105,38 +105,38 @@ def test_jobs_get_what_they_get_node_by_node_and_second_by_second(
 
 @given(
     jobs,
-    grounds(),
+    states(),
     st.frozensets(st.integers(0, 5), min_size=1),
     st.sampled_from([idle_first, by_slurm_order]),
 )
-def test_of_whom_is_asked_about_the_same_start_as_where_all_are(
+def test_of_jobs_asked_about_the_same_start_as_of_all(
     queue: list[JobRecord],
-    ground: BackfillState,
+    state: BackfillState,
     until: frozenset[int],
     order: Callable[[BackfillState], Rank],
 ) -> None:
-    rank = order(ground)
+    rank = order(state)
 
-    wishes = [ground.eligibility.request(job) for job in queue]
+    requests = [state.eligibility.request(job) for job in queue]
 
-    asked = allocate(wishes, ground, NOW_S, rank=rank, asked=until)
-    every = allocate(wishes, ground, NOW_S, rank=rank)
+    asked = allocate(requests, state, NOW_S, rank=rank, asked=until)
+    every = allocate(requests, state, NOW_S, rank=rank)
 
     assert asked.started & until == every.started & until
     assert asked.taken.items() <= every.taken.items()
 
 
-@given(jobs, grounds())
-def test_grounds_of_the_same_nodes_share_what_suits_whom_and_no_others(
-    queue: list[JobRecord], ground: BackfillState
+@given(jobs, states())
+def test_states_of_the_same_nodes_share_eligibility_and_others_do_not(
+    queue: list[JobRecord], state: BackfillState
 ) -> None:
-    fewer = {name: node for name, node in ground.nodes.items() if name != "n0"}
-    same = (ground, ground.beside({}, {}), replace(ground, leased=frozenset()))
-    other = replace(ground, nodes=fewer)
+    fewer = {name: node for name, node in state.nodes.items() if name != "n0"}
+    same = (state, state.beside({}, {}), replace(state, leased=frozenset()))
+    other = replace(state, nodes=fewer)
 
     for job in queue:
         kinds = [one.eligibility.eligible(job) for one in same]
         assert all(one is another for one, another in pairwise(kinds))
         suits = 0 if "n0" in required_nodes(job) else kinds[0].units
         without = other.eligibility.eligible(job).units << 1  # n0 was the first
-        assert without == suits & ~ground.eligibility.bit("n0")
+        assert without == suits & ~state.eligibility.bit("n0")

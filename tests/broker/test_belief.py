@@ -160,7 +160,7 @@ def test_a_second_job_of_the_same_name_is_an_extra_not_a_lease() -> None:
 @pytest.mark.parametrize(
     "changes", [{"uid": UID + 1}, {"name": "freetrain-other"}, {"name": "u"}]
 )
-def test_jobs_of_others_and_of_unknown_names_are_never_ours(
+def test_jobs_of_others_and_of_unknown_names_are_not_ours(
     changes: dict[str, object],
 ) -> None:
     theirs = job(0, JobState.PENDING, job_id=50, array_job_id=50, **changes)

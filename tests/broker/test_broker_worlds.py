@@ -129,9 +129,7 @@ def test_whatever_happens_the_broker_puts_it_right(
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_ticks_in_the_same_moment_repeat_nothing_and_come_to_rest(
-    data: st.DataObject,
-) -> None:
+def test_ticks_in_the_same_moment_repeat_nothing(data: st.DataObject) -> None:
     world = broker(most_calls=100)
     for _ in range(data.draw(st.integers(1, 6))):
         happen(data, world.slurm)

@@ -170,9 +170,7 @@ def test_another_trainers_part_of_a_group_eases_nothing() -> None:
     assert forecast.fresh({classes.index["n0"]: 1}, {}) == {}
 
 
-def test_each_of_nodes_that_are_alone_in_the_pool_is_hit_as_one_of_its_own_group() -> (
-    None
-):
+def test_nodes_alone_in_the_pool_are_hit_as_one_of_their_group() -> None:
     told = Told(
         {f"n{k}": f"rack {k}" for k in range(3)},
         {f"rack {k}": Prospect(300.0, 0.4, 0.125) for k in range(3)},

@@ -1,4 +1,4 @@
-"""Single decisions, each with the world that calls for it."""
+"""Single actions, each with the situation that calls for it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from freetrain.broker.belief import DuplicateJob
-from freetrain.broker.lease import Assignment, LeaseState
-from freetrain.broker.limits import EndReason, Limits, Mode, Pace
+from freetrain.broker.lease import Assignment, LeaseKey, LeaseState
+from freetrain.broker.limits import EndReason, Mode, Pace
 from freetrain.broker.reconcile import (
     EndLeases,
     Submit,
@@ -25,61 +25,59 @@ from tests.broker.broker_records import (
     generation,
     intent,
     key,
+    keys,
     lease,
     reconciled,
     situation,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from freetrain.broker.pool import Situation
 
-SIZES = (1, 2, 3, 4)
 NOTHING = Wanted((), ())
+KEPT_FREE = Claims({"n1": 6}, {}, kept_free=KeptFree({"n1": 6}, 0))
 
 
 def request(count: int, limit_min: int = 60, end_s: float = math.inf) -> Wanted:
-    nodes = tuple(f"m{i}" for i in range(count))
-    deadline_s = NOW_S + 7_200.0
+    nodes, deadline_s = tuple(f"m{i}" for i in range(count)), NOW_S + 7_200.0
     asked = WantedLeases("any", limit_min, limit_min + 1, deadline_s, end_s, nodes)
     return Wanted((), (asked,))
 
 
-def run(
-    wanted: Wanted,
-    world: Situation,
-    *,
-    pool: Collection[str] | None = None,
-    **changes: Any,  # noqa: ANN401 - fields of Limits
-) -> tuple[object, ...]:
-    limits = replace(Limits(), **changes)
-    return reconciled(wanted, world, limits, pool=pool)
-
-
 def wanted(name: str, *tasks: int, awaited: int = 0) -> WantedTrainer:
-    return WantedTrainer(name, SIZES, frozenset(key(task) for task in tasks), awaited)
+    return WantedTrainer(name, (1, 2, 3, 4), keys(*tasks), awaited)
 
 
-def test_what_is_missing_is_asked_for_in_arrays_no_larger_than_allowed() -> None:
-    asked = run(request(5), situation(lease(0)), most_array_tasks=3)
+def plan(*tasks: int, awaited: int = 0) -> Wanted:
+    return Wanted((wanted("a", *tasks, awaited=awaited),), ())
 
-    assert asked == (
+
+def asked(wanted: Wanted, world: Situation, **limits: Any) -> list[int]:  # noqa: ANN401
+    """Return how many leases each submission asks for."""
+    done = reconciled(wanted, world, **limits)
+    return [action.tasks for action in done if isinstance(action, Submit)]
+
+
+def ended(
+    world: Situation,
+    wanted: Wanted = NOTHING,
+    **limits: Any,  # noqa: ANN401 - fields of Limits, and the pool
+) -> list[EndLeases]:
+    done = reconciled(wanted, world, **{"mode": Mode.YIELD, **limits})
+    return [action for action in done if isinstance(action, EndLeases)]
+
+
+def test_missing_leases_are_asked_for_in_arrays_no_larger_than_allowed() -> None:
+    done = reconciled(request(5), situation(lease(0)), most_array_tasks=3)
+
+    assert done == (
         Submit("any", 60, NOW_S + 7_200.0, 3),
         Submit("any", 60, NOW_S + 7_200.0, 1),
     )
 
 
-def test_a_submission_under_way_counts_as_leases_that_wait() -> None:
-    open_intent = intent(deadline_s=NOW_S + 7_200.0, tasks=4)
-
-    asked = run(request(4), situation(intents=(open_intent,)))
-
-    assert asked == ()
-
-
 @pytest.mark.parametrize(
-    ("cap", "leases"),
+    ("limits", "leases"),
     [
         ({"most_leases": 3}, 2),
         ({"most_new_leases": 1}, 1),
@@ -87,88 +85,66 @@ def test_a_submission_under_way_counts_as_leases_that_wait() -> None:
         ({"most_calls": 0}, 0),
     ],
 )
-def test_caps_are_kept(cap: dict[str, Any], leases: int) -> None:
-    asked = run(request(9), situation(lease(0)), **cap)
-
-    assert sum(one.tasks for one in asked if isinstance(one, Submit)) == leases
+def test_caps_are_kept(limits: dict[str, int], leases: int) -> None:
+    assert sum(asked(request(9), situation(lease(0)), **limits)) == leases
 
 
-def test_nothing_is_asked_for_while_paused_blind_or_yielding() -> None:
+def test_submissions_under_way_count_as_leases_that_wait_and_against_the_cap() -> None:
+    other = situation(intents=(intent(shape="gpu"),))
+
+    assert asked(request(4), situation(intents=(intent(),))) == []
+    assert asked(request(9), other, most_leases=6) == [2]
+
+
+def test_no_leases_are_asked_for_while_paused_blind_or_yielding() -> None:
     failing = Pace(0, 3, NOW_S - 10)
-    gives = Claims({"n9": 1}, {})
+    over = replace(failing, last_failed_s=0.0)
 
-    assert run(request(1), situation(pace=failing)) == ()
-    assert run(request(1), situation(pace=replace(failing, last_failed_s=0.0))) != ()
-    assert run(request(1), situation(is_plan_known=False)) == ()
-    assert run(request(1), situation(claims=gives)) == ()
-    assert (
-        run(
-            request(1),
-            situation(claims=replace(gives, kept_free=KeptFree({"n9": 1}, 0))),
-        )
-        != ()
-    )
+    assert not reconciled(request(1), situation(pace=failing))
+    assert asked(request(1), situation(pace=over)) == [1]
+    assert not reconciled(request(1), situation(is_plan_known=False))
+    assert not reconciled(request(1), situation(claims=Claims({"n1": 1}, {})))
+    assert asked(request(1), situation(claims=KEPT_FREE)) == [1]
 
 
 def test_a_waiting_lease_that_would_outlast_its_hole_goes() -> None:
-    waits = lease(0)
+    gone, new = reconciled(request(1, 30, NOW_S + 1_900.0), situation(lease(0)))
 
-    actions = run(request(1, 30, NOW_S + 1_900.0), situation(waits))
-
-    assert actions[0] == EndLeases(("7_0",), (key(0),), EndReason.SURPLUS)
-    assert isinstance(actions[1], Submit)
+    assert gone == EndLeases(("7_0",), (key(0),), EndReason.SURPLUS)
+    assert isinstance(new, Submit)
 
 
-def test_a_short_one_that_could_start_too_late_for_its_hole_goes_too() -> None:
-    waits = lease(0, limit_min=20, deadline_s=NOW_S + 1_900.0)
+def test_a_short_lease_that_could_start_too_late_for_its_hole_goes_too() -> None:
+    world = situation(lease(0, limit_min=20, deadline_s=NOW_S + 1_900.0))
 
-    kept = run(request(1, 30, NOW_S + 1_840.0), situation(waits))
-    replaced = run(request(1, 30, NOW_S + 1_839.0), situation(waits))
-
-    assert kept == ()
-    assert len(replaced) == 2
+    assert len(reconciled(request(1, 30, NOW_S + 1_840.0), world)) == 0
+    assert len(reconciled(request(1, 30, NOW_S + 1_839.0), world)) == 2
 
 
-def test_submissions_under_way_count_against_the_cap() -> None:
-    other = intent(shape="gpu", tasks=4)
-
-    asked = run(request(9), situation(intents=(other,)), most_leases=6)
-
-    assert [one.tasks for one in asked if isinstance(one, Submit)] == [2]
+def test_a_waiting_lease_that_can_no_longer_start_is_left_to_slurm() -> None:
+    assert not ended(situation(lease(0, deadline_s=NOW_S + 3_599.0)))
 
 
-def test_one_that_can_no_longer_start_is_left_to_slurm() -> None:
-    late = lease(0, deadline_s=NOW_S + 3_599.0)
-
-    assert run(NOTHING, situation(late)) == ()
-
-
-def test_leases_that_nobody_wants_are_told_once_then_ended_when_they_stay() -> None:
+def test_unwanted_leases_get_one_notice_and_are_ended_when_they_stay() -> None:
     world = situation(lease(0, "n0"), lease(1, "n1"))
-    (first,) = run(NOTHING, world)
-    assert isinstance(first, EndLeases)
+    (first,) = ended(world)
     leases = world.belief.leases
     leaving = situation(*(marked_ending(one, first, NOW_S) for one in leases))
-    again = run(NOTHING, leaving)
-    late = replace(leaving, now_s=NOW_S + 60.0)
 
-    (last,) = run(NOTHING, late)
+    (last,) = ended(replace(leaving, now_s=NOW_S + 60.0))
 
     assert (first.by_notice, first.display_ids) == (True, ("7_0", "7_1"))
-    assert again == ()
-    assert isinstance(last, EndLeases)
+    assert not ended(leaving)
     assert (last.why, last.by_notice) == (EndReason.STAYED, False)
 
 
-def test_a_lease_whose_hole_closed_is_told_whatever_the_churn() -> None:
-    world = situation(lease(0, "n0"))
+def test_a_lease_whose_hole_closed_gets_a_notice_whatever_the_churn() -> None:
     unseen = situation(lease(0, "n0", start_s=NOW_S + 1.0))
 
-    (one,) = run(NOTHING, world, pool=(), most_churn=0)
+    (end,) = ended(situation(lease(0, "n0")), pool=(), most_churn=0)
 
-    assert isinstance(one, EndLeases)
-    assert (one.why, one.by_notice) == (EndReason.HOLE_CLOSED, True)
-    assert run(NOTHING, unseen, pool=()) == ()
+    assert (end.why, end.by_notice) == (EndReason.HOLE_CLOSED, True)
+    assert not ended(unseen, pool=())
 
 
 def test_others_get_claimed_nodes_at_once_and_waiting_leases_go_first() -> None:
@@ -179,18 +155,47 @@ def test_others_get_claimed_nodes_at_once_and_waiting_leases_go_first() -> None:
         claims=Claims({"n1": 5}, {}),
         assignments=(generation("a", 1, 2),),
     )
-    plan = Wanted((wanted("a", 2),), ())
 
-    assign, room, gives = run(plan, world, mode=Mode.YIELD, most_churn=0)
+    assign, room, gives = reconciled(plan(2), world, mode=Mode.YIELD, most_churn=0)
 
     assert isinstance(assign, Assignment)
-    assert assign.leases == {key(2)}
+    assert assign.leases == keys(2)
     assert room == EndLeases(("7_0",), (key(0),), EndReason.MAKES_ROOM)
     assert gives == EndLeases(("7_1",), (key(1),), EndReason.CLAIMED, by_notice=True)
 
 
+def test_many_claimed_leases_need_two_commands_whatever_their_submissions() -> None:
+    names = [LeaseKey(f"u{number}", 0) for number in range(20)]
+    leases = [
+        lease(number, f"n{number}" if number % 2 else "", key=name)
+        for number, name in enumerate(names)
+    ]
+    claims = Claims({one.node: 5 for one in leases if one.node}, {})
+
+    room, noticed = ended(situation(*leases, claims=claims), most_calls=2)
+
+    assert (room.why, noticed.why) == (EndReason.MAKES_ROOM, EndReason.CLAIMED)
+    assert {*room.leases, *noticed.leases} == set(names)
+
+
+def test_a_lease_on_a_node_kept_free_says_why_it_goes_and_ends_no_waiting_one() -> None:
+    leases = lease(0, "n0"), lease(1, "n1"), lease(2)
+    claimed = replace(KEPT_FREE, leased={"n0": 5, "n1": 6})
+
+    kept_free = ended(situation(*leases, claims=KEPT_FREE), pool=["n0"])
+    both = ended(situation(*leases, claims=claimed), pool=())
+
+    assert {end.why: end.leases for end in kept_free}[EndReason.KEPT_FREE] == (key(1),)
+    assert EndReason.MAKES_ROOM not in {end.why for end in kept_free}
+    assert {end.why: end.leases for end in both} == {
+        EndReason.MAKES_ROOM: (key(2),),
+        EndReason.CLAIMED: (key(0),),
+        EndReason.KEPT_FREE: (key(1),),
+    }
+
+
 @pytest.mark.parametrize(
-    ("told_s", "cancelled_s", "gentle"),
+    ("notice_s", "cancel_s", "by_notice"),
     [
         (None, None, [True]),
         (NOW_S - 19.0, None, []),
@@ -200,120 +205,158 @@ def test_others_get_claimed_nodes_at_once_and_waiting_leases_go_first() -> None:
         (None, NOW_S - 60.0, [False]),
     ],
 )
-def test_a_claimed_lease_is_told_and_only_ended_where_it_stays(
-    told_s: float | None, cancelled_s: float | None, gentle: list[bool]
+def test_a_claimed_lease_gets_a_notice_and_is_only_ended_where_it_stays(
+    notice_s: float | None, cancel_s: float | None, by_notice: list[bool]
 ) -> None:
-    one = lease(1, "n1", notice_s=told_s, cancel_s=cancelled_s)
-    world = situation(one, claims=Claims({"n1": 5}, {}))
+    claimed = lease(1, "n1", notice_s=notice_s, cancel_s=cancel_s)
 
-    done = run(NOTHING, world, pool=(), mode=Mode.YIELD)
+    ends = ended(situation(claimed, claims=Claims({"n1": 5}, {})), pool=())
 
-    assert [d.by_notice for d in done if isinstance(d, EndLeases)] == gentle
+    assert [end.by_notice for end in ends] == by_notice
+
+
+@pytest.mark.parametrize(("over_s", "why"), [(19.0, []), (20.0, [EndReason.OVERRAN])])
+def test_a_lease_that_slurm_lets_overrun_its_limit_is_ended(
+    over_s: float, why: list[EndReason]
+) -> None:
+    overrun = lease(0, "n0", end_s=NOW_S - over_s)
+
+    ends = ended(situation(overrun, assignments=(generation("a", 0),)), plan(0))
+
+    assert [end.why for end in ends] == why
+
+
+@pytest.mark.parametrize(
+    ("unheard_s", "assignments", "why"),
+    [
+        (179.0, (), []),
+        (180.0, (), [EndReason.UNHEARD]),
+        (9_999.0, (generation("a", 0),), []),
+    ],
+    ids=["not for long", "for long", "it may train"],
+)
+def test_a_lease_that_trains_nothing_and_is_not_heard_is_ended(
+    unheard_s: float, assignments: tuple[Assignment, ...], why: list[EndReason]
+) -> None:
+    world = situation(
+        lease(0, "n0"),
+        assignments=assignments,
+        unheard_s={key(0): unheard_s},
+        not_ready=keys(0),
+    )
+
+    assert [end.why for end in ended(world, plan(0))] == why
+
+
+@pytest.mark.parametrize(
+    ("claims", "pool", "why"),
+    [
+        (Claims({"n0": 5}, {}), "", EndReason.CLAIMED),
+        (Claims({}, {}), "n0", EndReason.SURPLUS),
+        (Claims({}, {}), "", EndReason.HOLE_CLOSED),
+    ],
+)
+def test_a_lease_whose_agent_never_came_is_ended_without_notice(
+    claims: Claims, pool: str, why: EndReason
+) -> None:
+    world = situation(lease(0, "n0"), claims=claims, never_heard=keys(0))
+
+    ends = ended(world, pool=pool.split())
+
+    assert [(end.why, end.by_notice) for end in ends] == [(why, False)]
 
 
 def test_second_jobs_end() -> None:
-    (one,) = run(NOTHING, situation(duplicates=(DuplicateJob("u", "50_0"),)))
+    (end,) = ended(situation(duplicates=(DuplicateJob("u", "50_0"),)))
 
-    assert one == EndLeases(("50_0",), (), EndReason.SECOND_JOB)
+    assert end == EndLeases(("50_0",), (), EndReason.SECOND_JOB)
+
+
+# New generations.
+
+
+def grown(world: Situation, *tasks: int, awaited: int = 0) -> list[frozenset[LeaseKey]]:
+    """Return the leases of the generations made for a trainer that wants *tasks*."""
+    done = reconciled(plan(*tasks, awaited=awaited), world)
+    return [action.leases for action in done if isinstance(action, Assignment)]
+
+
+TWO = lease(0, "n0"), lease(1, "n1")
+
+
+def aged(age_s: float, *tasks: int) -> Situation:
+    return situation(*TWO, assignments=(generation("a", *tasks, age_s=age_s),))
 
 
 def test_a_lease_leaves_one_trainer_before_it_joins_another() -> None:
-    world = situation(
-        lease(0, "n0"), lease(1, "n1"), assignments=(generation("b", 0, 1),)
-    )
+    world = situation(*TWO, assignments=(generation("b", 0, 1),))
 
-    actions = run(Wanted((wanted("a", 1), wanted("b", 0)), ()), world)
+    done = reconciled(Wanted((wanted("a", 1), wanted("b", 0)), ()), world)
 
-    assert [one.trainer for one in actions if isinstance(one, Assignment)] == [
-        "b",
-        "a",
-    ]
+    made = [action.trainer for action in done if isinstance(action, Assignment)]
+    assert made == ["b", "a"]
 
 
-def test_growing_by_a_part_waits_a_while_but_losing_and_starting_do_not() -> None:
-    leases = (lease(0, "n0"), lease(1, "n1"))
-    plan = Wanted((wanted("a", 0, 1, awaited=1),), ())
-    young = situation(*leases, assignments=(generation("a", 0, age_s=59.0),))
-    grown = situation(*leases, assignments=(generation("a", 0, age_s=60.0),))
-    lost = situation(*leases, assignments=(generation("a", 0, 5, age_s=1.0),))
-    by_a_fast_clock = situation(*leases, assignments=(generation("a", 0, age_s=-9e5),))
-
-    assert run(plan, young) == ()
-    assert len(run(plan, grown)) == len(run(plan, lost)) == 1
-    assert len(run(plan, by_a_fast_clock)) == 1
-    assert len(run(plan, situation(*leases))) == 1
-
-
-def test_a_world_that_survivors_made_while_a_tick_looked_does_not_grow() -> None:
-    """Broker and survivors act at one moment, and a start would be thrown away."""
-    leases = (lease(0, "n0"), lease(1, "n1"))
-    whole = Wanted((wanted("a", 0, 1),), ())
-    since = situation(*leases, assignments=(generation("a", 0, age_s=-1.5),))
-
-    assert run(whole, since) == ()
+@pytest.mark.parametrize(
+    ("world", "made"),
+    [
+        pytest.param(aged(59.0, 0), 0, id="young"),
+        pytest.param(aged(60.0, 0), 1, id="old enough"),
+        pytest.param(aged(1.0, 0, 5), 1, id="it lost a lease"),
+        pytest.param(aged(-9e5, 0), 1, id="made by a fast clock"),
+        pytest.param(situation(*TWO), 1, id="it starts"),
+    ],
+)
+def test_growing_by_a_part_waits_a_while_but_losing_and_starting_do_not(
+    world: Situation, made: int
+) -> None:
+    assert grown(world, 0, 1, awaited=1) == [keys(0, 1)] * made
 
 
-def test_a_world_that_was_only_just_made_does_not_grow_but_shrinks_at_once() -> None:
-    leases = (lease(0, "n0"), lease(1, "n1"))
-    more = Wanted((wanted("a", 0, 1),), ())
-    young, settled = (
-        situation(*leases, assignments=(generation("a", 0, age_s=age_s),))
-        for age_s in (9.0, 10.0)
-    )
-    too_much = situation(*leases, assignments=(generation("a", 0, 1, age_s=1.0),))
-
-    assert run(more, young) == ()
-    assert len(run(more, settled)) == 1
-    assert len(run(Wanted((wanted("a", 0),), ()), too_much)) > 0
+@pytest.mark.parametrize(("age_s", "made"), [(-1.5, 0), (9.0, 0), (10.0, 1)])
+def test_a_world_that_was_only_just_made_does_not_grow(age_s: float, made: int) -> None:
+    """Survivors may act at the same moment, and a start would be thrown away."""
+    assert grown(aged(age_s, 0), 0, 1) == [keys(0, 1)] * made
 
 
-def test_a_lease_joins_nobody_before_its_agent_is_up_and_is_waited_for() -> None:
-    leases = (lease(0, "n0"), lease(1, "n1"), lease(2, "n2"))
-    plan = Wanted((wanted("a", 0, 1, 2),), ())
-    alone = situation(*leases, not_ready=frozenset({key(1)}))
-    young, grown = (
-        replace(alone, assignments=(generation("a", 0, age_s=age_s),))
-        for age_s in (59.0, 60.0)
-    )
-    left = replace(alone, assignments=(generation("a", 0, 1, age_s=1.0),))
-
-    assert run(plan, young) == ()
-    for world in (alone, grown, left):
-        (one,) = run(plan, world)
-        assert isinstance(one, Assignment)
-        assert one.leases == {key(0), key(2)}
+def test_a_world_that_was_only_just_made_shrinks_at_once() -> None:
+    assert grown(aged(1.0, 0, 1), 0) == [keys(0)]
 
 
-def test_a_trainer_runs_on_a_size_it_can_use_and_keeps_what_it_holds() -> None:
-    two = WantedTrainer("a", (2, 4), frozenset(map(key, range(3))), 1)
-    world = situation(
-        *(lease(task, f"n{task}") for task in range(3)),
-        assignments=(generation("a", 1, 2),),
-    )
+def test_a_lease_joins_no_trainer_before_its_agent_is_up_and_is_waited_for() -> None:
+    alone = situation(*TWO, lease(2, "n2"), not_ready=keys(1))
 
-    assert run(Wanted((two,), ()), world) == ()
+    def after(*tasks: int, age_s: float) -> Situation:
+        return replace(alone, assignments=(generation("a", *tasks, age_s=age_s),))
+
+    assert grown(after(0, age_s=59.0), 0, 1, 2) == []
+    for world in (alone, after(0, age_s=60.0), after(0, 1, age_s=1.0)):
+        assert grown(world, 0, 1, 2) == [keys(0, 2)]
 
 
-def test_a_trainer_that_wants_nothing_more_gets_an_empty_generation() -> None:
+def test_a_trainer_runs_on_a_size_it_can_use_and_keeps_its_leases() -> None:
+    even = WantedTrainer("a", (2, 4), keys(0, 1, 2), 1)
+    world = situation(*TWO, lease(2, "n2"), assignments=(generation("a", 1, 2),))
+
+    assert reconciled(Wanted((even,), ()), world) == ()
+
+
+def test_a_trainer_that_wants_no_nodes_any_more_gets_an_empty_generation() -> None:
     world = situation(lease(0, "n0"), assignments=(generation("a", 0),))
 
-    assign, cancel = run(NOTHING, world)
+    assign, end = reconciled(NOTHING, world)
 
     assert isinstance(assign, Assignment)
-    assert (assign.generation, len(assign.leases)) == (2, 0)
-    assert isinstance(cancel, EndLeases)
+    assert (assign.generation, assign.leases) == (2, frozenset())
+    assert isinstance(end, EndLeases)
 
 
-def test_without_slurms_plan_everything_stays_but_what_is_lost() -> None:
-    world = situation(
-        lease(0, "n0"),
-        lease(1),
-        lease(2, "n2", state=LeaseState.ENDING),
-        assignments=(generation("a", 0, 2),),
-        is_plan_known=False,
-    )
+def test_without_slurms_plan_only_lost_leases_change() -> None:
+    lost = lease(2, "n2", state=LeaseState.ENDING)
+    newest = generation("a", 0, 2)
+    world = situation(TWO[0], lease(1), lost, assignments=(newest,))
 
-    (assign,) = run(Wanted((wanted("a"),), ()), world)
+    (assign,) = reconciled(plan(), replace(world, is_plan_known=False))
 
     assert isinstance(assign, Assignment)
-    assert assign.leases == {key(0)}
+    assert assign.leases == keys(0)

@@ -9,88 +9,87 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.broker.yielding import APART_S
-from freetrain.config.site import LeaseMode, LeaseSettings
+from freetrain.config.site import LeaseMode
 from freetrain.state.tables import Counter, TrainerState, counters
 from freetrain.tick.tick import tick_and_follow_up
 from slurm.errors import SlurmError
 from tests.fakes.slurm.state import Act
-from tests.tick.tick_worlds import TickWorld, theirs, tick_world
-
-SOON_S = 2.0
-"""No usual look comes so soon after the first tick."""
-
-PROGRAMS = ("squeue", "scontrol", "sdiag", "sbatch", "scancel")
+from tests.tick.tick_worlds import TickWorld, running, theirs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from freetrain.tick.tick import TickReport
 
+SOON_S = 2.0
+"""No usual tick comes so soon after the first."""
+
+
+# A second tick, once the agents of new leases answer.
+
 
 def follow(
-    world: TickWorld, wait: Callable[[float], None], *, within_s: float = 20.0
-) -> int:
-    """Tick and follow up; return how many ticks that were."""
+    world: TickWorld,
+    beat: Callable[[TickWorld], object] = lambda _: None,
+    *,
+    within_s: float = 20.0,
+) -> tuple[int, int]:
+    """Tick and follow up, *beat* at each wait; return how many ticks and waits."""
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        beat(world)
+
     done = tick_and_follow_up(
         world.site, world.environment, within_s=within_s, wait=wait
     )
-    return len(list(done))
+    return len(list(done)), len(waits)
 
 
 def test_new_leases_train_without_another_tick(world: TickWorld) -> None:
     world.submit("a", most=2)
 
-    ticks = follow(world, lambda _: world.beat())
-
-    assert ticks == 2
+    assert follow(world, TickWorld.beat)[0] == 2
     assert world.newest().keys == set(world.running())
 
 
 def test_agents_that_have_begun_do_not_wait_long_for_the_rest(world: TickWorld) -> None:
     world.submit("a", most=2)
-    waits: list[float] = []
 
-    def wait(seconds: float) -> None:
-        waits.append(seconds)
-        world.beat(world.running()[0])
+    ticks, waits = follow(world, lambda w: w.beat(w.running()[0]), within_s=1000.0)
 
-    ticks = follow(world, wait, within_s=1000.0)
-
-    assert ticks == 2
-    assert len(world.nodes()) == 1
-    assert len(waits) < 5
+    assert (ticks, len(world.nodes())) == (2, 1)
+    assert waits < 5
 
 
 def test_without_a_heartbeat_there_is_no_second_tick(world: TickWorld) -> None:
     world.submit("a", most=2)
-    waits: list[float] = []
 
-    assert follow(world, waits.append, within_s=1000.0) == 1
+    ticks, waits = follow(world, within_s=1000.0)
 
-    assert 1 < len(waits) <= 20
-    assert world.generation() == 0
+    assert (ticks, world.generation()) == (1, 0)
+    assert 1 < waits <= 20
 
 
-@pytest.mark.parametrize(("nodes", "within_s"), [(0, 20.0), (2, 0.0)])
-def test_it_waits_only_where_leases_were_asked_for_and_there_is_time(
-    world: TickWorld, nodes: int, within_s: float
+@pytest.mark.parametrize(("trainers", "within_s"), [("", 20.0), ("a", 0.0)])
+def test_it_waits_only_for_leases_and_within_time(
+    world: TickWorld, trainers: str, within_s: float
 ) -> None:
-    if nodes:
-        world.submit("a", most=nodes)
-    waits: list[float] = []
+    for name in trainers:
+        world.submit(name)
 
-    assert follow(world, waits.append, within_s=within_s) == 1
+    assert follow(world, within_s=within_s) == (1, 0)
 
-    assert not waits
+
+# Ticks and polls before cycles of backfill; the fake Slurm's looks every second.
 
 
 class Passing:
-    """A clock that stands but for waits and commands, and the looks it has seen."""
+    """A clock that stands but for waits and commands, and when it waited for what."""
 
     def __init__(self, world: TickWorld) -> None:
         self.world = world
-        self.environment = replace(world.environment, clock=lambda: world.now_s)
         self.looks_s: list[float] = []
         self.reports: list[TickReport] = []
         self.before_look: dict[int, Callable[[TickWorld], object]] = {}
@@ -103,75 +102,34 @@ class Passing:
         self.looks_s.append(self.world.now_s)
 
     def looks_after(self, within_s: float) -> list[float]:
-        """Follow up; return when it looked before cycles, seconds after it began."""
-        began_s, site = self.world.now_s, self.world.site
-        self.reports = list(
-            tick_and_follow_up(
-                site, self.environment, within_s=within_s, wait=self.wait
-            )
+        """Follow up; return when it ticked or polled, seconds after it began."""
+        world, began_s = self.world, self.world.now_s
+        environment = replace(world.environment, clock=lambda: world.now_s)
+        done = tick_and_follow_up(
+            world.site, environment, within_s=within_s, wait=self.wait
         )
+        self.reports = list(done)
         return [look_s - began_s for look_s in self.looks_s]
 
+    @property
+    def polls(self) -> int:
+        """How many of the looks that it waited for were no ticks."""
+        return 1 + len(self.looks_s) - len(self.reports)
 
-def leased(quick_folder: Path, mode: LeaseMode) -> Passing:
-    """Return a world in which a lease trains."""
-    lease = LeaseSettings(partition="freetrain", mode=mode)
-    world = tick_world(quick_folder, lease=lease)
-    world.submit("a", most=1)
-    world.tick()
-    world.beat()
-    world.tick()
+
+@pytest.fixture
+def passing(world: TickWorld) -> Passing:
+    """A world in which a lease trains and makes room; a tick takes eight seconds."""
+    world.change("lease", mode=LeaseMode.YIELD)
+    running(world, most=1)
     return Passing(world)
 
 
-def test_leases_that_make_room_are_looked_at_again_but_not_all_the_time(
-    quick_folder: Path,
-) -> None:
-    """The stand-in's backfill looks every second."""
-    looks_s = leased(quick_folder, LeaseMode.YIELD).looks_after(100.0)
-
-    assert 4 <= len(looks_s) <= 1 + 100 / APART_S
-    assert all(b - a >= APART_S for a, b in pairwise(looks_s))
-
-
-def test_no_tick_follows_where_slurm_preempts(quick_folder: Path) -> None:
-    assert not leased(quick_folder, LeaseMode.PREEMPT).looks_after(100.0)
-
-
-def test_no_tick_follows_later_than_was_asked_for(quick_folder: Path) -> None:
-    looks_s = leased(quick_folder, LeaseMode.YIELD).looks_after(20.0)
-
-    assert looks_s
-    assert max(looks_s) <= 20.0
-
-
-def test_no_tick_follows_for_others_where_there_are_no_leases(
-    quick_folder: Path,
-) -> None:
-    passing = leased(quick_folder, LeaseMode.YIELD)
-    passing.world.set_state("a", TrainerState.CANCELLED)
-    passing.world.tick()
-    passing.world.now_s += 60.0
-    passing.world.tick()
-
-    assert not passing.world.running()
-    assert not passing.looks_after(100.0)
-
-
-def test_a_slow_tick_is_not_followed_up_after_the_end(quick_folder: Path) -> None:
-    passing = leased(quick_folder, LeaseMode.YIELD)  # a tick takes eight seconds there
-
-    assert not passing.looks_after(8.0)
-
-
-def test_looks_rest_after_a_slow_one_and_are_not_late_for_their_cycle(
-    quick_folder: Path,
-) -> None:
-    passing = leased(quick_folder, LeaseMode.YIELD)
-
-    looks_s = passing.looks_after(100.0)
-
-    assert all(b - a >= APART_S + 8.0 for a, b in pairwise(looks_s))
+@pytest.fixture
+def quick(passing: Passing) -> Passing:
+    """The same, where a tick takes half a second."""
+    passing.world.command_s = 0.0625
+    return passing
 
 
 def no_answer(world: TickWorld) -> None:
@@ -179,115 +137,107 @@ def no_answer(world: TickWorld) -> None:
     world.slurm.script("squeue", Act.HANG)
 
 
-def test_a_look_that_slurm_does_not_answer_is_followed_by_the_next(
-    quick_folder: Path,
-) -> None:
-    passing = leased(quick_folder, LeaseMode.YIELD)
+def test_yielding_leases_get_ticks_apart_from_each_other(passing: Passing) -> None:
+    looks_s = passing.looks_after(100.0)
+
+    assert 4 <= len(looks_s) <= 1 + 100 / APART_S
+    assert all(b - a >= APART_S + 8.0 for a, b in pairwise(looks_s)), "a tick takes 8 s"
+    assert passing.polls == 0, "ticks are too slow for polls between them"
+
+
+def test_no_tick_follows_where_slurm_preempts(passing: Passing) -> None:
+    passing.world.change("lease", mode=LeaseMode.PREEMPT)
+
+    assert not passing.looks_after(100.0)
+
+
+def test_no_tick_follows_later_than_was_asked_for(passing: Passing) -> None:
+    looks_s = passing.looks_after(20.0)
+
+    assert looks_s
+    assert max(looks_s) <= 20.0
+
+
+def test_a_slow_tick_is_not_followed_up_after_the_end(passing: Passing) -> None:
+    assert not passing.looks_after(8.0)
+
+
+def test_without_leases_no_tick_follows_for_others(passing: Passing) -> None:
+    world = passing.world
+    world.set_state("a", TrainerState.CANCELLED)
+    world.tick()
+    world.now_s += 60.0
+    world.tick()
+
+    assert not world.running()
+    assert not passing.looks_after(100.0)
+
+
+def test_a_tick_without_answer_is_followed_by_the_next(passing: Passing) -> None:
     passing.before_look = {0: no_answer}
+
     looks_s = passing.looks_after(60.0)
 
     assert len(looks_s) >= 3
     assert len(passing.reports) == len(looks_s)  # the first tick, and all but one
 
 
-def test_the_last_look_that_fails_is_told(quick_folder: Path) -> None:
-    passing = leased(quick_folder, LeaseMode.YIELD)
+def test_a_last_tick_that_fails_is_an_error(passing: Passing) -> None:
     passing.before_look = {0: no_answer}
 
     with pytest.raises(SlurmError):
         passing.looks_after(12.0)
 
 
-def quick(quick_folder: Path) -> Passing:
-    """Return a world in which a lease trains, and a tick takes half a second."""
-    passing = leased(quick_folder, LeaseMode.YIELD)
-    passing.world.command_s = 0.0625
-    return passing
+def test_quick_ticks_have_polls_of_the_queue_between_them(quick: Passing) -> None:
+    slurm = quick.world.slurm
+    before = len(slurm.calls("sdiag"))
 
+    looks_s = quick.looks_after(60.0)
 
-def glances(passing: Passing) -> int:
-    """Return how many of the looks that it waited for were no ticks."""
-    return 1 + len(passing.looks_s) - len(passing.reports)
-
-
-def they_come(world: TickWorld) -> None:
-    """Let somebody come who needs the leased node, too."""
-    world.slurm.standin.add([theirs(world) for _ in range(8)])
-
-
-def test_between_quick_looks_there_is_a_last_one_that_asks_for_jobs_alone(
-    quick_folder: Path,
-) -> None:
-    passing = quick(quick_folder)
-    before = len(passing.world.slurm.calls("sdiag"))
-
-    looks_s = passing.looks_after(60.0)
-
-    ticks = (len(passing.world.slurm.calls("sdiag")) - before) / 2
-    assert ticks == len(passing.reports)
-    assert 5 <= glances(passing) <= 1 + 60 / APART_S
+    ticks = (len(slurm.calls("sdiag")) - before) / 2
+    assert ticks == len(quick.reports)
+    assert 5 <= quick.polls <= 1 + 60 / APART_S
     assert 5 <= ticks <= 1 + 60 / APART_S
     assert len(looks_s) <= 2 * (1 + 60 / APART_S)
+    programs = ("squeue", "scontrol", "sdiag", "sbatch", "scancel")
+    with quick.world.reading() as state:
+        asked = counters(state)[Counter.REQUESTS]
+    assert asked == sum(map(len, map(slurm.calls, programs)))
 
 
-def test_jobs_that_come_after_a_look_are_made_room_for_at_the_last_one(
-    quick_folder: Path,
-) -> None:
-    passing = quick(quick_folder)
-    passing.before_look = {0: they_come}
+def test_a_poll_finds_jobs_that_came_after_the_tick(quick: Passing) -> None:
+    quick.before_look = {
+        0: lambda world: world.slurm.standin.add([theirs(world) for _ in range(8)])
+    }
 
-    passing.looks_after(SOON_S)
+    quick.looks_after(SOON_S)
 
-    leases = [job for job in passing.world.live() if job.user != "bob"]
+    leases = [job for job in quick.world.live() if job.user != "bob"]
     assert [job.signals for job in leases] == [["TERM"]]
-    assert len(passing.reports) == 2
+    assert len(quick.reports) == 2
 
 
-def test_a_last_look_that_finds_no_new_job_is_all(quick_folder: Path) -> None:
-    passing = quick(quick_folder)
-    passing.world.slurm.standin.add([theirs(passing.world, limit_s=1e6, run_s=1e6)])
+def test_a_poll_that_finds_no_new_job_is_all(quick: Passing) -> None:
+    quick.world.slurm.standin.add([theirs(quick.world, limit_s=1e6, run_s=1e6)])
 
-    passing.looks_after(SOON_S)
+    quick.looks_after(SOON_S)
 
-    assert glances(passing) == 1
-    assert len(passing.reports) == 1
+    assert (quick.polls, len(quick.reports)) == (1, 1)
 
 
-def test_slow_looks_are_not_followed_by_last_ones(quick_folder: Path) -> None:
-    passing = leased(quick_folder, LeaseMode.YIELD)
+def test_a_poll_without_answer_is_followed_by_a_tick(quick: Passing) -> None:
+    quick.before_look = {0: no_answer}
 
-    passing.looks_after(60.0)
+    quick.looks_after(20.0)
 
-    assert glances(passing) == 0
-
-
-def test_a_last_look_that_slurm_does_not_answer_is_followed_by_a_tick(
-    quick_folder: Path,
-) -> None:
-    passing = quick(quick_folder)
-    passing.before_look = {0: no_answer}
-
-    passing.looks_after(20.0)
-
-    assert len(passing.reports) >= 3
+    assert len(quick.reports) >= 3
 
 
-def test_a_look_that_failed_is_not_told_where_a_last_one_found_nothing_new(
-    quick_folder: Path,
-) -> None:
-    passing = quick(quick_folder)
-    passing.before_look = {1: no_answer}
+def test_a_failed_poll_is_no_error_where_the_last_is_fine(quick: Passing) -> None:
+    quick.before_look = {1: no_answer}
 
-    passing.looks_after(6.0)
+    quick.looks_after(6.0)
 
-    assert len(passing.looks_s) == 3
-    assert (len(passing.reports), glances(passing)) == (1, 3), "one of them no answer"
-
-
-def test_questions_of_last_looks_are_counted(quick_folder: Path) -> None:
-    passing = quick(quick_folder)
-    passing.looks_after(60.0)
-
-    asked = sum(map(len, map(passing.world.slurm.calls, PROGRAMS)))
-    with passing.world.reading() as state:
-        assert counters(state)[Counter.REQUESTS] == asked
+    assert len(quick.looks_s) == 3
+    assert (len(quick.reports), quick.polls) == (1, 3), "one of them no answer"

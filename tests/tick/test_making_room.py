@@ -12,7 +12,6 @@ from freetrain.broker.limits import EndReason, Refusal
 from freetrain.broker.reconcile import Submit
 from freetrain.broker.yielding import NO_CLAIMS, Claims, KeptFree
 from freetrain.config.site import LeaseMode
-from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import FakeJobState
 from freetrain.lookahead.affinity import RecentAffinity
 from freetrain.lookahead.live import LiveForecast, PoolSnapshot
@@ -24,8 +23,8 @@ from freetrain.tick.plan import TickPlan, nodes_to_exclude
 from freetrain.tick.tick import tick
 from slurm.batch import MAX_VALUE_BYTES
 from slurm.records import expand
-from tests.broker.broker_records import NOW_S, hole
-from tests.broker.test_decide import decided, look, trainer
+from tests.broker.broker_records import NOW_S, hole, holes, situation
+from tests.broker.test_decide import decided, trainer
 from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs
 
 if TYPE_CHECKING:
@@ -67,9 +66,7 @@ def test_a_careful_tick_tells_of_whom_it_had_no_time_to_try(world: TickWorld) ->
     assert problems(itertools.count().__next__) == ()
 
 
-def test_a_job_that_could_start_at_once_need_not_wait_for_its_planned_start(
-    world: TickWorld,
-) -> None:
+def test_a_job_that_could_start_now_needs_no_planned_start(world: TickWorld) -> None:
     world.change("holes", margin_s=60.0)
     running(world, most=8)
     planned = {"due_s": world.now_s + 50.0, "wanted": ["n1", "n2"]}
@@ -83,9 +80,7 @@ def test_a_job_that_could_start_at_once_need_not_wait_for_its_planned_start(
     assert (said.detail, said.leases) == (str(EndReason.CLAIMED), 2)
 
 
-def test_a_lease_whose_agent_never_comes_is_ended_and_failed_to_start(
-    world: TickWorld,
-) -> None:
+def test_a_lease_without_agent_is_ended_as_failed_start(world: TickWorld) -> None:
     world.submit("a", most=2)
     world.tick()
     world.tick()
@@ -104,32 +99,20 @@ def test_a_lease_whose_agent_never_comes_is_ended_and_failed_to_start(
         assert pace(store, since_s=0.0).failed_starts == 1
 
 
-def test_a_lease_that_outlasts_its_deadline_by_hours_is_still_ours(
-    world: TickWorld,
-) -> None:
+def test_a_lease_past_its_deadline_is_still_ours(world: TickWorld) -> None:
     running(world, most=1)
-    with keeping.opened(world.slurm.folder) as cluster:
-        for job in cluster.jobs:
-            job.limit_s = 1e6
+    world.change_jobs(limit_s=1e6)
     world.now_s += 20 * 3_600.0
-
-    for _ in range(4):
-        world.now_s += 100.0
-        world.beat()
-        status = world.status()
+    world.go_on(3, every_s=100.0)
 
     (job,) = world.live()
-    assert [lease.job for lease in status.leases] == [str(job.job_id)]
+    assert [lease.job for lease in world.status().leases] == [str(job.job_id)]
 
 
-def test_nobody_gets_nodes_beside_leases_that_just_leave_for_somebody(
-    world: TickWorld,
-) -> None:
+def test_no_lease_starts_beside_leases_that_just_leave(world: TickWorld) -> None:
     running(world, most=6)
-    with keeping.opened(world.slurm.folder) as cluster:
-        for job in cluster.jobs[:2]:
-            job.state, job.end_s = FakeJobState.CANCELLED, world.now_s
-            job.is_completing = True
+    leaving = {"state": FakeJobState.CANCELLED, "end_s": world.now_s}
+    world.change_jobs(first=2, is_completing=True, **leaving)
     everywhere = [f"n{k}" for k in range(1, 9)]
     late_s = world.now_s + 20_000.0
     world.slurm.standin.add([theirs(world, wanted=everywhere, due_s=late_s)])
@@ -141,9 +124,7 @@ def test_nobody_gets_nodes_beside_leases_that_just_leave_for_somebody(
     assert len(world.slurm.calls("sbatch")) == before
 
 
-def test_a_lease_that_lasts_is_kept_off_nodes_on_which_somebody_is_booked(
-    world: TickWorld,
-) -> None:
+def test_a_long_lease_is_kept_off_booked_nodes(world: TickWorld) -> None:
     # Somebody needs seven nodes, of which two are held for half an hour. Slurm will
     # take the first seven then, so that the last of the eight is free for longer; so
     # far it means to start that job hours later, and lets leases begin anywhere.
@@ -167,9 +148,7 @@ def test_a_lease_that_lasts_is_kept_off_nodes_on_which_somebody_is_booked(
     assert [job.nodes for job in lasting] == [["n8"]]
 
 
-def test_a_careful_tick_keeps_leases_off_nodes_that_it_leaves_alone(
-    world: TickWorld,
-) -> None:
+def test_a_careful_tick_keeps_leases_off_nodes_kept_free(world: TickWorld) -> None:
     # Six nodes are needed by whom one end would let start, and five are held. Slurm
     # would put a lease on the first idle one, and the next tick would give it up.
     world.change("lease", careful=True)
@@ -194,9 +173,7 @@ def test_a_careful_tick_keeps_leases_off_nodes_that_it_leaves_alone(
     assert [job.nodes for job in asked] == [["n8"]]
 
 
-def test_a_lease_that_begins_is_over_before_somebody_who_waits_could_start(
-    world: TickWorld,
-) -> None:
+def test_a_new_lease_ends_before_a_waiting_job_could_start(world: TickWorld) -> None:
     # One of the eight nodes that somebody needs is held for half an hour; what backfill
     # planned last is of before that was known.
     world.change("holes", margin_s=300.0)
@@ -221,8 +198,7 @@ def test_a_lease_that_begins_is_over_before_somebody_who_waits_could_start(
 
 KEPT = Claims({}, {"n0": 7}, kept_free=KeptFree({"n0": 7}, 0))
 CLAIMED = Claims({}, {"n1": 5})
-
-
+LEASED = Claims({"n9": 7}, {}, kept_free=KeptFree({"n9": 7}, 0))
 MANY = tuple(f"n{'x' * k}" for k in range(1, MAX_VALUE_BYTES // 10))
 
 
@@ -231,12 +207,9 @@ def forecasts() -> NodeForecasts:
     forecast = LiveForecast(500.0)
     for looks in range(5):
         forecast.look(NOW_S + 900.0 * looks, PoolSnapshot(frozenset(), frozenset(), {}))
+    pairs = RecentAffinity()
     return NodeForecasts(
-        forecast=forecast,
-        pairs=RecentAffinity(),
-        known_names=0,
-        lease_forecasts={},
-        ended=(),
+        forecast=forecast, pairs=pairs, known_names=0, lease_forecasts={}, ended=()
     )
 
 
@@ -247,33 +220,29 @@ def excluded(
     also: tuple[Hole, ...] = (),
 ) -> str:
     """Return the nodes that are excluded for leases in the holes *names*."""
-    seen = look((*map(hole, names), *also), trainer("a"), claims=claims)
-    decision = decided(seen)
+    found = situation(
+        holes={"any": (*holes(*names), *also)}, trainers=(trainer("a"),), claims=claims
+    )
+    decision = decided(found)
     asked = [action for action in decision.actions if isinstance(action, Submit)]
-    action = max(asked, key=lambda action: action.limit_min)
-    made = TickPlan(
-        situation=seen,
+    plan = TickPlan(
+        situation=found,
         decision=decision,
         shapes={},
         ratings=Ratings(priority="throughput"),
         problems=(),
         forecasts=forecasts,
     )
-    return nodes_to_exclude(made, action)
+    return nodes_to_exclude(plan, max(asked, key=lambda action: action.limit_min))
 
 
-def test_nodes_that_a_job_would_need_if_another_ended_are_excluded() -> None:
-    assert excluded(NO_CLAIMS, "n0", "n1", "n2") == ""
-    assert excluded(KEPT, "n0", "n1", "n2") == "n0"
-    # This one is leased until then.
-    leaving = Claims({"n9": 7}, {}, kept_free=KeptFree({"n9": 7}, 0))
-    assert excluded(leaving, "n0", "n1", "n2") == "n9"
-
-
-def test_idle_nodes_that_a_waiting_job_could_start_on_are_excluded() -> None:
-    # Slurm may come to a lease in a partition of its own before it comes to who is
-    # behind others in theirs.
-    assert excluded(CLAIMED, "n0", "n1", "n2") == "n1"
+@pytest.mark.parametrize(
+    ("claims", "nodes"),
+    [(NO_CLAIMS, ""), (KEPT, "n0"), (LEASED, "n9"), (CLAIMED, "n1")],
+    ids=["none", "kept free", "leased until then", "a job could start there"],
+)
+def test_nodes_left_to_waiting_jobs_are_excluded(claims: Claims, nodes: str) -> None:
+    assert excluded(claims, "n0", "n1", "n2") == nodes
 
 
 def test_of_too_many_claims_as_many_are_excluded_as_slurm_takes() -> None:
@@ -284,18 +253,11 @@ def test_of_too_many_claims_as_many_are_excluded_as_slurm_takes() -> None:
     assert MAX_VALUE_BYTES // 2 < len(text) <= MAX_VALUE_BYTES
 
 
-def test_where_claims_are_too_many_booked_holes_are_excluded_all_the_same() -> None:
+def test_booked_holes_are_excluded_before_claims_and_claims_before_idle_ones() -> None:
     claims = Claims({}, dict.fromkeys(MANY, 5), booked_s={"booked": NOW_S + 300.0})
-    soon = hole("booked", end_s=NOW_S + 300.0)
+    soon, ahead = hole("booked", end_s=NOW_S + 300.0), forecasts()
 
-    text = excluded(claims, *MANY, "n0", also=(soon,))
-
-    assert "booked" in expand(text)
-
-
-def test_where_the_list_is_too_long_claims_come_first() -> None:
-    ahead = forecasts()
-
+    assert "booked" in expand(excluded(claims, *MANY, "n0", also=(soon,)))
     assert excluded(CLAIMED, *(f"n{k}" for k in range(7)), forecasts=ahead) == "n[1,6]"
     text = excluded(CLAIMED, *MANY, "n0", "n1", forecasts=ahead)
     assert "n1" in expand(text)

@@ -83,9 +83,7 @@ def test_where_the_look_fails_nothing_is_changed_and_the_next_tick_goes_on(
         assert counters(store)[Counter.FAILED_TICKS] == 1.0
 
 
-def test_a_first_look_in_mid_backfill_takes_no_holes_and_the_next_one_does(
-    quick_folder: Path,
-) -> None:
+def test_a_first_tick_in_mid_backfill_takes_no_holes(quick_folder: Path) -> None:
     world = tick_world(quick_folder, is_at_hand=False)
     world.submit("a", most=2)
     world.slurm.script("sdiag", Act.MID_BACKFILL)
@@ -100,9 +98,7 @@ def test_a_first_look_in_mid_backfill_takes_no_holes_and_the_next_one_does(
     assert whole.done["leases asked for"] == 2
 
 
-def test_a_submission_without_answer_is_not_repeated_and_the_page_tells(
-    world: TickWorld,
-) -> None:
+def test_a_submission_without_answer_is_not_repeated(world: TickWorld) -> None:
     world.submit("a", most=2)
     world.slurm.script("sbatch", Act.HANG_AFTER)
 
@@ -114,9 +110,7 @@ def test_a_submission_without_answer_is_not_repeated_and_the_page_tells(
     assert [lease.state for lease in status.leases] == ["running", "running"]
 
 
-def test_what_slurm_refuses_is_told_and_repeated_refusals_make_it_pause(
-    quick_folder: Path,
-) -> None:
+def test_refusals_are_reported_and_make_ticks_pause(quick_folder: Path) -> None:
     world = tick_world(quick_folder, is_at_hand=False)
     world.submit("a", most=2)
     world.slurm.script("sbatch", Act.REFUSE, Act.REFUSE, Act.REFUSE)
@@ -138,9 +132,7 @@ def test_no_more_commands_are_run_than_the_site_allows(quick_folder: Path) -> No
     assert status.done["leases asked for"] == 2
 
 
-def test_on_a_full_disk_the_tick_says_so_and_the_one_after_goes_on(
-    world: TickWorld,
-) -> None:
+def test_after_a_full_disk_the_next_tick_goes_on(world: TickWorld) -> None:
     world.submit("a", most=2)
 
     code = in_child(
@@ -154,9 +146,7 @@ def test_on_a_full_disk_the_tick_says_so_and_the_one_after_goes_on(
 
 
 @pytest.mark.skipif(UID != 0, reason="only root can become somebody else")
-def test_where_the_state_may_not_be_written_the_tick_says_so(
-    world: TickWorld,
-) -> None:
+def test_a_state_that_may_not_be_written_is_reported(world: TickWorld) -> None:
     world.submit("a", most=2)
     world.tick()
     top = world.folder.path
@@ -220,9 +210,7 @@ def test_a_tick_on_another_host_is_left_its_turn(world: TickWorld) -> None:
     assert world.status().done["leases asked for"] == 2
 
 
-def test_a_tick_that_lost_its_turn_while_asleep_changes_nothing_more(
-    world: TickWorld,
-) -> None:
+def test_a_tick_that_lost_its_lock_changes_nothing_more(world: TickWorld) -> None:
     world.submit("a", most=2)
 
     def overtaken(point: str) -> None:

@@ -125,9 +125,7 @@ def test_commands_show_it_as_the_earlier_version_did(
     assert ran.stdout == there(OLD / f"{command}.json", world.folder.path)
 
 
-def test_its_leases_are_adopted_and_its_trainers_stay_where_they_are(
-    world: TickWorld,
-) -> None:
+def test_its_leases_are_adopted_and_its_trainers_stay(world: TickWorld) -> None:
     before, old_leases = assignments(world), leases(world)
     world.beat()
 
@@ -142,18 +140,14 @@ def test_its_leases_are_adopted_and_its_trainers_stay_where_they_are(
     assert members(world, "grower") == (1, {"n3", "n5", "n6"})
 
 
-def test_leases_it_had_asked_for_go_to_the_trainer_that_waits_for_them(
-    world: TickWorld,
-) -> None:
+def test_its_waiting_trainer_gets_the_leases_asked_for(world: TickWorld) -> None:
     world.beat()
     world.tick()
 
     assert members(world, "waiting") == (1, {"n7", "n8"})
 
 
-def test_its_agents_can_read_the_generations_that_are_made_now(
-    world: TickWorld,
-) -> None:
+def test_its_agents_can_read_new_generations(world: TickWorld) -> None:
     world.beat()
     world.tick()
 
@@ -164,9 +158,7 @@ def test_its_agents_can_read_the_generations_that_are_made_now(
     assert now["members"][0].keys() == old["members"][0].keys()
 
 
-def test_what_its_trainers_told_and_what_was_learned_is_not_lost(
-    world: TickWorld,
-) -> None:
+def test_its_histories_and_forecasts_are_not_lost(world: TickWorld) -> None:
     old = points(world, "steady")
     tell(world.folder.trainer("steady").run, 0.4, 0.3, since=40)
 
@@ -179,9 +171,7 @@ def test_what_its_trainers_told_and_what_was_learned_is_not_lost(
     assert world.forecast()["watched_s"] > 219.0  # as it was
 
 
-def test_what_is_over_stays_over_and_what_is_resumed_goes_on_counting(
-    world: TickWorld,
-) -> None:
+def test_its_trainers_that_ended_stay_so_and_others_go_on(world: TickWorld) -> None:
     world.set_state("paused", TrainerState.WANTED)
     ending = an_ending(1, Ended.FINISHED, exit_code=0, message="all samples done")
     create_ending(world.folder.trainer("grower"), ending)

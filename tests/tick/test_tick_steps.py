@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from freetrain.config.site import LeaseMode, LeaseSettings
-from freetrain.demo.fake_slurm import cluster as keeping
-from freetrain.demo.fake_slurm.cluster import FakeJobState
+from freetrain.errors import BadConfigurationError
 from freetrain.state.files import AgentState, lease_name
 from freetrain.state.tables import TrainerState, pace
 from freetrain.tick.leases import MODE
 from freetrain.tick.status_report import TrainerLine, read_status_report, summary_line
 from milp.answer import PlanStatus
 from tests.client.client_states import a_page
+from tests.fakes.slurm.installing import FakeSlurm, install
 from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs, tick_world
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from slurm.backend import SlurmBackend
+    from slurm.records import ClusterConfig
 
 
 def written(world: TickWorld) -> dict[Path, int]:
@@ -32,16 +37,13 @@ def written(world: TickWorld) -> dict[Path, int]:
     }
 
 
-def test_a_trainer_gets_leases_and_then_a_generation_of_those_that_answer(
-    world: TickWorld,
-) -> None:
+def test_a_trainer_gets_leases_and_then_a_generation(world: TickWorld) -> None:
     world.submit("a", most=3)
 
     world.tick()
     world.tick()
     unheard = world.generation()
-    world.beat()
-    world.tick()
+    world.go_on(1)
 
     newest = world.newest()
     assert unheard == 0
@@ -51,9 +53,7 @@ def test_a_trainer_gets_leases_and_then_a_generation_of_those_that_answer(
     assert len(world.slurm.calls("sbatch")) == 1
 
 
-def test_a_lease_asks_for_what_is_decided_and_always_for_the_lowest_priority(
-    world: TickWorld,
-) -> None:
+def test_a_lease_is_asked_for_at_the_lowest_priority(world: TickWorld) -> None:
     world.submit()
 
     (request,) = world.tick().requests
@@ -72,9 +72,7 @@ def test_a_lease_asks_for_what_is_decided_and_always_for_the_lowest_priority(
     assert world.folder.lease_script.stat().st_mode & 0o777 == MODE
 
 
-def test_a_tick_with_nothing_to_do_needs_eight_commands_and_changes_nothing(
-    world: TickWorld,
-) -> None:
+def test_an_idle_tick_needs_eight_commands(world: TickWorld) -> None:
     running(world)
     files = sorted(world.folder.trainers.rglob("*"))
 
@@ -85,9 +83,7 @@ def test_a_tick_with_nothing_to_do_needs_eight_commands_and_changes_nothing(
     assert sorted(world.folder.trainers.rglob("*")) == files
 
 
-def test_the_report_and_the_log_and_the_metrics_tell_what_was_done(
-    world: TickWorld,
-) -> None:
+def test_report_log_and_metrics_say_what_was_done(world: TickWorld) -> None:
     running(world)
 
     status = world.status()
@@ -99,16 +95,13 @@ def test_the_report_and_the_log_and_the_metrics_tell_what_was_done(
     used = {hole.node: hole.trainer for hole in status.holes}
     assert (used["n1"], used["n3"]) == ("a", "")
     assert [lease.trainer for lease in status.leases] == ["a", "a"]
+    assert (status.planner_gap, status.is_by_lives) == (0.0, False)
+    assert status.forecaster == ""
     assert len(world.folder.log.read_text().splitlines()) == 3
     numbers = world.folder.metrics.read_text()
     assert 'freetrain_leases{state="running"} 2\n' in numbers
     assert "freetrain_ticks_total 3\n" in numbers
     assert "freetrain_training_nodes 2\n" in numbers
-    assert (status.planner_gap, status.is_by_lives, status.forecaster) == (
-        0.0,
-        False,
-        "",
-    )
     assert "freetrain_planner_gap_ratio 0\n" in numbers
 
 
@@ -124,36 +117,24 @@ def test_the_report_is_json_that_every_reader_takes(world: TickWorld) -> None:
     assert lease_name(world.running()[0]) not in text
 
 
-def test_a_dry_run_shows_the_commands_and_writes_nothing_at_all(
-    world: TickWorld,
-) -> None:
+def test_a_dry_run_shows_requests_and_writes_nothing(world: TickWorld) -> None:
+    empty = world.tick(dry_run=True)
+    needs_no_state = not world.folder.path.exists()
     world.submit()
     before = written(world)
 
     report = world.tick(dry_run=True)
 
+    assert (len(empty.status.holes), needs_no_state) == (8, True)
     assert [request.tasks for request in report.requests] == [2]
-    assert world.live() == []
-    assert written(world) == before
+    assert (world.live(), written(world)) == ([], before)
 
 
-def test_a_dry_run_needs_no_state(world: TickWorld) -> None:
-    report = world.tick(dry_run=True)
-
-    assert len(report.status.holes) == 8
-    assert not world.folder.path.exists()
-
-
-def test_leases_that_never_answer_count_as_failed_starts_and_make_it_pause(
-    world: TickWorld,
-) -> None:
+def test_leases_that_never_answer_make_ticks_pause(world: TickWorld) -> None:
     world.submit("a", most=4)
     for _ in range(4):
         world.tick()
-        with keeping.opened(world.slurm.folder) as cluster:
-            for job in cluster.jobs:
-                if job.is_running:
-                    job.state, job.end_s = FakeJobState.COMPLETED, world.now_s
+        world.end_jobs()
 
     status = world.status()
 
@@ -163,21 +144,22 @@ def test_leases_that_never_answer_count_as_failed_starts_and_make_it_pause(
     assert world.live() == []
 
 
-def test_background_trainers_get_what_the_others_leave(world: TickWorld) -> None:
-    world.submit("late", 'order = "background"\nweight = 1000.0', most=8)
-    world.submit("first", most=6)
+@pytest.mark.parametrize(
+    ("policy", "late", "first", "planned"),
+    [
+        ("freetrain", 'order = "background"\nweight = 1000.0', 6, (2, 6)),
+        ("equal", "weight = 1000.0", 8, (4, 4)),
+    ],
+    ids=["the background gets what the others leave", "equal shares"],
+)
+def test_nodes_are_shared_by_the_sites_policy(
+    world: TickWorld, policy: str, late: str, first: int, planned: tuple[int, int]
+) -> None:
+    world.change("planner", policy=policy)
+    world.submit("late", late, most=8)
+    world.submit("first", most=first)
 
-    planned = {line.name: line.planned_nodes for line in world.status().trainers}
-
-    assert planned == {"first": 6, "late": 2}
-
-
-def test_equal_shares_where_the_site_wants_them(world: TickWorld) -> None:
-    world.change("planner", policy="equal")
-    world.submit("a", "weight = 1000.0", most=8)
-    world.submit("b", most=8)
-
-    assert [line.planned_nodes for line in world.status().trainers] == [4, 4]
+    assert tuple(t.planned_nodes for t in world.status().trainers) == planned
 
 
 def test_without_preemption_leases_make_room_for_any_job(world: TickWorld) -> None:
@@ -192,10 +174,8 @@ def test_without_preemption_leases_make_room_for_any_job(world: TickWorld) -> No
     (given,) = first.keys - newest.keys
     signals = {lease_of(job): job.signals for job in world.live()}
     assert [key for key, got in signals.items() if got == ["TERM"]] == [given]
-    world.now_s += 20.0
-    world.beat()
-    world.tick()
-    assert given not in map(lease_of, world.live()), "it did not leave when told"
+    world.go_on(1, every_s=20.0)
+    assert given not in map(lease_of, world.live()), "it did not leave after the notice"
 
 
 def test_a_trainer_that_cannot_be_read_is_left_as_it_is(world: TickWorld) -> None:
@@ -212,13 +192,9 @@ def test_a_trainer_that_cannot_be_read_is_left_as_it_is(world: TickWorld) -> Non
     assert [signals[key] for key in first.keys] == [[], []]
 
 
-def test_a_trainer_is_told_why_the_holes_that_are_there_cannot_be_used(
-    quick_folder: Path,
-) -> None:
-    hours = 1e5
-    world = tick_world(
-        quick_folder, lease=LeaseSettings(shortest_s=hours, longest_s=hours)
-    )
+def test_a_trainer_without_usable_holes_says_why(quick_folder: Path) -> None:
+    long = LeaseSettings(shortest_s=1e5, longest_s=1e5)
+    world = tick_world(quick_folder, lease=long)
     world.submit()
 
     (line,) = world.status().trainers
@@ -231,34 +207,106 @@ def test_a_trainer_is_told_why_the_holes_that_are_there_cannot_be_used(
 # A tick in one line.
 
 DONE = {"leases asked for": 0, "leases ended": 0, "generations": 0}
-BRAKE = "as many leases as the site allows"
-
-
-def line_of(*states: TrainerState) -> str:
-    """Return the line of a tick that may ask for no lease."""
-    trainers = tuple(TrainerLine(name="a", state=str(state)) for state in states)
-    return summary_line(a_page(trainers=trainers, brake=BRAKE, done=DONE))
-
-
-def test_the_line_tells_what_keeps_leases_from_trainers_that_want_nodes() -> None:
-    assert f"asking for no more: {BRAKE}" in line_of(TrainerState.WANTED)
-
-
-@pytest.mark.parametrize(
-    "states", [(), (TrainerState.FINISHED, TrainerState.FAILED)], ids=str
+WANTS = TrainerLine(name="a", state=str(TrainerState.WANTED))
+OVER = tuple(
+    TrainerLine(name="b", state=str(state))
+    for state in (TrainerState.FINISHED, TrainerState.FAILED)
 )
-def test_where_no_trainer_wants_nodes_the_line_tells_of_no_brake(
-    states: tuple[TrainerState, ...],
+
+
+def line_of(*trainers: TrainerLine, **page: object) -> str:
+    return summary_line(replace(a_page(trainers=trainers, done=DONE), **page))  # type: ignore[arg-type]
+
+
+def test_the_line_has_the_brake_where_a_trainer_wants_nodes() -> None:
+    brake = "as many leases as the site allows"
+
+    assert f"asking for no more: {brake}" in line_of(WANTS, brake=brake)
+    for trainers in ((), OVER):
+        line = line_of(*trainers, brake=brake)
+        assert "0 of 0 trainers run" in line
+        assert "asking for no more" not in line
+
+
+def test_the_line_has_the_gap_of_a_plan_that_is_not_proven_and_wanted() -> None:
+    some = {"planner": str(PlanStatus.INCUMBENT), "planner_gap": 0.0082}
+
+    assert "; plan at most 0.82 % below the best; " in line_of(WANTS, **some)
+    assert "plan" not in line_of(**some)
+    assert "plan" not in line_of(WANTS, **some | {"planner": str(PlanStatus.PROVEN)})
+
+
+# Two clusters that see one home, and so one state directory.
+
+
+class Elsewhere(TickWorld):
+    """The same home on a cluster of another name."""
+
+    __slots__ = ()
+
+    def connect(self, most_requests: int) -> SlurmBackend:
+        backend = super().connect(most_requests)
+        config = backend.config
+
+        def renamed() -> ClusterConfig:
+            return replace(config(), cluster="elsewhere")
+
+        backend.config = renamed  # type: ignore[method-assign]
+        return backend
+
+
+def elsewhere(world: TickWorld, slurm: FakeSlurm) -> Elsewhere:
+    known = {one.name: getattr(world, one.name) for one in fields(world)}
+    return Elsewhere(**{**known, "slurm": slurm, "now_s": world.now_s + 60.0})
+
+
+@pytest.fixture
+def other(quick_folder: Path) -> FakeSlurm:
+    programs = quick_folder / "other-slurm"
+    programs.mkdir()
+    install(programs)
+    return FakeSlurm(programs)
+
+
+def test_two_clusters_on_one_home_leave_each_other_alone(
+    world: TickWorld, other: FakeSlurm
 ) -> None:
-    assert "0 of 0 trainers run" in line_of(*states)
-    assert "asking for no more" not in line_of(*states)
+    newest = running(world)
+    there = elsewhere(world, other)
+
+    for _ in range(3):
+        with pytest.raises(BadConfigurationError, match="'standin', which has leases"):
+            there.tick()
+        there.now_s += 60.0
+    world.now_s = there.now_s
+    world.go_on(1)
+
+    assert world.newest("a") == newest
+    assert not other.calls("sbatch")
 
 
-def test_the_line_tells_of_a_plan_that_is_not_proven_where_one_is_wanted() -> None:
-    some = a_page(planner=str(PlanStatus.INCUMBENT), planner_gap=0.0082, done=DONE)
-    wants = TrainerLine(name="a", state=str(TrainerState.WANTED))
-    wanted = replace(some, trainers=(wants,))
+def test_a_renamed_cluster_without_jobs_waits_until_said(
+    world: TickWorld, other: FakeSlurm
+) -> None:
+    running(world)
+    world.submit("b")
+    world.go_on(1, every_s=600.0)  # b's leases have a later deadline
+    there = elsewhere(world, other)
 
-    assert "; plan at most 0.82 % below the best; " in summary_line(wanted)
-    assert "plan" not in summary_line(some)
-    assert "plan" not in summary_line(replace(wanted, planner=str(PlanStatus.PROVEN)))
+    with pytest.raises(BadConfigurationError, match="was renamed, ticks go on") as told:
+        there.tick()
+    (until,) = re.findall(r"\d{4}-\d\d-\d\dT[\d:]+Z", str(told.value))
+    there.now_s = datetime.fromisoformat(until).timestamp() - 60.0  # commands take time
+    with pytest.raises(BadConfigurationError):
+        there.tick()
+    there.now_s += 60.0
+
+    assert there.tick().status.cluster == "elsewhere"
+
+
+def test_a_cluster_that_was_renamed_goes_on_with_its_leases(world: TickWorld) -> None:
+    running(world)
+
+    status = elsewhere(world, world.slurm).status()
+
+    assert (status.cluster, len(status.leases)) == ("elsewhere", 2)

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.config.site import Caps
-from freetrain.demo.fake_slurm import cluster as keeping
-from freetrain.demo.fake_slurm.cluster import FakeJobState
 from freetrain.state.files import (
     Assigned,
     Ended,
@@ -63,9 +61,7 @@ def ended_leases(world: TickWorld) -> list[LeaseKey]:
     for job in world.live():
         (world.folder.outputs / f"lease-{job.job_id}.out").touch()
     world.set_state("a", TrainerState.CANCELLED)
-    with keeping.opened(world.slurm.folder) as cluster:
-        for job in cluster.jobs:
-            job.state, job.end_s = FakeJobState.COMPLETED, world.now_s
+    world.end_jobs()
     world.tick()
     return keys
 
@@ -115,9 +111,7 @@ def with_all_its_files(place: TrainerDir, generation: int) -> list[Path]:
     ]
 
 
-def test_leases_are_forgotten_with_their_files_days_after_their_deadline(
-    world: TickWorld,
-) -> None:
+def test_old_leases_are_forgotten_with_their_files(world: TickWorld) -> None:
     keys = ended_leases(world)
     everything = left(world, keys)
 
@@ -131,9 +125,7 @@ def test_leases_are_forgotten_with_their_files_days_after_their_deadline(
     assert left(world, keys) == 0
 
 
-def test_what_was_fitted_to_a_trainer_that_is_long_over_is_forgotten(
-    world: TickWorld,
-) -> None:
+def test_fits_of_a_trainer_long_over_are_forgotten(world: TickWorld) -> None:
     world.submit("a", most=1)
     over = replace(world.row("a"), state=TrainerState.FINISHED, changed_s=world.now_s)
     with world.writing() as state:
@@ -164,22 +156,15 @@ def test_a_clock_that_is_ahead_makes_nothing_old(world: TickWorld) -> None:
 def test_what_runs_stays_however_old_it_is(world: TickWorld) -> None:
     world.submit("a", most=2)
     world.tick()
-    with keeping.opened(world.slurm.folder) as cluster:
-        for job in cluster.jobs:
-            job.limit_s = 1e9
-    for _ in range(4):
-        world.now_s += 9 * DAYS_S
-        world.beat()
-        world.tick()
+    world.change_jobs(limit_s=1e9)
+    world.go_on(4, every_s=9 * DAYS_S)
 
     assert known(world) == 3
     assert all(world.folder.lease(key).heartbeat.exists() for key in world.running())
     assert len(world.running()) == 2
 
 
-def test_a_tick_killed_while_it_removes_is_put_right_by_the_next(
-    world: TickWorld,
-) -> None:
+def test_a_tick_killed_while_tidying_is_put_right(world: TickWorld) -> None:
     keys = ended_leases(world)
     world.now_s += 9 * DAYS_S
     points = 0
@@ -206,9 +191,7 @@ def test_a_tick_killed_while_it_removes_is_put_right_by_the_next(
     assert world.status().problems == ()
 
 
-def test_only_the_newest_generations_are_kept_and_a_tick_removes_only_some(
-    world: TickWorld,
-) -> None:
+def test_only_the_newest_generations_are_kept(world: TickWorld) -> None:
     world.submit("a")
     world.set_state("a", TrainerState.PAUSED)
     place = many_generations(world.folder, "a", 290)
@@ -241,9 +224,7 @@ def test_a_generation_that_was_followed_lately_stays(world: TickWorld) -> None:
     assert generations(place.assignments)[0] == 4
 
 
-def test_endings_stay_where_they_tell_how_long_a_trainer_has_run(
-    world: TickWorld,
-) -> None:
+def test_endings_of_a_trainer_with_a_time_limit_stay(world: TickWorld) -> None:
     world.submit("a", '[work]\ntime_limit = "1h"')
     world.set_state("a", TrainerState.PAUSED)
     place = many_generations(world.folder, "a", 205)

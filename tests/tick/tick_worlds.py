@@ -21,8 +21,9 @@ from freetrain.broker.lease import LeaseKey, uuid_in
 from freetrain.config.document import Places
 from freetrain.config.job import parse_job, render_job
 from freetrain.config.site import Site
+from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm import commands as programs
-from freetrain.demo.fake_slurm.cluster import FakeJob
+from freetrain.demo.fake_slurm.cluster import FakeJob, FakeJobState
 from freetrain.demo.fake_slurm.commands import ComplaintError
 from freetrain.elastic.checkpoint import Checkpoint, Position, write_checkpoint
 from freetrain.state.database import TickProcess, open_store, read_store, transaction
@@ -245,6 +246,27 @@ class TickWorld:
     def running(self) -> list[LeaseKey]:
         return [lease_of(job) for job in self.live() if job.is_running]
 
+    def change_jobs(self, *, first: int | None = None, **changes: object) -> None:
+        """Change the first jobs of the fake Slurm, all by default."""
+        with keeping.opened(self.slurm.folder) as cluster:
+            for job in cluster.jobs[:first]:
+                for name, value in changes.items():
+                    setattr(job, name, value)
+
+    def end_jobs(self) -> None:
+        """Let all jobs of the fake Slurm come to their end."""
+        with keeping.opened(self.slurm.folder) as cluster:
+            for job in cluster.jobs:
+                if job.is_running:
+                    job.state, job.end_s = FakeJobState.COMPLETED, self.now_s
+
+    def go_on(self, ticks: int, *, every_s: float = 0.0) -> None:
+        """Beat and tick, so many times."""
+        for _ in range(ticks):
+            self.now_s += every_s
+            self.beat()
+            self.tick()
+
     def beat(
         self, *keys: LeaseKey, state: AgentState = AgentState.IDLE, trainer: str = ""
     ) -> None:
@@ -327,13 +349,30 @@ def again(folder: Path, *, is_at_hand: bool = True, **site: object) -> TickWorld
     )
 
 
-def running(world: TickWorld, name: str = "a", most: int = 2) -> Assigned:
+def running(
+    world: TickWorld, name: str = "a", most: int = 2, text: str = ""
+) -> Assigned:
     """Let a trainer run on *most* nodes."""
-    world.submit(name, most=most)
+    world.submit(name, text, most=most)
     world.tick()
     world.beat()
     world.tick()
     return world.newest(name)
+
+
+def pass_by(world: TickWorld, for_s: float, *, every_s: float = 200.0) -> None:
+    """Tick on while time passes."""
+    until_s = world.now_s + for_s
+    while world.now_s < until_s:
+        world.go_on(1, every_s=every_s)
+
+
+def taken(world: TickWorld, *nodes: str, run_s: float = 300.0) -> None:
+    """Let another user's job have *nodes* for a while, at once."""
+    job = theirs(world, partition="main", run_s=run_s, limit_s=run_s)
+    job.due_s, job.wanted = world.now_s, list(nodes)
+    world.slurm.standin.add([job])
+    pass_by(world, 2.0 * run_s)
 
 
 # What trainers leave behind: reports of progress, checkpoints, generations.

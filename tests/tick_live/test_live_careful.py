@@ -118,7 +118,7 @@ def scene_of(
     cluster.clear()
 
 
-def test_without_care_another_starts_on_what_the_first_in_line_has_waited_for(
+def test_without_care_another_job_starts_first(
     scene_of: Callable[[int], Scene],
 ) -> None:
     scene = scene_of(6)
@@ -136,7 +136,7 @@ def test_without_care_another_starts_on_what_the_first_in_line_has_waited_for(
     assert planned_s >= second.end_s
 
 
-def test_with_care_the_first_in_line_starts_as_soon_as_the_other_has_ended(
+def test_with_care_the_first_in_line_starts_at_once(
     scene_of: Callable[[int], Scene],
 ) -> None:
     scene = scene_of(6)

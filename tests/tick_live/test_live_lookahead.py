@@ -40,9 +40,7 @@ def restless(*, until_s: float) -> Iterator[Glance]:
         yield Glance(until_s - 200.0 * (36 - look), idle)
 
 
-def test_leases_are_on_nodes_that_stay_and_not_where_slurm_would_begin(
-    broker: LiveBroker,
-) -> None:
+def test_leases_are_on_nodes_that_are_expected_to_stay(broker: LiveBroker) -> None:
     first = broker.tick()
     remember(broker.folder.path, restless(until_s=first.at_s))
     broker.submit("a", 4)

@@ -39,9 +39,7 @@ def members(broker: LiveBroker, name: str) -> frozenset[LeaseKey]:
     return frozenset() if newest is None else newest.keys
 
 
-def test_a_trainer_gets_its_nodes_and_its_leases_leave_when_told(
-    broker: LiveBroker,
-) -> None:
+def test_a_trainer_gets_nodes_and_its_leases_leave(broker: LiveBroker) -> None:
     broker.submit("a", 3)
     broker.until_leased(3)
     first = newest_assigned(broker.folder.trainer("a"))
@@ -58,9 +56,7 @@ def test_a_trainer_gets_its_nodes_and_its_leases_leave_when_told(
     assert all("leaving" in log for log in logs), "an agent was killed unheard"
 
 
-def test_a_controller_that_restarted_between_two_ticks_loses_no_lease(
-    broker: LiveBroker,
-) -> None:
+def test_a_restarted_controller_loses_no_lease(broker: LiveBroker) -> None:
     broker.submit("a", 3)
     before = broker.until_leased(3)
 
@@ -79,7 +75,7 @@ def _answered(broker: LiveBroker) -> StatusReport | None:
         return None
 
 
-def test_ending_the_task_that_has_its_arrays_number_spares_the_others(
+def test_ending_the_task_with_the_arrays_number_spares_others(
     broker: LiveBroker,
 ) -> None:
     broker.submit("a", 3)

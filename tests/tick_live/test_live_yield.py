@@ -75,9 +75,7 @@ def shared(cluster_of: Callable[..., Cluster], folder: Path) -> Iterator[Shared]
     cluster.clear()
 
 
-def test_waiting_leases_go_first_and_running_ones_leave_within_a_tick(
-    shared: Shared,
-) -> None:
+def test_waiting_leases_go_first_and_running_ones_leave(shared: Shared) -> None:
     broker = shared.broker
     uuid = leases_that_run_and_wait(shared)
 
@@ -134,9 +132,7 @@ def test_waiting_leases_move_nobodys_plan(shared: Shared) -> None:
     assert planned.start_s <= last.end_s + 60.0  # backfill plans in steps of 30 s
 
 
-def test_leases_that_run_put_off_nobodys_planned_start_for_longer_than_a_tick(
-    shared: Shared,
-) -> None:
+def test_leases_put_off_no_planned_start_for_longer_than_a_tick(shared: Shared) -> None:
     """Backfill would let others go ahead of a job that it plans after our leases."""
     broker = shared.broker
     broker.submit_a_sleeper("a", 8)
