@@ -5,20 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from freetrain.broker.belief import Belief
 from freetrain.broker.decide import Decision, decide_leases
 from freetrain.broker.limits import Limits
-from freetrain.broker.pool import Foresight, Situation, Trainer
+from freetrain.broker.pool import Foresight, Trainer
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.live import LiveForecast, PoolSnapshot
 from freetrain.planning.lookahead import Lookahead, ProvingSearch
 from freetrain.planning.policy import Tools
 from milp.planner import Planner
 from milp.problem import throughput
-from tests.broker.broker_records import NOW_S, generation, lease
+from tests.broker.broker_records import NOW_S, generation, lease, situation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from freetrain.broker.pool import Forecast
     from freetrain.lookahead.promises import Promise
@@ -77,25 +76,24 @@ def watched(*, promised: Mapping[str, Promise] | None = None) -> LiveForecast:
     return forecast
 
 
-def decided(
+def decided(  # noqa: PLR0913 - one fact each
     trainers: tuple[Trainer, ...],
-    holes: tuple[Hole, ...],
+    found: Sequence[Hole] | Mapping[str, Sequence[Hole]],
     *leased: int,
     by: Foresight | None = None,
     limit_s: float = 60.0,
     background: frozenset[str] = frozenset(),
+    most_leases: int = 64,
 ) -> Decision:
-    """Decide with leases on some nodes; by speed alone where nothing is foretold."""
-    look = Situation(
-        now_s=NOW_S,
-        holes={"any": holes},
-        belief=Belief(tuple(lease(k, f"n{k}") for k in leased), ()),
+    """Decide with leases on some nodes; by speed alone without a forecast."""
+    seen = situation(
+        *(lease(k, f"n{k}") for k in leased),
+        holes=found if isinstance(found, dict) else {"any": found},
         trainers=trainers,
-        assignments=tuple(t.assignment for t in trainers if t.assignment),
         background=background,
     )
-    policy = lookahead(limit_s=limit_s)
-    return decide_leases(look, policy, Limits(), t_fwd_s=HORIZON_S, foresight=by)
+    policy, limits = lookahead(limit_s=limit_s), Limits(most_leases=most_leases)
+    return decide_leases(seen, policy, limits, t_fwd_s=HORIZON_S, foresight=by)
 
 
 def trainer(

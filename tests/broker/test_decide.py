@@ -1,14 +1,14 @@
-"""A whole decision, and what explains it."""
+"""A whole decision by speed alone, what explains it, and the nodes it is made of."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from freetrain.broker.belief import Belief, is_plan_known
+from freetrain.broker.belief import is_plan_known
 from freetrain.broker.decide import Decision, decide_leases
 from freetrain.broker.lease import Assignment
 from freetrain.broker.limits import (
@@ -19,19 +19,31 @@ from freetrain.broker.limits import (
     Refusal,
     TrainerReason,
 )
-from freetrain.broker.pool import Situation, Trainer
+from freetrain.broker.pool import Trainer, classify, pool_of
 from freetrain.broker.reconcile import EndLeases, Submit
+from freetrain.broker.yielding import Claims, KeptFree
 from freetrain.planning.freetrain import FreeTrain
 from milp.problem import throughput
 from slurm.holes import BackfillPlans, HiddenPlan, carry_plans
 from slurm.records import NodeState
-from tests.broker.broker_records import NOW_S, generation, hole, key, lease
+from tests.broker.broker_records import (
+    NOW_S,
+    generation,
+    hole,
+    holes,
+    keys,
+    lease,
+    situation,
+)
 from tests.planning.requests import TOOLS
-from tests.slurm_library.clusters import NOW_S as LOOK_S
-from tests.slurm_library.clusters import node, statistics
-from tests.slurm_library.clusters import snapshot_of as cluster
+from tests.slurm_library.clusters import NOW_S as SNAPSHOT_S
+from tests.slurm_library.clusters import node, snapshot_of, statistics
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from freetrain.broker.lease import Lease
+    from freetrain.broker.pool import PoolNode, Situation
     from slurm.holes import Hole
 
 FIVE = throughput([0, 10, 19, 27, 34, 40])
@@ -43,93 +55,124 @@ def trainer(name: str, *tasks: int, pairs: bool = False, shape: str = "any") -> 
     return Trainer(name, PAIRS if pairs else FIVE, shape, 5.0, 5.0, 5.0, newest)
 
 
-def look(holes: tuple[Hole, ...], *trainers: Trainer, **changes: object) -> Situation:
-    fields: dict[str, object] = {
-        "now_s": NOW_S,
-        "holes": {"any": holes},
-        "belief": Belief((), ()),
-        "trainers": trainers,
-        "assignments": tuple(t.assignment for t in trainers if t.assignment),
-    }
-    return Situation(**(fields | changes))  # type: ignore[arg-type]
+def look(
+    found: tuple[Hole, ...],
+    *trainers: Trainer,
+    leases: tuple[Lease, ...] = (),
+    **changes: Any,  # noqa: ANN401 - fields of a Situation
+) -> Situation:
+    return situation(
+        *leases, **{"holes": {"any": found}, "trainers": trainers} | changes
+    )
 
 
 def decided(seen: Situation, limits: Limits | None = None) -> Decision:
     return decide_leases(seen, FreeTrain(TOOLS), limits or Limits(), t_fwd_s=1_000.0)
 
 
-def reasons(seen: Situation) -> list[TrainerReason]:
-    return [why.reason for why in decided(seen).trainers]
+# Actions.
 
 
 def test_a_lease_ends_with_its_hole_in_whole_minutes_less_time_to_start() -> None:
-    seen = look((hole("n0", NOW_S + 1_000.0),), trainer("a"))
-
-    (submit,) = decided(seen).actions
+    (submit,) = decided(look((hole("n0", NOW_S + 1_000.0),), trainer("a"))).actions
 
     assert submit == Submit("any", 15, NOW_S + 1_000.0, 1)
 
 
 def test_holes_of_unlike_lives_are_asked_for_apart_the_longest_first() -> None:
     ends = (1_000.0, 1_050.0, 9_000.0, math.inf)
-    holes = tuple(hole(f"n{i}", NOW_S + end_s) for i, end_s in enumerate(ends))
+    found = tuple(hole(f"n{i}", NOW_S + end_s) for i, end_s in enumerate(ends))
 
-    actions = decided(look(holes, trainer("a"))).actions
+    actions = decided(look(found, trainer("a"))).actions
 
-    submits = [one for one in actions if isinstance(one, Submit)]
-    assert [(one.limit_min, one.tasks) for one in submits] == [
-        (240, 1),
-        (149, 1),
-        (15, 2),
-    ]
+    submits = [action for action in actions if isinstance(action, Submit)]
+    asked = [(submit.limit_min, submit.tasks) for submit in submits]
+    assert asked == [(240, 1), (149, 1), (15, 2)]
 
 
 def test_a_node_with_a_lease_is_given_out_before_one_that_lasts_longer() -> None:
-    holes = (hole("n0"), hole("n1", NOW_S + 9_000.0))
-    belief = Belief((lease(0, "n1"),), ())
-    one = Trainer("a", throughput([0, 1]), "any", 0.0, 0.0, 0.0)
+    found = (hole("n0"), hole("n1", NOW_S + 9_000.0))
+    single = Trainer("a", throughput([0, 1]), "any", 0.0, 0.0, 0.0)
 
-    (assign,) = decided(look(holes, one, belief=belief)).actions
+    (assign,) = decided(look(found, single, leases=(lease(0, "n1"),))).actions
 
     assert isinstance(assign, Assignment)
-    assert assign.leases == {key(0)}
+    assert assign.leases == keys(0)
 
 
 def test_no_holes_and_no_trainers_is_a_decision_too() -> None:
     assert decided(look(())).actions == ()
 
 
-def test_each_trainer_is_told_why_it_has_what_it_has() -> None:
-    runs = lease(0, "n0")
-    one_hole = (hole("n0"),)
-    belief = Belief((runs,), ())
-    planned = look(one_hole, trainer("a", 0), belief=belief)
-    few = look(one_hole, trainer("a", pairs=True))
-    none = look(one_hole, trainer("a", shape="gpu"))
-    short = look((hole("n0", NOW_S + 10),), trainer("a"))
-    rivals = look(one_hole, trainer("a", 0), trainer("b"), belief=belief)
-    awaits = look(one_hole, trainer("a"))
-    paused = look(one_hole, trainer("a"), pace=Pace(0, 9, NOW_S))
-    forming = look(one_hole, trainer("a"), belief=belief)
+# Explanations.
 
-    assert reasons(planned) == [TrainerReason.AS_PLANNED]
-    assert reasons(few) == [TrainerReason.TOO_FEW_NODES]
-    assert reasons(none) == [TrainerReason.NO_NODES]
-    assert reasons(short) == [TrainerReason.NO_USABLE_NODES]
-    assert reasons(rivals)[1] is TrainerReason.OTHERS_GAIN_MORE
-    assert reasons(awaits) == [TrainerReason.AWAITS_LEASES]
-    assert reasons(paused) == [TrainerReason.HELD_BACK]
-    assert decided(paused).brake is Brake.PAUSED
-    assert reasons(forming) == [TrainerReason.RE_FORMS]
+FAILING = Pace(0, 9, NOW_S)
+RUNS = (lease(0, "n0"),)
+ONE = holes("n0")
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        (look(ONE, trainer("a", 0), leases=RUNS), TrainerReason.AS_PLANNED),
+        (look(ONE, trainer("a", pairs=True)), TrainerReason.TOO_FEW_NODES),
+        (look(ONE, trainer("a", shape="gpu")), TrainerReason.NO_NODES),
+        (
+            look((hole("n0", NOW_S + 10),), trainer("a")),
+            TrainerReason.NO_USABLE_NODES,
+        ),
+        (
+            look(ONE, trainer("b"), trainer("a", 0), leases=RUNS),
+            TrainerReason.OTHERS_GAIN_MORE,
+        ),
+        (look(ONE, trainer("a")), TrainerReason.AWAITS_LEASES),
+        (look(ONE, trainer("a"), pace=FAILING), TrainerReason.HELD_BACK),
+        (look(ONE, trainer("a"), leases=RUNS), TrainerReason.RE_FORMS),
+    ],
+    ids=lambda value: value.name if isinstance(value, TrainerReason) else "",
+)
+def test_each_trainer_has_a_reason_for_its_nodes(
+    seen: Situation, reason: TrainerReason
+) -> None:
+    made = decided(seen)
+
+    assert made.trainers[0].reason is reason
+    assert (made.brake is Brake.PAUSED) is (reason is TrainerReason.HELD_BACK)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "pace", "rest"),
+    [
+        (True, Pace(), HoleReason.UNWANTED),
+        (False, Pace(), HoleReason.AWAITED),
+        (False, FAILING, HoleReason.HELD_BACK),
+    ],
+)
+def test_each_hole_has_a_use_or_a_reason_for_none(
+    pairs: bool,  # noqa: FBT001 - a parameter of the test
+    pace: Pace,
+    rest: HoleReason,
+) -> None:
+    found = (*holes("n0", "n1", "n2", "n3"), hole("n4", NOW_S + 10))
+    leases = (lease(0, "n0"), lease(1, "n1"))
+
+    made = decided(look(found, trainer("a", 0, pairs=pairs), leases=leases, pace=pace))
+
+    assert [(why.reason, why.refusal) for why in made.holes] == [
+        (HoleReason.TRAINING, None),
+        (HoleReason.LEASED, None),
+        (rest, None),
+        (rest, None),
+        (HoleReason.UNUSABLE, Refusal.TOO_SHORT),
+    ]
 
 
 def test_leases_that_ends_by_choice_leave_no_churn_for_are_held_back() -> None:
     """Giving n0 up uses up the churn, so that no lease can be asked for in n1 now."""
-    n1 = Trainer("a", throughput([0, 10]), "gpu", 5.0, 5.0, 5.0)
-    seen = look((hole("n0"),), n1, belief=Belief((lease(0, "n0"),), ()))
-    seen = replace(seen, holes={"any": (hole("n0"),), "gpu": (hole("n1"),)})
+    single = Trainer("a", throughput([0, 10]), "gpu", 5.0, 5.0, 5.0)
+    both = {"any": holes("n0"), "gpu": holes("n1")}
 
-    made = decided(seen, Limits(most_churn=1))
+    made = decided(look((), single, leases=RUNS, holes=both), Limits(most_churn=1))
 
     assert [type(action) for action in made.actions] == [EndLeases]
     assert made.brake is Brake.CHURN_CAP
@@ -137,41 +180,90 @@ def test_leases_that_ends_by_choice_leave_no_churn_for_are_held_back() -> None:
     assert [why.reason for why in made.holes][1:] == [HoleReason.HELD_BACK]
 
 
-def test_each_hole_is_told_what_it_is_used_for() -> None:
-    holes = (*map(hole, ("n0", "n1", "n2", "n3")), hole("n4", NOW_S + 10))
-    belief = Belief((lease(0, "n0"), lease(1, "n1")), ())
-    seen = look(holes, trainer("a", 0, pairs=True), belief=belief)
-    wider = look(holes, trainer("a", 0), belief=belief)
-    paused = look(holes, trainer("a", 0), belief=belief, pace=Pace(0, 9, NOW_S))
+# The nodes that can be planned with.
 
-    def told(one: Situation) -> list[tuple[HoleReason, Refusal | None]]:
-        return [(hole.reason, hole.refusal) for hole in decided(one).holes]
 
-    short = (HoleReason.UNUSABLE, Refusal.TOO_SHORT)
-    used = [(HoleReason.TRAINING, None), (HoleReason.LEASED, None)]
-    assert told(seen) == [*used, *[(HoleReason.UNWANTED, None)] * 2, short]
-    assert told(wider) == [*used, *[(HoleReason.AWAITED, None)] * 2, short]
-    assert told(paused) == [*used, *[(HoleReason.HELD_BACK, None)] * 2, short]
+def test_holes_that_cannot_be_used_say_why() -> None:
+    found = list(holes(*(f"n{i}" for i in range(7))))
+    found[1] = hole("n1", NOW_S + 179)
+    found[2] = replace(found[2], end_s=None)
+    found[3] = replace(found[3], held_by=(1,))
+    seen = situation(
+        lease(4, "n4", notice_s=NOW_S),
+        lease(5, "n5", end_s=NOW_S + 5),
+        holes={"any": found},
+        claims=Claims({"n0": 1, "n6": 1}, {}, kept_free=KeptFree({"n6": 1}, 0)),
+        assignments=(generation("a", 5),),
+    )
+
+    pool = pool_of(seen, Limits())
+
+    assert [node.name for node in pool.nodes] == ["n5"]
+    assert pool.refused == {
+        "n0": Refusal.CLAIMED,
+        "n1": Refusal.TOO_SHORT,
+        "n2": Refusal.HIDDEN_END,
+        "n3": Refusal.LEAVING,
+        "n4": Refusal.LEAVING,
+        "n6": Refusal.KEPT_FREE,
+    }
+
+
+def test_nodes_are_ranked_only_where_not_all_may_be_leased() -> None:
+    ranked: list[int] = []
+
+    def rank(nodes: Sequence[PoolNode]) -> Sequence[PoolNode]:
+        ranked.append(len(nodes))
+        return nodes
+
+    for cap in (2, 3):
+        pool_of(look(holes("n0", "n1", "n2")), Limits(most_leases=cap), rank=rank)
+
+    assert ranked == [3]
+
+
+def test_a_lease_of_the_least_limit_is_still_worth_a_start_when_it_runs() -> None:
+    leases = (
+        lease(0, "n0", end_s=NOW_S + 115),  # five seconds old, not assigned yet
+        lease(1, "n1", end_s=NOW_S + 59),
+    )
+    found = (hole("n0", NOW_S + 150), hole("n1", NOW_S + 150))
+
+    pool = pool_of(look(found, leases=leases), Limits(least_limit_min=2))
+
+    assert [node.name for node in pool.nodes] == ["n0"]
+    assert pool.refused == {"n1": Refusal.TOO_SHORT}
+
+
+def test_classes_are_told_apart_by_use_and_live_as_long_as_their_shortest() -> None:
+    every = tuple(hole(f"n{i}", NOW_S + 200.0 * (i + 1)) for i in range(3))
+    pool = pool_of(look((), holes={"any": every, "gpu": every[:1]}), Limits())
+
+    classes = classify(pool, now_s=NOW_S).classes
+
+    found = [(one.name, one.nodes, one.life_s) for one in classes]
+    assert found == [("any", 2, 400.0), ("any+gpu", 1, 200.0)]
+
+
+# Whether the holes of a snapshot can be trusted.
 
 
 @pytest.mark.parametrize(
-    ("whole_s", "is_known"), [(None, False), (0.0, False), (LOOK_S - 60.0, True)]
+    ("whole_s", "is_known"), [(None, False), (0.0, False), (SNAPSHOT_S - 60.0, True)]
 )
-def test_a_torn_look_with_nothing_carried_counts_only_soon_after_a_whole_one(
+def test_a_torn_snapshot_without_plans_counts_only_soon_after_a_whole_one(
     whole_s: float | None, *, is_known: bool
 ) -> None:
-    torn = cluster(nodes=[node("n0")], statistic=statistics(is_active=True))
+    torn = snapshot_of(nodes=[node("n0")], statistic=statistics(is_active=True))
 
     assert is_plan_known(torn, whole_s=whole_s, max_age_s=300.0) is is_known
 
 
-def test_whole_looks_and_torn_ones_with_plans_carried_are_good_enough() -> None:
-    whole = cluster(nodes=[node("n0")])
-    torn = cluster(
-        nodes=[node("n0", NodeState.IDLE)], statistic=statistics(is_active=True)
-    )
-    seen = BackfillPlans(hidden=(HiddenPlan("n0", LOOK_S - 10.0),))
+def test_whole_snapshots_and_torn_ones_with_plans_carried_are_good_enough() -> None:
+    idle = [node("n0", NodeState.IDLE)]
+    torn = snapshot_of(nodes=idle, statistic=statistics(is_active=True))
+    seen = BackfillPlans(hidden=(HiddenPlan("n0", SNAPSHOT_S - 10.0),))
     carried = carry_plans(seen, torn, max_age_s=300.0)
 
-    assert is_plan_known(whole, whole_s=None, max_age_s=300.0)
-    assert is_plan_known(carried, whole_s=None, max_age_s=300.0)
+    for good in (snapshot_of(nodes=[node("n0")]), carried):
+        assert is_plan_known(good, whole_s=None, max_age_s=300.0)

@@ -9,22 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.broker.belief import Belief
-from freetrain.broker.decide import Decision, decide_leases, request_of
-from freetrain.broker.limits import Limits, Refusal
-from freetrain.broker.pool import Situation
+from freetrain.broker.decide import Decision, request_of
+from freetrain.broker.limits import Refusal
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.promises import Promise
 from freetrain.planning.policy import counts_of, problem_of
 from milp.answer import PlanStatus
 from milp.problem import plan_gain
-from tests.broker.broker_records import NOW_S, hole, key
+from tests.broker.broker_records import NOW_S, hole, holes, key
 from tests.broker.foretold import (
     HORIZON_S,
     Told,
     decided,
     foresight,
-    lookahead,
     trainer,
     watched,
 )
@@ -34,15 +31,17 @@ if TYPE_CHECKING:
     from slurm.holes import Hole
 
 
+EIGHT = holes(*(f"n{k}" for k in range(8)))
+
+
 def test_nodes_that_leave_together_go_to_one_trainer() -> None:
     odd = Told(
         {f"n{k}": "odd" for k in (1, 3, 5, 7)}, {"odd": Prospect(390.0, 0.1, 1.0)}
     )
-    holes = tuple(hole(f"n{k}") for k in range(8))
     two = (trainer("a", 4), trainer("b", 4))
 
-    ahead = decided(two, holes, *range(8), by=foresight(odd))
-    published = decided(two, holes, *range(8))
+    ahead = decided(two, EIGHT, *range(8), by=foresight(odd))
+    published = decided(two, EIGHT, *range(8))
 
     together = {frozenset(one.leases) for one in ahead.wanted.trainers}
     assert frozenset(map(key, (1, 3, 5, 7))) in together
@@ -54,7 +53,7 @@ def test_the_rest_of_its_own_group_costs_a_trainer_no_second_hit() -> None:
     rack = Told(dict.fromkeys(names, "rack"), {"rack": Prospect(350.0, 0.4, 0.9)})
     plan = decided(
         (trainer("a", 8, 0, 1, 2, 3, loss_s=1_800.0),),
-        tuple(map(hole, names)),
+        EIGHT,
         *range(4),
         by=foresight(rack, hit_weight=0.37, wait_s=30.0),
     )
@@ -64,24 +63,25 @@ def test_the_rest_of_its_own_group_costs_a_trainer_no_second_hit() -> None:
 
 def test_a_wide_trainer_to_whom_a_change_is_dear_leaves_a_node_promised_away() -> None:
     promise = {"n4": Promise(NOW_S + 90.0, "99")}
-    holes = (*(hole(f"n{k}") for k in range(4)), hole("n4", NOW_S + 80.0))
+    short = (*EIGHT[:4], hole("n4", NOW_S + 80.0))
     wide = (trainer("a", 5, 0, 1, 2, 3, cost_s=15.0),)
 
-    ahead = decided(wide, holes, *range(5), by=foresight(watched(promised=promise)))
-    lasting = decided(
-        wide, (*holes[:4], hole("n4")), *range(5), by=foresight(watched())
-    )
+    ahead = decided(wide, short, *range(5), by=foresight(watched(promised=promise)))
+    lasting = decided(wide, EIGHT[:5], *range(5), by=foresight(watched()))
 
     assert ahead.wanted.trainers[0].planned_nodes == 4
     assert lasting.wanted.trainers[0].planned_nodes == 5
 
 
 def test_the_background_gets_what_the_others_leave() -> None:
-    holes = tuple(hole(f"n{k}") for k in range(4))
     two = (trainer("late", 4), trainer("a", 3))
 
     plan = decided(
-        two, holes, *range(4), by=foresight(watched()), background=frozenset({"late"})
+        two,
+        EIGHT[:4],
+        *range(4),
+        by=foresight(watched()),
+        background=frozenset({"late"}),
     )
 
     assert [one.planned_nodes for one in plan.wanted.trainers] == [1, 3]
@@ -90,20 +90,10 @@ def test_the_background_gets_what_the_others_leave() -> None:
 
 
 def test_trainers_of_other_kinds_of_node_are_planned_each_with_its_own() -> None:
-    gpu = replace(trainer("b", 2), shape="gpu")
-    look = Situation(
-        now_s=NOW_S,
-        holes={"any": (hole("n0"), hole("n1")), "gpu": (hole("n2"), hole("n3"))},
-        belief=Belief((), ()),
-        trainers=(trainer("a", 4), gpu),
-        assignments=(),
-    )
-    found = decide_leases(
-        look,
-        lookahead(),
-        Limits(),
-        t_fwd_s=HORIZON_S,
-        foresight=foresight(watched()),
+    found = decided(
+        (trainer("a", 4), replace(trainer("b", 2), shape="gpu")),
+        {"any": holes("n0", "n1"), "gpu": holes("n2", "n3")},
+        by=foresight(watched()),
     )
 
     assert [one.planned_nodes for one in found.wanted.trainers] == [2, 2]
@@ -117,35 +107,22 @@ def test_trainers_of_other_kinds_of_node_are_planned_each_with_its_own() -> None
     assert found.planned.gap == pytest.approx(0.0, abs=1e-5)
 
 
-def test_where_kinds_of_node_overlap_the_published_plan_is_told_to_stand_in() -> None:
-    some = replace(trainer("b", 2), shape="gpu")
-    both = (hole("n0"), hole("n1"), hole("n2"))
-    look = Situation(
-        now_s=NOW_S,
-        holes={"any": both, "gpu": both[:2]},
-        belief=Belief((), ()),
-        trainers=(trainer("a", 4), some),
-        assignments=(),
-    )
-    found = decide_leases(
-        look,
-        lookahead(),
-        Limits(),
-        t_fwd_s=HORIZON_S,
-        foresight=foresight(watched()),
+def test_where_kinds_of_node_overlap_the_published_plan_stands_in() -> None:
+    found = decided(
+        (trainer("a", 4), replace(trainer("b", 2), shape="gpu")),
+        {"any": holes("n0", "n1", "n2"), "gpu": holes("n0", "n1")},
+        by=foresight(watched()),
     )
 
     assert "share some kinds of node" in found.planned.reason
-    assert found.planned.is_by_m0
-    assert found.planned.gap == 0.0
+    assert (found.planned.is_by_m0, found.planned.gap) == (True, 0.0)
     assert sum(one.planned_nodes for one in found.wanted.trainers) == 3
 
 
 def test_a_plan_without_time_is_a_plan_all_the_same() -> None:
-    holes = tuple(hole(f"n{k}") for k in range(8))
     two = (trainer("a", 4, 0, 1), trainer("b", 4))
 
-    plan = decided(two, holes, *range(8), by=foresight(watched()), limit_s=0.0)
+    plan = decided(two, EIGHT, *range(8), by=foresight(watched()), limit_s=0.0)
 
     assert plan.planned.outcome in PlanStatus
     assert plan.planned.is_by_m0 is False
@@ -160,11 +137,10 @@ def test_a_node_with_a_lease_is_worth_more_than_one_that_waits_for_it() -> None:
             f"n{k}": Prospect(life_s, 0.2, 1.0) for k, life_s in enumerate(lives_s)
         }
     )
-    holes = tuple(hole(f"n{k}") for k in range(4))
     one = (trainer("a", 2),)
 
-    held = decided(one, holes, 2, 3, by=foresight(told, wait_s=30.0))
-    best = decided(one, holes, 2, 3, by=foresight(told))
+    held = decided(one, EIGHT[:4], 2, 3, by=foresight(told, wait_s=30.0))
+    best = decided(one, EIGHT[:4], 2, 3, by=foresight(told))
 
     assert held.wanted.trainers[0].leases == {key(2), key(3)}
     assert not best.wanted.trainers[0].leases
@@ -175,21 +151,8 @@ def test_beyond_the_cap_on_leases_whole_groups_that_last_are_kept() -> None:
         {"n0": "short", "n1": "long", "n2": "short", "n3": "long"},
         {"short": Prospect(200.0, 0.5, 1.0), "long": Prospect(390.0, 0.1, 1.0)},
     )
-    holes = tuple(hole(f"n{k}") for k in range(4))
-    look = Situation(
-        now_s=NOW_S,
-        holes={"any": holes},
-        belief=Belief((), ()),
-        trainers=(trainer("a", 4),),
-        assignments=(),
-    )
-    found = decide_leases(
-        look,
-        lookahead(),
-        Limits(most_leases=2),
-        t_fwd_s=400.0,
-        foresight=foresight(told),
-    )
+
+    found = decided((trainer("a", 4),), EIGHT[:4], by=foresight(told), most_leases=2)
 
     assert {node.name for node in found.classes.pool.nodes} == {"n1", "n3"}
     assert found.classes.pool.refused == dict.fromkeys(("n0", "n2"), Refusal.LEASE_CAP)
@@ -206,7 +169,7 @@ def worlds(draw: st.DrawFn) -> tuple[tuple[Trainer, ...], tuple[Hole, ...]]:
         most = draw(st.integers(max(1, len(mine)), 8))
         cost_s = draw(st.sampled_from([0.0, 5.0, 60.0, 300.0]))
         trainers.append(trainer(name, most, *sorted(mine), cost_s=cost_s))
-    return tuple(trainers), tuple(hole(f"n{k}") for k in range(nodes))
+    return tuple(trainers), EIGHT[:nodes]
 
 
 def gained(trainers: tuple[Trainer, ...], found: Decision) -> float:
@@ -221,11 +184,11 @@ def gained(trainers: tuple[Trainer, ...], found: Decision) -> float:
 def test_with_nothing_learned_a_plan_is_no_worse_than_the_published_one(
     world: tuple[tuple[Trainer, ...], tuple[Hole, ...]],
 ) -> None:
-    trainers, holes = world
+    trainers, found = world
     fearful = tuple(replace(one, loss_s=3_000.0) for one in trainers)
 
-    ahead = decided(fearful, holes, *range(len(holes)), by=foresight(watched()))
-    published = decided(trainers, holes, *range(len(holes)))
+    ahead = decided(fearful, found, *range(len(found)), by=foresight(watched()))
+    published = decided(trainers, found, *range(len(found)))
 
     best = gained(trainers, published)
     assert gained(trainers, ahead) >= best - 1e-9 * (1.0 + abs(best))
