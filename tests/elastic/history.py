@@ -38,8 +38,6 @@ MOST_GENERATIONS = 400
 
 @dataclass(frozen=True)
 class Passage:
-    """What happened to one generation."""
-
     generation: int
     size: int
     event: str

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from freetrain import elastic
+from freetrain.elastic.files import RunDir
+from freetrain.processes import process_ids, status_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE_S = 90.0
@@ -68,8 +70,6 @@ def spawn(
 
 @dataclass(frozen=True)
 class Launched:
-    """A world that was launched, in a session of its own."""
-
     process: subprocess.Popen[bytes]
     size: int
     generation: int
@@ -86,7 +86,6 @@ class Launched:
             ) from None
 
     def kill_all(self) -> None:
-        """Kill every process of the world."""
         self.signal_all(signal.SIGKILL)
         self.process.wait()
 
@@ -99,8 +98,6 @@ class Launched:
 
 @dataclass(frozen=True)
 class Stand:
-    """A run directory and the worlds that were launched on it."""
-
     folder: Path
     mpirun: tuple[str, ...] = ()
     launched: list[Launched] = field(default_factory=list)
@@ -124,7 +121,6 @@ class Stand:
     def start(
         self, argv: tuple[str, ...], size: int, generation: int, **extra: str
     ) -> Launched:
-        """Start *argv* as the world of *generation*."""
         (self.folder / "pids").mkdir(parents=True, exist_ok=True)
         log = self.folder / f"{len(self.launched):03d}.log"
         process = spawn(argv, log, self._environment(size, generation) | extra)
@@ -132,39 +128,34 @@ class Stand:
         return self.launched[-1]
 
     def run(self, size: int, generation: int, **extra: str) -> int:
-        """Launch the test program and return its exit code."""
         return self.launch(size, generation, **extra).wait()
 
     def close(self) -> None:
-        """Kill what still runs."""
         for world in self.launched:
             world.kill_all()
         self.short.cleanup()
 
     def outcome(self, generation: int) -> dict[str, Any]:
         """The outcome of *generation*; empty where there is none."""
-        path = self.run_dir / "outcomes" / f"{generation:010d}.json"
+        path = RunDir(self.run_dir).outcome(generation)
         return dict(json.loads(path.read_text())) if path.exists() else {}
 
     def lines(self) -> list[dict[str, Any]]:
-        """All progress lines so far."""
         path = self.run_dir / "progress.jsonl"
         text = path.read_text() if path.exists() else ""
         return [json.loads(line) for line in text.splitlines() if line]
 
     def checkpoints(self) -> list[Path]:
         """The checkpoint files, the newest last."""
-        return sorted((self.run_dir / "checkpoints").glob("*.npz"))
+        return [found.path for found in RunDir(self.run_dir).committed()]
 
     def committed(self) -> elastic.Checkpoint:
-        """The newest checkpoint."""
         return elastic.read_checkpoint(self.checkpoints()[-1].read_bytes())
 
     def ask_to_stop(self, generation: int) -> None:
-        """Create the control file, as a launcher does."""
-        folder = self.run_dir / "control"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{generation:010d}.stop").touch()
+        path = RunDir(self.run_dir).stop_request(generation)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
 
     def pid(self, generation: int, rank: int) -> int:
         """The process of a rank, once it has joined."""
@@ -185,7 +176,6 @@ class Stand:
 
 
 def wait_until(condition: Any) -> None:  # noqa: ANN401  # any callable of no arguments
-    """Wait for *condition* to hold, with patience."""
     end_s = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < end_s, f"in vain: {condition}"
@@ -193,17 +183,5 @@ def wait_until(condition: Any) -> None:  # noqa: ANN401  # any callable of no ar
 
 
 def session_members(session: int) -> list[int]:
-    """The processes of a session that this test started."""
-    return [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and _session_of(entry) == session
-    ]
-
-
-def _session_of(entry: Path) -> int:
-    with suppress(OSError):
-        # The name, in brackets, may hold anything; the session is fourth after it.
-        after_name = (entry / "stat").read_text().rpartition(")")[2].split()
-        return int(after_name[3])
-    return -1
+    statuses = ((pid, status_of(pid)) for pid in process_ids())
+    return [pid for pid, status in statuses if status and status.session == session]

@@ -18,7 +18,6 @@ SIZES = (2, 3)
 
 
 def steps(stand: Stand, generation: int) -> list[float]:
-    """The times of the steps of *generation* so far."""
     return [
         line["t"]
         for line in stand.lines()

@@ -52,8 +52,6 @@ def buffered() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Rank:
-    """The process that a launcher started as a rank."""
-
     process: subprocess.Popen[bytes]
     log: Path
 
@@ -124,7 +122,6 @@ class Spare:
         return rank
 
     def end(self) -> None:
-        """Kill it, and with it the ranks that it made."""
         for process in (self.process, *(rank.process for rank in self.ranks)):
             process.kill()
             process.wait()
@@ -157,7 +154,6 @@ class SpareStand(Stand):
 
 @pytest.fixture
 def spare(tmp_path: Path) -> Iterator[Spare]:
-    """A spare that is ready."""
     made = Spare.start(tmp_path, *PROGRAM)
     wait_until(lambda: made.listens)
     yield made

@@ -132,7 +132,6 @@ class LeasedPack:
         wait_for(event, look, limit_s=300.0)
 
     def kill_packer(self) -> None:
-        """Kill the process that is the world of the pack."""
         words = [b"freetrain.pack", bytes(self.stage.folder / "pack.toml"), b""]
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):

@@ -30,8 +30,6 @@ pattern = 'step (?P<step>\d+) loss (?P<loss>.*)'
 
 @dataclass
 class Stage:
-    """A folder with a pack, and the processes that run it."""
-
     folder: Path
     packs: list[subprocess.Popen[str]] = field(default_factory=list)
 
@@ -54,7 +52,6 @@ class Stage:
         part.rename(part.with_suffix(".toml"))
 
     def start(self, text: str, **variables: str) -> subprocess.Popen[str]:
-        """Start a pack of *text*."""
         (self.folder / "pack.toml").write_text(text)
         pack = subprocess.Popen(  # noqa: S603
             [sys.executable, "-m", "freetrain.pack", str(self.folder / "pack.toml")],
@@ -89,7 +86,6 @@ class Stage:
         return dict(json.loads(self.run.outcome(generation).read_text()))
 
     def log(self, member: str, generation: int = 1) -> str:
-        """The output of a member."""
         logs = self.run.path / "members" / member / "logs"
         path = logs / f"{generation:010d}.log"
         return path.read_text() if path.exists() else ""

@@ -45,8 +45,6 @@ QUICKER = 100
 
 
 class NotingController(DutyCycleController):
-    """Notes the shares that it is to set."""
-
     def __init__(self) -> None:
         super().__init__(1, signal_all)
         self.noted: list[dict[str, float]] = []
