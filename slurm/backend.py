@@ -64,7 +64,7 @@ class SlurmBackend(Protocol):
     Contract, checked for every implementation by one suite: each method does all
     it says or raises. Any of them may raise
 
-    * ``SlurmUnavailableError``: no answer; what was asked may have happened;
+    * ``SlurmUnavailableError``: no answer; the request may have had its effect;
     * ``RequestsSpentError``: nothing was asked, the allowed requests are used up;
     * ``SlurmRefusedError``: Slurm said no, and will say so again;
     * ``UnreadableOutputError``: the answer cannot be read. After ``submit`` jobs may
@@ -73,7 +73,7 @@ class SlurmBackend(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call it in messages, for example ``command line``."""
+        """Its name in messages, for example ``command line``."""
         ...
 
     @property
@@ -228,7 +228,7 @@ class CommandLine:
 
     @property
     def name(self) -> str:
-        """What to call it in messages."""
+        """Its name in messages."""
         return "command line"
 
     @property

@@ -1,7 +1,7 @@
 """Submitting and ending one-node jobs: pure builders of commands, and one parser.
 
-Every value is one element of an argument list and never meets a shell; what Slurm
-itself would misread is refused here, before anything is submitted.
+Every value is one element of an argument list and never meets a shell. Values that
+Slurm itself would misread are refused here, before anything is submitted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LeaseRequest:
         tasks: How many jobs; above 1 they are an array.
         deadline_s: Unix time by which each must have ended; Slurm removes those
             that can no longer. None for none.
-        output: Absolute path for what they print, with sbatch's ``%`` patterns.
+        output: Absolute path for their output, with sbatch's ``%`` patterns.
         exclusive: Take whole nodes with all their memory. An exclusive job that
             names no memory gets the default, 600 of 2,000 MB on a test cluster.
         memory_mib: Memory for one that is not exclusive, 0 for the default.
@@ -201,7 +201,7 @@ def _options(request: LeaseRequest) -> list[str]:
         "comment": request.comment,
         "partition": request.partition,
         "output": request.output,
-        "export": "NONE",  # the script sets what it needs, whatever our environment
+        "export": "NONE",  # the script sets its own variables, whatever ours are
         "qos": request.qos,
         "account": request.account,
         "constraint": request.features,

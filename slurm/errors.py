@@ -48,8 +48,8 @@ class UnreadableOutputError(SlurmError):
         command: The command that answered, for example ``squeue``.
         line_number: Line from 1; the record from 1 where the answer is JSON;
             0 where the whole answer is meant.
-        line: What could not be read, shortened in the message only.
-        why: What was expected instead.
+        line: The unreadable text, shortened in the message only.
+        why: The form that was expected instead.
     """
 
     def __init__(self, command: str, line_number: int, line: str, why: str) -> None:

@@ -1,7 +1,7 @@
 """Snapshots of the cluster, and the holes in them.
 
 A hole is an idle node until Slurm needs it: only a node that is idle now (or held by a
-lease of ours) has one, since every backfill cycle plans anew what comes free later.
+lease of ours) has one, since every backfill cycle plans later nodes anew.
 Anything that is not understood closes a node, because a hole that is not there delays
 another user's job.
 
@@ -230,8 +230,8 @@ _HARMLESS = {
     NodeState.CLOUD,
     NodeState.DYNAMIC_NORM,
 }
-# For seconds after a restart slurmctld knows no node's state; what runs there goes
-# on, and no other job is on its way there.
+# For seconds after a restart slurmctld knows no node's state; jobs there go on,
+# and no other job is on its way there.
 _HELD = _HARMLESS | {
     NodeState.ALLOCATED,
     NodeState.MIXED,
@@ -296,11 +296,11 @@ def find_holes(
 
     A hole ends at the earliest of: the start that backfill planned for another's
     job there, less the margin; the start of a reservation, less the margin; the
-    longest limit of the lease's partition; the edge of what backfill plans.
+    longest limit of the lease's partition; the edge of backfill's plans.
 
     Args:
         snapshot: One snapshot, with plans carried where it was torn.
-        requirement: What a lease asks of its node.
+        requirement: A lease's demands on its node.
         is_ours: Tells our own leases: plans for waiting ones do not count against
             us, running ones leave their hole open.
         margin_s: How long before another job's start we must be gone: overrun of
@@ -435,7 +435,7 @@ def _next_start_s(reservation: Reservation, now_s: float) -> float | None:
 
 
 def _edge(partition: Partition, now_s: float, window_s: float) -> _Bound:
-    """Return what ends a hole for which no job is known to wait."""
+    """Return the end of a hole for which no job is known to wait."""
     if math.isinf(min(partition.max_time_s, window_s)):
         return _Bound(math.inf, HoleEnd.OPEN)
     if partition.max_time_s <= window_s:
@@ -445,7 +445,7 @@ def _edge(partition: Partition, now_s: float, window_s: float) -> _Bound:
 
 _UNCLEAR = {NodeState.COMPLETING, NodeState.NOT_RESPONDING, NodeState.UNKNOWN}
 """States that pass by themselves: an epilog, a restart of slurmctld, a lost packet.
-What died is not responding either, but down or drained besides."""
+A node that died is not responding either, but down or drained besides."""
 
 
 @dataclass(frozen=True, slots=True)

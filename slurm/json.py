@@ -118,7 +118,7 @@ def words(value: object) -> list[str]:
 
 
 def at(record: object, *path: str) -> object:
-    """Return what stands at *path* in nested objects, None where it is not there."""
+    """Return the value at *path* in nested objects, None where there is none."""
     for key in path:
         if not isinstance(record, dict):
             return None
@@ -161,7 +161,7 @@ def parse_reservations_json(answer: str) -> tuple[Reservation, ...]:
 
 
 def _read(answer: str, kind: str, read: Callable[[object], T]) -> tuple[T, ...]:
-    """Return what *read* returns for each record under the key *kind*."""
+    """Return the result of *read* for each record under the key *kind*."""
     whole_answer = _load(answer, kind)
     errors = at(whole_answer, "errors")
     if errors:
@@ -292,7 +292,7 @@ def _partition(record: object) -> Partition:
 
 
 def _oversubscribe(record: object) -> str:
-    """Return what text calls OverSubscribe; 26.05 has it in two fields."""
+    """Return OverSubscribe as in the text; 26.05 has it in two fields."""
     if at(record, "partition", "exclusive") == "NODE":
         return "EXCLUSIVE"
     return text(at(record, "partition", "oversubscribe"))
@@ -312,7 +312,7 @@ def _reservation(record: object) -> Reservation:
 
 
 def _either(record: object, new: tuple[str, ...], old: tuple[str, ...]) -> object:
-    """Return what stands at the *new* path (23.02 on), else at the *old* one."""
+    """Return the value at the *new* path (23.02 on), else at the *old* one."""
     found = at(record, *new)
     return at(record, *old) if found is None else found
 

@@ -112,7 +112,7 @@ class Pyslurm:
 
     @property
     def name(self) -> str:
-        """What to call it in messages."""
+        """Its name in messages."""
         return "pyslurm"
 
     @property
@@ -161,7 +161,7 @@ class Pyslurm:
 
     def submit(self, request: LeaseRequest) -> SubmittedJob:
         """Submit one job, or one array of jobs; through sbatch where it must."""
-        sbatch_argv(request)  # refuses what Slurm would misread
+        sbatch_argv(request)  # refuses values that Slurm would misread
         if not can_express(request):
             return self._programs.submit(request)
         submission = self._pyslurm.JobSubmitDescription(**description(request))
@@ -236,8 +236,8 @@ def _failed(
     )
 
 
-# From pyslurm's objects to our records. The protocols name what is read of them, as
-# 22.5 to 25.11 have it, so that tests need no pyslurm.
+# From pyslurm's objects to our records. The protocols name the attributes that are
+# read, as 22.5 to 25.11 have them, so that tests need no pyslurm.
 
 _MINUTE_S = 60.0
 _UNLIMITED = "UNLIMITED"
@@ -246,7 +246,7 @@ _MOST_TASKS = 100_000
 
 
 class NodeLike(Protocol):
-    """What is read of a ``pyslurm.Node``."""
+    """The part of a ``pyslurm.Node`` that is read."""
 
     name: str
     state: str
@@ -261,7 +261,7 @@ class NodeLike(Protocol):
 
 
 class PartitionLike(Protocol):
-    """What is read of a ``pyslurm.Partition``."""
+    """The part of a ``pyslurm.Partition`` that is read."""
 
     name: str
     nodes: str | None
@@ -277,7 +277,7 @@ class PartitionLike(Protocol):
 
 
 class JobLike(Protocol):
-    """What is read of a ``pyslurm.Job``."""
+    """The part of a ``pyslurm.Job`` that is read."""
 
     id: int
     array_id: int | None
@@ -469,7 +469,7 @@ def _dependency(dependencies: object) -> str:
     return ",".join(word for word in kinds if not word.endswith(":[]")) or "singleton"
 
 
-# From a lease request to what pyslurm submits.
+# From a lease request to a submission of pyslurm.
 
 _GRES = re.compile(r"[A-Za-z0-9_]+:(?:[A-Za-z0-9_.-]+:)?[0-9]+", re.ASCII)
 
@@ -493,7 +493,7 @@ def can_express(request: LeaseRequest) -> bool:
 def description(request: LeaseRequest) -> dict[str, object]:
     """Return the attributes of a ``pyslurm.JobSubmitDescription``.
 
-    Only what was asked for is named; the rest is Slurm's default.
+    Only the given values are named; the rest is Slurm's default.
     """
     given: dict[str, object] = {
         "account": request.account,

@@ -208,11 +208,10 @@ class JobKey:
     """Both names of a job; commands need one or the other.
 
     Attributes:
-        job_id: The raw number: what ``srun --jobid`` takes.
-        display_id: ``18_0`` for an array task, else the number: what ``scancel``
-            takes. On 22.05 ``scancel <raw number of a task>`` does nothing and
-            says nothing, and one task's number is its array's, so that cancelling
-            it ends every task.
+        job_id: The raw number, for ``srun --jobid``.
+        display_id: ``18_0`` for an array task, else the number, for ``scancel``. On
+            22.05 ``scancel <raw number of a task>`` does nothing and says nothing, and
+            one task's number is its array's, so that cancelling it ends every task.
     """
 
     job_id: int
@@ -224,10 +223,9 @@ class JobRecord:
     """A job, or the tasks of a job array that still wait together.
 
     Attributes:
-        job_id: The raw number, unique to each array task; what ``srun --jobid``
-            takes.
+        job_id: The raw number, unique to each array task.
         display_id: ``18_0`` for a task, ``18_[1-3]`` for tasks that wait, else
-            the number; what ``scancel`` takes for array tasks.
+            the number.
         array_job_id: Raw number of the whole array, None outside of arrays.
         array_task_id: Index in the array, None where tasks wait together.
         array_tasks: The waiting tasks as Slurm wrote them, perhaps shortened.
@@ -247,7 +245,7 @@ class JobRecord:
         node_count, cpu_count: Held, or asked for at least.
         features: Feature expression it asks for. Hostile text, perhaps cut.
         gres_per_node, gres_per_job: Generic resources asked for, as Slurm wrote.
-        dependency: What it waits for, empty for nothing. Perhaps cut.
+        dependency: On other jobs, empty for none. Perhaps cut.
         reservation: Reservation it runs in, empty for none.
         qos: Quality of service, empty where none is configured.
     """
@@ -325,7 +323,7 @@ class Reservation:
         end_s: First second after, None where Slurm does not say.
         nodes: A hostlist, empty where it reserves licences only.
         flags: Slurm's words, for example ``MAINT``, ``DAILY``, ``TIME_FLOAT``.
-        users: Who may use it, as written.
+        users: Users that may use it, as written.
         accounts: Accounts that may use it, as written.
         partition: Partition that it is made from, empty for none.
     """
@@ -441,7 +439,7 @@ class Release:
 
     @property
     def series(self) -> tuple[int, int]:
-        """Major and minor number: what back ends and formats depend on."""
+        """Major and minor number, on which back ends and formats depend."""
         return self.major, self.minor
 
     def __str__(self) -> str:

@@ -222,8 +222,8 @@ def _slow(
 ) -> SlurmUnavailableError:
     """Return the error for a command that took too long."""
     said = _shown(complaint)
-    what = f"`{command}` did not answer within {timeout_s:g} s and was killed"
-    message = f"{what}: {said}" if said else what
+    late = f"`{command}` did not answer within {timeout_s:g} s and was killed"
+    message = f"{late}: {said}" if said else late
     if _says(said, _UNCONFIGURED):
         return SlurmUnavailableError(f"{message}. {_NO_CONFIGURATION}")
     return SlurmUnavailableError(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 NOTHING = frozenset({"", "(null)", "N/A", "n/a", "None", "Unknown", "NONE", "NOT_SET"})
-"""What Slurm writes where it has no value."""
+"""Slurm's words for no value."""
 
 _UNBOUNDED = frozenset({"UNLIMITED", "INFINITE", "Infinity"})
 _CLOCK = re.compile(
@@ -87,7 +87,7 @@ def duration_s(text: str, *, unit_s: float = 1.0) -> float | None:
 
     Args:
         text: As Slurm writes it; unlimited is ``math.inf``, no value is None.
-        unit_s: What a bare number counts, in seconds.
+        unit_s: The unit of a bare number, in seconds.
 
     Raises:
         ValueError: No duration.
@@ -160,11 +160,11 @@ def read_records(
     command: str,
     read: Callable[[dict[str, str], str], T],
 ) -> tuple[T, ...]:
-    """Return what *read* returns for each record of *text*.
+    """Return the result of *read* for each record of *text*.
 
     Values may hold anything, line breaks included (an administrator's node comment),
     so a record begins where its first key does, and of a key that comes twice the
-    first counts: what people can write comes after what Slurm writes.
+    first counts: text of people comes after text of Slurm.
 
     Args:
         text: The whole answer.

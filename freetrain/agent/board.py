@@ -1,7 +1,7 @@
 """The files that agents and broker share, as an agent uses them.
 
 Assignments and endings are created exclusively: the first of several writers wins, and
-the others read what it wrote. Names are read by listing, so that NFS shows new files at
+the others read its file. Names are read by listing, so that NFS shows new files at
 once; files that never change are read once.
 """
 

@@ -95,7 +95,7 @@ PATIENCE_VARIABLE = "FREETRAIN_AGENT_PATIENCE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long an agent waits, and for what.
+    """The times for which an agent waits.
 
     Attributes:
         poll_s: Between two turns.

@@ -2,8 +2,8 @@
 
 The ``Observer`` reads the shared files in each turn, or less often where that is
 enough, and returns the ``Observation`` by which ``rules`` decides. The ``Memory`` holds
-what outlives a turn: the worlds and the spare that the agent started, the heartbeats
-that it watches, and for how long conditions have held.
+all that outlives a turn: the worlds and the spare that the agent started, and for how
+long conditions have held.
 """
 
 from __future__ import annotations

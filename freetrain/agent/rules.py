@@ -321,7 +321,7 @@ def _clean_up(
     generation: ObservedGeneration,
     world: ObservedWorld,
 ) -> tuple[Action, ...]:
-    """End what is left here of a world without launcher, then write its ending."""
+    """End the rest of a world whose launcher is gone, then write its ending."""
     exit_s = world.exit_s or 0.0
     tidy: list[Action] = []
     if world.killed_s is None and world.lingers and exit_s < _CLIENTS_S:

@@ -3,7 +3,7 @@
 A world is the set of processes that train together in one generation of a trainer.
 ``freetrain.plugins`` finds the launcher's class by the name in the job file. It
 answers a ``WorldRequest`` with a ``WorldPlan`` and looks at nothing and starts nothing
-itself, so that ``freetrain submit --dry-run`` can show what would be run:
+itself, so that ``freetrain submit --dry-run`` can show the plan:
 ``freetrain.launch.local`` runs it.
 
 Launchers reach nodes by the launch agent, a shell script per generation. It is called
@@ -372,7 +372,7 @@ DEVICE_VARIABLES = (
 def launcher_environment(request: WorldRequest) -> dict[str, str]:
     """Return all variables of the launcher of *request*.
 
-    The submitter's without what outer jobs and launchers left in them, the
+    The submitter's without those of outer jobs and launchers, the
     allocation's devices and the way to Slurm from the agent's, then those of the job
     file, then the contract of docs/reference/run-directory.md.
     """

@@ -54,7 +54,7 @@ class CustomLauncher(Launcher):
             "agent": str(request.agent_path),
         }
         words = (word.format_map(values) for word in request.job.launch.command)
-        # What the command makes of a signal is unknown, so an elastic program is
+        # How the command handles a signal is unknown, so an elastic program is
         # asked to stop by its control file alone.
         elastic = request.job.elastic
         return assemble_plan(

@@ -229,7 +229,7 @@ class LocalFinder:
         return done.stdout.decode("utf-8", "replace")
 
 
-# Below what Linux gives to outgoing connections (32768 on), so that none takes it
+# Below the ports of outgoing connections (32768 on), so that none of them takes it
 # between the choice and its use.
 _PORTS = range(20_000, 32_000)
 _TRIES = 50

@@ -44,7 +44,7 @@ _PASSED_ON = {
 }
 # Which of them is sent where the program wants another one, the first that fits.
 _PREFERRED = (StopSignal.USR2, StopSignal.TERM)
-# Every mpirun takes what follows such a word for another program.
+# Every mpirun takes the words after such a one for another program.
 _SEPARATOR = ":"
 
 

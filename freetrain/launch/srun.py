@@ -83,7 +83,7 @@ class StepsLauncher(Launcher):
         wanted = request.job.stop.signal
         return Orders(
             commands=self.node_commands(request, tool, node_rank=node_rank),
-            # TERM is what Slurm sends to all of a step that it preempts.
+            # Slurm sends TERM to all processes of a step that it preempts.
             hears=(StopSignal.TERM,),
             sends=wanted,
             is_shielded=wanted is not StopSignal.TERM,
@@ -106,7 +106,7 @@ def _orders_path(request: WorldRequest, name: str) -> Path:
 
 
 class SrunLauncher(StepsLauncher):
-    """Gives every rank what PyTorch looks for; ``options`` are those of srun."""
+    """Gives every rank PyTorch's variables; ``options`` are those of srun."""
 
     usual_program = "srun"
 

@@ -142,7 +142,7 @@ class Starter:
                     command.argv,
                     env={**os.environ, **dict(command.environment)},
                     stdin=subprocess.DEVNULL,
-                    # A blocked signal stays blocked in what is executed.
+                    # A blocked signal stays blocked in the program.
                     preexec_fn=lambda: _prepare(blocked),  # noqa: PLW1509 -- no threads
                     process_group=0 if self._orders.has_groups else None,
                 )

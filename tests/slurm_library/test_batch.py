@@ -54,7 +54,7 @@ def test_a_lease_is_one_whole_node_nice_never_requeued_and_named() -> None:
 @pytest.mark.parametrize(
     ("change", "option"),
     [
-        ({"tasks": 4}, "--array=0-3"),
+        ({"tasks": 2}, "--array=0-1"),
         ({"deadline_s": 1_795_249_340.9}, "--deadline=2026-11-21T08:22:20"),
         ({"qos": "low"}, "--qos=low"),
         ({"account": "physics"}, "--account=physics"),

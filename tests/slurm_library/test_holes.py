@@ -194,6 +194,7 @@ def test_every_state_but_the_harmless_ones_closes_a_node(state: NodeState) -> No
     [
         (ANY, ["n1", "n2"]),
         (replace(ANY, features=frozenset({"ib"})), ["n2"]),
+        (replace(ANY, memory_mib=2000, cpus=2), ["n1", "n2"]),
         (replace(ANY, memory_mib=2001), ["n2"]),
         (replace(ANY, cpus=3), ["n2"]),
         (replace(ANY, gres=(Gres("gpu", "", 3),)), ["n2"]),
@@ -464,7 +465,7 @@ def idle(nodes: str, *jobs: str) -> IdleNodes:
 
 
 def test_a_node_is_unclear_while_its_state_passes() -> None:
-    leased = idle("n1 n2:ALLOCATED n3:MIXED", "7@n2", "8@n3")
+    leased = idle("n1 n2:UNKNOWN n3:MIXED", "7@n2", "8@n3")
     passing = idle(
         "n1:IDLE+COMPLETING n2:UNKNOWN n3:MIXED+COMPLETING n4:IDLE+DRAIN", "8@n3"
     )

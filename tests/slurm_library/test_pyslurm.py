@@ -80,6 +80,7 @@ def test_none_is_task_0_unless_the_array_was_cancelled() -> None:
     assert (task.array_task_id, task.key) == (0, JobKey(11, "10_0"))
     assert (first.array_task_id, first.display_id) == (0, "10_0")
     assert (ended.array_task_id, ended.display_id) == (None, "10")
+    assert read(id=11, array_id=10, state="CANCELLED").array_task_id == 0
 
 
 def test_tasks_that_wait_together_are_listed_one_by_one() -> None:

@@ -497,6 +497,9 @@ def test_settings_that_are_not_set_have_slurms_defaults() -> None:
     builtin = parse_config(CONFIG.replace("sched/backfill", "sched/builtin"))
     old = parse_config(re.sub(r".*Topology.*\n", "", CONFIG))
 
+    twice = parse_config(f"{CONFIG}KillWait = 99 sec\n")
+
+    assert twice.kill_wait_s == 5.0  # the first counts
     backfill = (config.bf_window_s, config.bf_resolution_s, config.bf_interval_s)
     assert backfill == (86_400, 60, 30)
     assert builtin.bf_window_s == math.inf
