@@ -40,6 +40,7 @@ def test_nothing_fades_in_the_first_thirty_days_or_when_the_clock_goes_back() ->
     assert set(first) == {1.0}
 
     later = Fading(new.lived_s)
+    assert later.keeps(hours * HOUR_S, (hours + 1) * HOUR_S - 1.0) == 1.0
     assert later.keeps(hours * HOUR_S, (hours + 1) * HOUR_S) < 1.0
     assert later.keeps(10 * HOUR_S, 2 * HOUR_S) == 1.0
     assert later.keeps(2 * HOUR_S, 10 * HOUR_S) < 1.0

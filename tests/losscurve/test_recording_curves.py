@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +31,7 @@ from examples.record_curves.layers import (
 )
 from examples.record_curves.losses import CROSS_ENTROPY, HINGE, SQUARED_ERROR
 from examples.record_curves.rates import Rate
-from examples.record_curves.shares import DutyCycle
+from examples.record_curves.shares import CPU_CGROUPS, PERIOD_US, DutyCycle, Quota
 from examples.record_curves.step_times import heading, measure, starved
 from examples.record_curves.training import train
 from freetrain.losscurve import recorded
@@ -38,7 +40,6 @@ from tests.losscurve.files import STEP_TIMES, replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -196,17 +197,21 @@ def test_labels_are_only_spoilt_in_what_is_trained_on() -> None:
     assert noisy.y_validation is clean.y_validation
 
 
-def test_a_duty_cycle_sleeps_in_proportion_to_the_work() -> None:
+@pytest.mark.parametrize(
+    ("percent", "times_s", "slept_s"),
+    [(25, [0.01, 0.03], [pytest.approx(0.09)]), (100, [1.0], [0.0])],
+)
+def test_a_duty_cycle_sleeps_in_proportion_to_the_work(
+    percent: int, times_s: list[float], slept_s: list[float]
+) -> None:
     now_s = 0.0
-    slept_s: list[float] = []
+    found_s: list[float] = []
 
-    with DutyCycle(lambda: now_s, slept_s.append).of(25) as rest:
-        now_s = 0.01
-        rest()
-        now_s = 0.03
-        rest()
+    with DutyCycle(lambda: now_s, found_s.append).of(percent) as rest:
+        for now_s in times_s:  # noqa: B007 - the clock of the cycle
+            rest()
 
-    assert slept_s == [pytest.approx(0.09)]
+    assert found_s == slept_s
 
 
 def test_the_table_of_step_times_is_one_that_can_be_read() -> None:
@@ -240,3 +245,60 @@ def test_the_table_is_written_where_the_command_says(tmp_path: Path) -> None:
 
     times = parse_step_times(out.read_text("ascii"), file=out.name, names={QUICK})
     assert [time.steps for time in times[QUICK]] == [1]
+
+
+# A share of a processor, enforced by the kernel where it lets us
+
+
+def group() -> Path:
+    """Return this process's folder in the cgroup hierarchy of cpu, or skip."""
+    lines = Path("/proc/self/cgroup").read_text("ascii").splitlines()
+    found = (w[2] for w in (x.split(":", 2) for x in lines) if "cpu" in w[1].split(","))
+    for path in found:
+        return CPU_CGROUPS / path.removeprefix("/")
+    pytest.skip("there is no cgroup v1 hierarchy of cpu here")
+
+
+@pytest.fixture
+def quota() -> Quota:
+    """Skip by the machine's answer, not by the quota's own."""
+    needed = (group(), group() / "cgroup.procs")
+    if not all(os.access(path, os.W_OK) for path in needed):
+        pytest.skip("this process may not make cgroups (version 1) of its own")
+    return Quota()
+
+
+def test_a_quota_holds_within_and_nothing_is_left_after(quota: Quota) -> None:
+    before = group()
+
+    with quota.of(50):
+        ours = group()
+        limit_us = int((ours / "cpu.cfs_quota_us").read_text("ascii"))
+
+    assert quota.works()
+    assert ours != before
+    assert limit_us == PERIOD_US // 2
+    assert group() == before
+    assert not ours.exists()
+
+
+def test_an_error_within_leaves_nothing_either(quota: Quota) -> None:
+    before = group()
+
+    with pytest.raises(ZeroDivisionError), quota.of(50):
+        _ = 1 / 0
+
+    assert group() == before
+    assert not (before / f"freetrain-steps-{os.getpid()}").exists()
+
+
+def test_a_process_that_could_not_return_does_not_move(tmp_path: Path) -> None:
+    assert not Quota(tmp_path).works()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_limits_that_held_before_go_on_holding(quota: Quota) -> None:
+    before = group()
+
+    with quota.of(100):
+        assert group() == before / f"freetrain-steps-{os.getpid()}"

@@ -41,7 +41,9 @@ def test_imagenet_cycles_through_seven_networks() -> None:
 
 
 @pytest.mark.parametrize("name", BUILTIN_NAMES)
-def test_built_in_trainers_are_told_apart_and_arrive_every_36_s(name: str) -> None:
+def test_built_in_trainers_have_different_names_and_arrive_every_36_s(
+    name: str,
+) -> None:
     trainers = builtin_trainers(name)
 
     assert len({t.name for t in trainers}) == len(trainers)

@@ -1,4 +1,4 @@
-"""Quality curves: what they say, how files give them, and the drawn set."""
+"""Quality curves: their values, their files, and sets of trainers drawn from them."""
 
 from pathlib import Path
 
@@ -37,9 +37,9 @@ def test_quality_is_the_best_so_far_between_the_first_and_the_best_value() -> No
 
 @given(st.lists(values, min_size=2, max_size=30), st.sampled_from(Better))
 def test_quality_never_falls_and_ends_at_1_or_never_leaves_0(
-    told: list[float], better: Better
+    reported: list[float], better: Better
 ) -> None:
-    curve = truth_of(range(len(told)), told, better, name="any")
+    curve = truth_of(range(len(reported)), reported, better, name="any")
 
     quality = curve.quality()
 
@@ -61,7 +61,7 @@ def test_a_curve_is_stretched_to_the_work_of_a_trainer() -> None:
     assert LOSS.scaled_to(400.0).values is LOSS.values
 
 
-def test_points_come_in_any_order_and_the_last_word_counts() -> None:
+def test_points_come_in_any_order_and_the_last_of_two_counts() -> None:
     curve = truth_of([4, 2, 4], [1.0, 2.0, 3.0], Better.LOWER, name="c")
 
     assert curve.samples.tolist() == [2, 4]
@@ -130,14 +130,14 @@ def written(folder: Path, trainers: str = TRAINERS) -> Path:
 
 
 def test_a_trainers_file_names_a_curve_beside_it_and_targets(tmp_path: Path) -> None:
-    (one,) = read_trainers(written(tmp_path))
+    (trainer,) = read_trainers(written(tmp_path))
 
-    assert one.quality is not None
-    assert one.quality.samples.tolist() == [500, 1000]
-    assert one.quality.better is Better.HIGHER
-    assert one.target == Target(deliver=0.6, final=0.7)
-    assert one.deadline_s == 3 * 3_600
-    assert one.work == 1000
+    assert trainer.quality is not None
+    assert trainer.quality.samples.tolist() == [500, 1000]
+    assert trainer.quality.better is Better.HIGHER
+    assert trainer.target == Target(deliver=0.6, final=0.7)
+    assert trainer.deadline_s == 3 * 3_600
+    assert trainer.work == 1000
 
 
 @pytest.mark.parametrize(
@@ -177,16 +177,12 @@ def plain(team: list[TrainerSpec]) -> list[tuple[object, ...]]:
     ]
 
 
-def test_the_same_seed_draws_the_same_trainers_and_another_others() -> None:
-    assert plain(drawn()) == plain(drawn())
-    assert [t.arrival_s for t in drawn()] == [t.arrival_s for t in drawn()]
-    assert plain(drawn()) != plain(drawn(seed=2))
-
-
-def test_another_load_only_moves_arrivals() -> None:
+def test_the_seed_alone_decides_the_trainers_and_the_load_their_arrivals() -> None:
     once, twice = drawn(load=1.0), drawn(load=2.0)
 
-    assert plain(once) == plain(twice)
+    assert [t.arrival_s for t in drawn()] == [t.arrival_s for t in once]
+    assert plain(drawn()) == plain(once) == plain(twice)
+    assert plain(drawn()) != plain(drawn(seed=2))
     assert [t.arrival_s for t in twice] == pytest.approx(
         [t.arrival_s / 2 for t in once]
     )
@@ -199,23 +195,36 @@ def test_the_load_is_the_work_that_arrives_over_what_the_nodes_can_do() -> None:
     assert one_node_s / (16.0 * many[-1].arrival_s) == pytest.approx(3.0, rel=0.1)
 
 
-def test_drawn_trainers_hold_together() -> None:
-    for one in drawn(200):
-        assert isinstance(one.quality, QualityTruth)
-        assert one.quality.samples[-1] == one.samples
-        assert one.deadline_s is not None
-        assert one.deadline_s > one.arrival_s + one.shortest_s
-        assert len(one.scaling.samples_per_s) == one.scaling.sizes[-1] + 1
-        if one.name.startswith("bad"):
-            assert one.target is None
+def test_parts_of_drawn_trainers_fit_each_other() -> None:
+    for trainer in drawn(200):
+        assert isinstance(trainer.quality, QualityTruth)
+        assert trainer.quality.samples[-1] == trainer.samples
+        assert trainer.deadline_s is not None
+        assert trainer.deadline_s > trainer.arrival_s + trainer.shortest_s
+        assert len(trainer.scaling.samples_per_s) == trainer.scaling.sizes[-1] + 1
+        if trainer.name.startswith("bad"):
+            assert trainer.target is None
             continue
-        assert one.target is not None
-        assert one.target.final is not None
-        first = one.quality.reached_at(one.target.deliver)
-        last = one.quality.reached_at(one.target.final)
+        assert trainer.target is not None
+        assert trainer.target.final is not None
+        first = trainer.quality.reached_at(trainer.target.deliver)
+        last = trainer.quality.reached_at(trainer.target.final)
         assert first is not None
         assert last is not None
-        assert first <= last == one.work
+        assert first <= last == trainer.work
+
+
+def test_targets_are_drawn_at_60_to_90_and_at_95_to_100_percent_of_quality() -> None:
+    line = truth_of(range(1001), range(1001), Better.HIGHER, name="line")
+    trainers = quality_trainers(400, [line], seed=1, nodes=16.0, load=1.0)
+    targets = [trainer.target for trainer in trainers]
+
+    first = [1e-3 * own.deliver for own in targets if own]
+    last = [1e-3 * own.final for own in targets if own and own.final]
+    for found, low, high in ((first, 0.6, 0.9), (last, 0.95, 1.0)):
+        assert len(found) == 400
+        assert low - 1e-9 <= min(found) < low + 0.01
+        assert high - 0.01 < max(found) <= high + 0.001
 
 
 def test_a_set_without_curves_is_refused() -> None:
