@@ -1,19 +1,28 @@
-"""A pack that is submitted, gets leases, loses one, and goes on in the next."""
+"""A pack that is submitted, gets leases, loses one, and goes on in the next.
+
+Real agents and trainings, on a stand-in for Slurm and on a real cluster.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING
 
+import pytest
+
 from freetrain.client.submit import SubmitRequest, submit_file
 from freetrain.config.site import HoleSettings, LeaseSettings, PlannerSettings, Site
+from freetrain.demo.fake_slurm.cluster import FakeJob
+from freetrain.demo.fake_slurm.processes import at_work, install
 from freetrain.elastic.contract import read_outcome
 from freetrain.errors import FreeTrainError
 from freetrain.pack.pack import PackRecord, member_folder, read_record
@@ -31,9 +40,12 @@ from freetrain.tick.tick import tick
 from slurm.errors import SlurmError
 from tests.cluster.waiting import wait_for
 from tests.pack.packs import PROGRESS, TOP, Stage
+from tests.slurm_live.sites import Site as SlurmSite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
+
+    from tests.cluster.cluster import Cluster
 
 NAME = "small-ones"
 SAMPLES = 40
@@ -194,10 +206,68 @@ def leased_pack(
     )
 
 
-def loses_its_lease_and_goes_on(
-    pack: LeasedPack, take_away: Callable[[str], None]
-) -> None:
-    """Train, have *take_away* let another user's job need the node, and train on."""
+Scene = tuple[LeasedPack, Callable[[str], object]]
+"""A pack, and a function that lets another user's job have a node at once."""
+
+
+@contextmanager
+def on_a_stand_in(folder: Path) -> Iterator[Scene]:
+    (folder / "slurm").mkdir()
+    with at_work(install(folder / "slurm", now_s=now_s())) as fake_slurm:
+        path = f"{fake_slurm.path}:{os.environ.get('PATH', '')}"
+
+        def take_away(node: str) -> None:
+            theirs = FakeJob(
+                job_id=0,
+                name="theirs",
+                user="others",
+                partition="main",
+                limit_s=3_600.0,
+                submit_s=now_s(),
+                due_s=now_s(),
+                wanted=[node],
+                run_s=600.0,
+            )
+            fake_slurm.add([theirs])
+
+        environ = {**os.environ, "PATH": path}
+        yield leased_pack(folder, environ, longest_s=240.0), take_away
+
+
+@contextmanager
+def on_a_cluster(cluster_of: Callable[..., Cluster]) -> Iterator[Scene]:
+    # Compute nodes may enter this folder.
+    with tempfile.TemporaryDirectory(prefix="freetrain-pack-") as name:
+        cluster = cluster_of()
+        try:
+            theirs = SlurmSite(cluster, Path(name), "freetrain")
+            pack = leased_pack(Path(name), cluster.environ, longest_s=600.0)
+
+            def take_away(node: str) -> None:
+                theirs.others_job(1, 10, f"--nodelist={node}", "--exclusive")
+
+            yield pack, take_away
+        finally:
+            cluster.clear()
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("a stand-in", marks=pytest.mark.long),
+        pytest.param("a cluster", marks=pytest.mark.slurm),
+    ]
+)
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
+    if request.param == "a stand-in":
+        with on_a_stand_in(tmp_path) as made:
+            yield made
+    else:
+        with on_a_cluster(request.getfixturevalue("cluster_of")) as made:
+            yield made
+
+
+def test_members_of_a_pack_lose_nothing_with_a_lease(scene: Scene) -> None:
+    pack, take_away = scene
     epochs = 60
     pack.submit(long_epochs=epochs)
     pack.ticks_until("members to train", lambda: _is_in_the_middle(pack))
@@ -215,31 +285,31 @@ def loses_its_lease_and_goes_on(
     assert len(pack.printed("fails")) == 4  # once more, beyond its attempts
 
 
-def shares_by_growth_in_every_lease(
-    pack: LeasedPack, take_away: Callable[[str], None]
-) -> None:
-    """Train two of which one still grows, in two leases after each other."""
-    for name, loss in (("falls", "0.999 ** step"), ("flat", "1.0 if step else 9.0")):
-        pack.stage.job(name, REPORTS.format(loss=loss), more=PROGRESS)
-    pack.submit_file('members = ["falls.toml", "flat.toml"]\n')
-    by_growth = {"falls": 0.75, "flat": 0.25}
-    pack.ticks_until("shares by growth", lambda: pack.record.shares == by_growth)
-    before = pack.record.sharing
-    take_away(pack.node())
-    pack.ticks_until("generation 1 to be over", pack.ended)
+@pytest.mark.long
+def test_flowcons_shares_hold_in_a_lease_and_go_to_the_next(tmp_path: Path) -> None:
+    with on_a_stand_in(tmp_path) as (pack, take_away):
+        falls, flat = "0.999 ** step", "1.0 if step else 9.0"
+        pack.stage.job("falls", REPORTS.format(loss=falls), more=PROGRESS)
+        pack.stage.job("flat", REPORTS.format(loss=flat), more=PROGRESS)
+        pack.submit_file('members = ["falls.toml", "flat.toml"]\n')
+        by_growth = {"falls": 0.75, "flat": 0.25}
+        pack.ticks_until("shares by growth", lambda: pack.record.shares == by_growth)
+        before = pack.record.sharing
+        take_away(pack.node())
+        pack.ticks_until("generation 1 to be over", pack.ended)
 
-    def shares() -> list[str]:
-        logs = sorted(pack.trainer.logs.glob("*.log"))
-        later = [log.read_text() for log in logs if int(log.stem) > 1]
-        return [line for text in later for line in text.splitlines() if "%" in line]
+        def shares() -> list[str]:
+            logs = sorted(pack.trainer.logs.glob("*.log"))
+            later = [log.read_text() for log in logs if int(log.stem) > 1]
+            return [line for text in later for line in text.splitlines() if "%" in line]
 
-    pack.ticks_until("it to go on", shares)
-    assert before["tracks"]
-    assert "flat 25 % (completing" in shares()[0], "its growth is known there, too"
+        pack.ticks_until("it to go on", shares)
+        assert before["tracks"]
+        assert "flat 25 % (completing" in shares()[0], "its growth is known there, too"
 
 
-def goes_on_after_its_packer_was_killed(pack: LeasedPack) -> None:
-    """Train, have the packer killed with -9, and train on to the end."""
+def test_the_agent_ends_members_whose_packer_was_killed(scene: Scene) -> None:
+    pack, _ = scene
     epochs = 40
     pack.submit(long_epochs=epochs)
     pack.ticks_until("members to train", lambda: _is_in_the_middle(pack))
