@@ -116,12 +116,9 @@ def test_of_jobs_asked_about_the_same_start_as_of_all(
     order: Callable[[BackfillState], Rank],
 ) -> None:
     rank = order(state)
-
     requests = [state.eligibility.request(job) for job in queue]
-
     asked = allocate(requests, state, NOW_S, rank=rank, asked=until)
     every = allocate(requests, state, NOW_S, rank=rank)
-
     assert asked.started & until == every.started & until
     assert asked.taken.items() <= every.taken.items()
 

@@ -1,4 +1,4 @@
-"""What is believed of leases, from what two sources tell."""
+"""Leases and submissions as they are believed to be, by two of Slurm's answers."""
 
 from __future__ import annotations
 
@@ -13,21 +13,32 @@ from slurm.records import JobRecord, JobState
 from tests.broker.broker_records import NOW_S, UID, intent, job, key, lease
 
 SUBMITTED = intent(outcome=IntentOutcome.SUBMITTED, job_id=7)
+OPEN = Belief((), (intent(),))
+TOGETHER = job(0, JobState.PENDING, array_task_id=None, array_tasks="0-3")
+RUNS = (job(0, nodes="n0"),)
 LATER_S = NOW_S + 60
 Jobs = tuple[JobRecord, ...] | None
 
 
 def look(
-    queue: Jobs, lookup: Jobs, *, before: Belief | None = None, at_s: float = NOW_S
+    queue: Jobs,
+    lookup: Jobs,
+    *,
+    before: Belief | None = None,
+    at_s: float = NOW_S,
+    times: int = 1,
 ) -> Belief:
-    before = before or Belief((lease(0, "n0"),), (SUBMITTED,))
-    return believe(
-        before.leases,
-        before.intents,
-        Sources(UID, queue, lookup),
-        now_s=at_s,
-        limits=Limits(),
-    )
+    """Return the belief after these answers, *times* in a row."""
+    belief = before or Belief((lease(0, "n0"),), (SUBMITTED,))
+    for _ in range(times):
+        belief = believe(
+            belief.leases,
+            belief.intents,
+            Sources(UID, queue, lookup),
+            now_s=at_s,
+            limits=Limits(),
+        )
+    return belief
 
 
 def first(belief: Belief) -> LeaseState:
@@ -36,12 +47,10 @@ def first(belief: Belief) -> LeaseState:
 
 def test_a_lease_is_gone_only_when_two_sources_miss_it_twice_and_for_long() -> None:
     once = look((), ())
-    soon = look((), (), before=once, at_s=NOW_S + 59)
-    twice = look((), (), before=once, at_s=LATER_S)
 
     assert first(once) is LeaseState.RUNNING
-    assert first(soon) is LeaseState.RUNNING
-    assert first(twice) is LeaseState.GONE
+    assert first(look((), (), before=once, at_s=NOW_S + 59)) is LeaseState.RUNNING
+    assert first(look((), (), before=once, at_s=LATER_S)) is LeaseState.GONE
 
 
 def test_a_source_that_failed_never_counts_as_having_missed_it() -> None:
@@ -54,15 +63,13 @@ def test_a_source_that_failed_never_counts_as_having_missed_it() -> None:
 
 
 def test_being_seen_again_starts_the_count_anew_and_revives_the_gone() -> None:
-    once = look((), ())
-    seen = look((job(0, nodes="n0"),), (), before=once)
+    seen = look(RUNS, (), before=look((), ()))
     missed = look((), (), before=seen, at_s=LATER_S)
     gone = look((), (), before=missed, at_s=LATER_S + 60)
-    alive = look((), (job(0, nodes="n0"),), before=gone)
 
     assert first(missed) is LeaseState.RUNNING
     assert first(gone) is LeaseState.GONE
-    assert first(alive) is LeaseState.RUNNING
+    assert first(look((), RUNS, before=gone)) is LeaseState.RUNNING
 
 
 @pytest.mark.parametrize(
@@ -77,38 +84,36 @@ def test_being_seen_again_starts_the_count_anew_and_revives_the_gone() -> None:
         (JobState.BOOT_FAIL, LeaseEnd.FAILED),
     ],
 )
-def test_an_end_that_slurm_tells_is_believed_at_once_and_only_failures_count(
+def test_a_reported_end_is_believed_at_once_and_only_failures_count(
     state: JobState, ended: LeaseEnd
 ) -> None:
-    told = job(0, state, start_s=NOW_S - 10, end_s=NOW_S)
+    reported = job(0, state, start_s=NOW_S - 10, end_s=NOW_S)
 
-    belief = look(None, (told,))
-    one = next(one for one in belief.leases if one.key == key(0))
+    (found,) = (x for x in look(None, (reported,)).leases if x.key == key(0))
 
-    assert (one.state, one.ended) == (LeaseState.GONE, ended)
-    assert failed_to_start(one, Limits()) == (ended is LeaseEnd.FAILED)
-    assert not failed_to_start(replace(one, start_s=NOW_S - 100), Limits())
+    assert (found.state, found.ended) == (LeaseState.GONE, ended)
+    assert failed_to_start(found, Limits()) == (ended is LeaseEnd.FAILED)
+    assert not failed_to_start(replace(found, start_s=NOW_S - 100), Limits())
 
 
-def test_a_completing_lease_still_has_its_node_but_nobody_can_train_there() -> None:
-    told = job(0, JobState.CANCELLED, JobState.COMPLETING, nodes="n0")
+def test_a_completing_lease_still_has_its_node_but_no_trainer_can_use_it() -> None:
+    completing = job(0, JobState.CANCELLED, JobState.COMPLETING, nodes="n0")
 
-    assert first(look((told,), None)) is LeaseState.ENDING
+    assert first(look((completing,), None)) is LeaseState.ENDING
 
 
 def test_waiting_tasks_that_stand_together_are_mentioned_one_and_all() -> None:
-    together = job(0, JobState.PENDING, array_task_id=None, array_tasks="0-3")
     before = Belief((lease(0), lease(1)), (SUBMITTED,))
-    for _ in range(3):
-        before = look((together,), (), before=before, at_s=LATER_S)
 
-    assert {one.state for one in before.leases} == {LeaseState.PENDING}
+    after = look((TOGETHER,), (), before=before, at_s=LATER_S, times=3)
+
+    assert {one.state for one in after.leases} == {LeaseState.PENDING}
 
 
 def test_a_submission_without_answer_is_adopted_with_all_its_tasks() -> None:
-    told = tuple(job(task, JobState.PENDING) for task in range(4))
+    found = tuple(job(task, JobState.PENDING) for task in range(4))
 
-    belief = look((), told, before=Belief((), (intent(),)))
+    belief = look((), found, before=OPEN)
 
     assert belief.adopted == tuple(key(task) for task in range(4))
     assert belief.intents[0].outcome is IntentOutcome.SUBMITTED
@@ -117,43 +122,39 @@ def test_a_submission_without_answer_is_adopted_with_all_its_tasks() -> None:
 
 
 @pytest.mark.parametrize(
-    "outcome", [IntentOutcome.REFUSED, IntentOutcome.ABANDONED, IntentOutcome.SUBMITTED]
+    ("outcome", "job_id"),
+    [
+        (IntentOutcome.REFUSED, None),
+        (IntentOutcome.ABANDONED, None),
+        (IntentOutcome.SUBMITTED, 7),
+    ],
 )
-def test_it_is_adopted_whatever_was_thought_of_it(outcome: IntentOutcome) -> None:
-    known = 7 if outcome is IntentOutcome.SUBMITTED else None
-    before = Belief((), (intent(outcome=outcome, job_id=known),))
+def test_it_is_adopted_whatever_was_believed_of_it(
+    outcome: IntentOutcome, job_id: int | None
+) -> None:
+    before = Belief((), (intent(outcome=outcome, job_id=job_id),))
 
     assert len(look((job(0),), (), before=before).adopted) == 4
 
 
 def test_it_is_abandoned_only_after_two_misses_and_a_while() -> None:
-    belief = Belief((), (intent(),))
-    for _ in range(3):
-        belief = look((), (), before=belief, at_s=NOW_S + 119)
-    early = belief.intents[0].outcome
-    once = look((), (), before=Belief((), (intent(),)), at_s=NOW_S + 500)
-    late = look((), (), before=belief, at_s=NOW_S + 121)
+    early = look((), (), before=OPEN, at_s=NOW_S + 119, times=3)
 
-    assert early is IntentOutcome.OPEN
-    assert once.intents[0].outcome is IntentOutcome.OPEN
-    assert late.intents[0].outcome is IntentOutcome.ABANDONED
+    def outcome(before: Belief, at_s: float, queue: Jobs = ()) -> IntentOutcome:
+        return look(queue, (), before=before, at_s=NOW_S + at_s).intents[0].outcome
 
-
-def test_it_is_not_abandoned_while_its_tasks_wait_together() -> None:
-    together = job(0, JobState.PENDING, array_task_id=None, array_tasks="0-3")
-    belief = Belief((), (intent(),))
-    for _ in range(3):
-        belief = look((together,), (), before=belief, at_s=NOW_S + 500)
-
-    assert belief.intents[0].outcome is IntentOutcome.OPEN
+    assert early.intents[0].outcome is IntentOutcome.OPEN
+    assert outcome(OPEN, 500) is IntentOutcome.OPEN
+    assert outcome(early, 121) is IntentOutcome.ABANDONED
+    assert outcome(early, 500, (TOGETHER,)) is IntentOutcome.OPEN, "its tasks wait"
 
 
-def test_a_second_job_of_the_same_name_is_an_extra_not_a_lease() -> None:
+def test_a_second_job_of_the_same_name_is_a_duplicate_and_no_lease() -> None:
     second = job(0, JobState.PENDING, job_id=50, array_job_id=50, display_id="50_0")
 
-    belief = look((), (job(0, nodes="n0"), second))
+    belief = look((), (*RUNS, second))
 
-    assert [extra.display_id for extra in belief.duplicates] == ["50_0"]
+    assert [duplicate.display_id for duplicate in belief.duplicates] == ["50_0"]
     assert first(belief) is LeaseState.RUNNING
 
 
@@ -172,8 +173,6 @@ def test_jobs_of_others_and_of_unknown_names_are_not_ours(
 
 
 def test_each_further_failure_doubles_the_pause_up_to_the_longest() -> None:
-    limits = Limits()
-
-    pauses = [paused_until_s(Pace(0, n, NOW_S), limits) for n in (0, 2, 3, 4, 99)]
+    pauses = [paused_until_s(Pace(0, n, NOW_S), Limits()) for n in (0, 2, 3, 4, 99)]
 
     assert pauses == [None, None, NOW_S + 300, NOW_S + 600, NOW_S + 3_600]

@@ -151,10 +151,8 @@ def test_a_broker_killed_at_any_step_is_put_right_by_the_next(
     world = broker(most_array_tasks=2)
     world.answer = answer
     world.steps_left = steps
-
     world.tick()
     check(world)
     settle(world)
-
     assert len(world.slurm.ours()) == 5
     assert sum(len(one.leases) for one in world.assignments.values()) == 5

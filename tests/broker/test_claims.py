@@ -67,9 +67,7 @@ CLAIMS: dict[str, tuple[list[JobRecord], str, str]] = {
 @pytest.mark.parametrize("case", CLAIMS)
 def test_a_job_claims_idle_nodes_before_leased_ones(case: str) -> None:
     jobs, leased, idle = CLAIMS[case]
-
     claims = claims_of(four(), *jobs)
-
     assert " ".join(sorted(claims.leased)) == leased
     assert " ".join(sorted(claims.idle)) == idle
 
@@ -143,7 +141,6 @@ def test_nodes_that_others_share_help_a_job_to_start(
 ) -> None:
     beside = {**four().nodes, "n3": NODES["n3"]}
     shared = replace(four(), nodes=beside, partly=frozenset({"n3"}))
-
     claimed = {"n0", "n1", "n2"} if are_claimed else set()
     assert claims_of(shared, job).nodes == claimed
 
@@ -184,17 +181,13 @@ PUT_OFF: dict[str, tuple[list[JobRecord], tuple[float, float], set[str]]] = {
 def test_leases_go_that_put_off_the_planned_start_of_a_job(case: str) -> None:
     jobs, lease_s, gone = PUT_OFF[case]
     state = state_of("", "n1 n2", lease_s=lease_s, busy_s={"n0": 200})
-
     claims = claims_of(state, *jobs)
-
     assert (set(claims.leased), claims.idle) == (gone, {})
 
 
 def test_new_leases_should_end_before_the_nodes_are_booked() -> None:
     wide, long = waiting(nodes=2, requested_nodes="n0"), waiting(2, limit_s=9_000.0)
-
     claims = claims_of(state_of("n1 n2", busy_s={"n0": 200}), wide, long)
-
     # No start is planned there yet: backfill looks later.
     assert claims.booked_s == {"n0": NOW_S + 200, "n1": NOW_S + 200}
     assert claims.idle == {"n2": 2}
@@ -203,17 +196,13 @@ def test_new_leases_should_end_before_the_nodes_are_booked() -> None:
 def test_a_start_beyond_what_backfill_plans_books_nothing() -> None:
     busy = {"n0": 3_600.0}
     state = state_of("", "n1", busy_s=busy, backfill=Backfill(window_s=1_800.0))
-
     claims = claims_of(state, waiting(nodes=2), waiting(2, limit_s=9_000.0, priority=1))
-
     assert claims.leased == {"n1": 2}
 
 
 def test_a_node_that_a_job_holds_past_its_limit_is_not_free_yet() -> None:
     short = waiting(2, limit_s=1.0, priority=1)
-
     claims = claims_of(state_of("", "n1", busy_s={"n0": -1}), waiting(nodes=2), short)
-
     assert claims.leased == {"n1": 2}
 
 
@@ -240,17 +229,14 @@ def test_leased_nodes_are_claimed_where_slurms_choice_lets_one_more_start() -> N
     # first of those that are free all the time. If the first had n2, which is idle, the
     # second would have n0, and the third would wait for it.
     state = state_of("n2", "n0", lease_s=None, busy_s={"n1": 600})
-
     claims = claims_of(
         state, waiting(1), waiting(2, nodes=2), waiting(3, limit_s=1_000.0)
     )
-
     assert (claims.leased, claims.idle) == ({"n0": 1}, {"n2": 3})
 
 
 def test_leases_stay_where_slurms_choice_lets_no_other_job_start() -> None:
     claims = claims_of(state_of("n1", "n0", lease_s=None), waiting())
-
     assert (claims.leased, claims.idle) == ({}, {"n1": 1})
 
 
@@ -259,7 +245,6 @@ def test_idle_nodes_are_claimed_as_slurm_would_take_them() -> None:
     second = waiting(2, nodes=2, priority=1, start_s=NOW_S + 900, planned_nodes="n0")
     state = state_of("n1", holes=(planned_hole,))
     state = replace(state, nodes={name: NODES[name] for name in ("n1", "n0")})
-
     assert claims_of(state, waiting(1), second).idle == {"n1": 1}
 
 
@@ -268,7 +253,6 @@ def test_a_job_planned_around_leases_keeps_no_job_before_it_from_starting() -> N
     second = waiting(2, priority=1, start_s=NOW_S + 300, planned_nodes="n1")
     planned_hole = replace(hole("n1", NOW_S + 300), blocker="2")
     state = state_of("", "n1", lease_s=None, holes=(planned_hole,))
-
     assert claims_of(state, waiting(1), second).leased == {"n1": 1}
 
 
@@ -284,7 +268,6 @@ def test_leases_go_that_move_the_plan_of_a_job_before_one_that_could_start(
     second = waiting(2, limit_s=3_000.0, priority=1)
     there = replace(hole("n1", NOW_S + planned_s), blocker="1")
     state = state_of("", "n2", busy_s={"n0": 200}, holes=(there,))
-
     assert claims_of(state, replace(first, planned_nodes="n[0-1]"), second).nodes == (
         claimed
     )
@@ -298,11 +281,9 @@ def test_leases_go_beside_which_backfill_would_not_start_a_job(
     # Beside it the first would have n1, n2 and n3 then, though no plan shows it yet.
     busy = {"n1": 200, "n2": 200}
     state = state_of("n3", "n0 g0", lease_s=(-600, lease_s), busy_s=busy)
-
     claims = claims_of(
         state, waiting(1, nodes=3), waiting(2, limit_s=1_000.0, priority=1)
     )
-
     assert (claims.leased, claims.idle) == (dict.fromkeys(given, 2), {"n3": 2})
 
 

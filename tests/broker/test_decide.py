@@ -75,16 +75,13 @@ def decided(seen: Situation, limits: Limits | None = None) -> Decision:
 
 def test_a_lease_ends_with_its_hole_in_whole_minutes_less_time_to_start() -> None:
     (submit,) = decided(look((hole("n0", NOW_S + 1_000.0),), trainer("a"))).actions
-
     assert submit == Submit("any", 15, NOW_S + 1_000.0, 1)
 
 
 def test_holes_of_unlike_lives_are_asked_for_apart_the_longest_first() -> None:
     ends = (1_000.0, 1_050.0, 9_000.0, math.inf)
     found = tuple(hole(f"n{i}", NOW_S + end_s) for i, end_s in enumerate(ends))
-
     actions = decided(look(found, trainer("a"))).actions
-
     submits = [action for action in actions if isinstance(action, Submit)]
     asked = [(submit.limit_min, submit.tasks) for submit in submits]
     assert asked == [(240, 1), (149, 1), (15, 2)]
@@ -93,9 +90,7 @@ def test_holes_of_unlike_lives_are_asked_for_apart_the_longest_first() -> None:
 def test_a_node_with_a_lease_is_given_out_before_one_that_lasts_longer() -> None:
     found = (hole("n0"), hole("n1", NOW_S + 9_000.0))
     single = Trainer("a", throughput([0, 1]), "any", 0.0, 0.0, 0.0)
-
     (assign,) = decided(look(found, single, leases=(lease(0, "n1"),))).actions
-
     assert isinstance(assign, Assignment)
     assert assign.leases == keys(0)
 
@@ -135,7 +130,6 @@ def test_each_trainer_has_a_reason_for_its_nodes(
     seen: Situation, reason: TrainerReason
 ) -> None:
     made = decided(seen)
-
     assert made.trainers[0].reason is reason
     assert (made.brake is Brake.PAUSED) is (reason is TrainerReason.HELD_BACK)
 
@@ -171,9 +165,7 @@ def test_leases_that_ends_by_choice_leave_no_churn_for_are_held_back() -> None:
     """Giving n0 up uses up the churn, so that no lease can be asked for in n1 now."""
     single = Trainer("a", throughput([0, 10]), "gpu", 5.0, 5.0, 5.0)
     both = {"any": holes("n0"), "gpu": holes("n1")}
-
     made = decided(look((), single, leases=RUNS, holes=both), Limits(most_churn=1))
-
     assert [type(action) for action in made.actions] == [EndLeases]
     assert made.brake is Brake.CHURN_CAP
     assert [why.reason for why in made.trainers] == [TrainerReason.HELD_BACK]
@@ -228,9 +220,7 @@ def test_a_lease_of_the_least_limit_is_still_worth_a_start_when_it_runs() -> Non
         lease(1, "n1", end_s=NOW_S + 59),
     )
     found = (hole("n0", NOW_S + 150), hole("n1", NOW_S + 150))
-
     pool = pool_of(look(found, leases=leases), Limits(least_limit_min=2))
-
     assert [node.name for node in pool.nodes] == ["n0"]
     assert pool.refused == {"n1": Refusal.TOO_SHORT}
 
@@ -238,9 +228,7 @@ def test_a_lease_of_the_least_limit_is_still_worth_a_start_when_it_runs() -> Non
 def test_classes_are_told_apart_by_use_and_live_as_long_as_their_shortest() -> None:
     every = tuple(hole(f"n{i}", NOW_S + 200.0 * (i + 1)) for i in range(3))
     pool = pool_of(look((), holes={"any": every, "gpu": every[:1]}), Limits())
-
     classes = classify(pool, now_s=NOW_S).classes
-
     found = [(one.name, one.nodes, one.life_s) for one in classes]
     assert found == [("any", 2, 400.0), ("any+gpu", 1, 200.0)]
 
@@ -255,7 +243,6 @@ def test_a_torn_snapshot_without_plans_counts_only_soon_after_a_whole_one(
     whole_s: float | None, *, is_known: bool
 ) -> None:
     torn = snapshot_of(nodes=[node("n0")], statistic=statistics(is_active=True))
-
     assert is_plan_known(torn, whole_s=whole_s, max_age_s=300.0) is is_known
 
 
@@ -264,6 +251,5 @@ def test_whole_snapshots_and_torn_ones_with_plans_carried_are_good_enough() -> N
     torn = snapshot_of(nodes=idle, statistic=statistics(is_active=True))
     seen = BackfillPlans(hidden=(HiddenPlan("n0", SNAPSHOT_S - 10.0),))
     carried = carry_plans(seen, torn, max_age_s=300.0)
-
     for good in (snapshot_of(nodes=[node("n0")]), carried):
         assert is_plan_known(good, whole_s=None, max_age_s=300.0)

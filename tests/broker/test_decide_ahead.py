@@ -65,10 +65,8 @@ def test_a_wide_trainer_to_whom_a_change_is_dear_leaves_a_node_promised_away() -
     promise = {"n4": Promise(NOW_S + 90.0, "99")}
     short = (*EIGHT[:4], hole("n4", NOW_S + 80.0))
     wide = (trainer("a", 5, 0, 1, 2, 3, cost_s=15.0),)
-
     ahead = decided(wide, short, *range(5), by=foresight(watched(promised=promise)))
     lasting = decided(wide, EIGHT[:5], *range(5), by=foresight(watched()))
-
     assert ahead.wanted.trainers[0].planned_nodes == 4
     assert lasting.wanted.trainers[0].planned_nodes == 5
 
@@ -113,7 +111,6 @@ def test_where_kinds_of_node_overlap_the_published_plan_stands_in() -> None:
         {"any": holes("n0", "n1", "n2"), "gpu": holes("n0", "n1")},
         by=foresight(watched()),
     )
-
     assert "share some kinds of node" in found.planned.reason
     assert (found.planned.is_by_m0, found.planned.gap) == (True, 0.0)
     assert sum(one.planned_nodes for one in found.wanted.trainers) == 3
@@ -121,9 +118,7 @@ def test_where_kinds_of_node_overlap_the_published_plan_stands_in() -> None:
 
 def test_a_plan_without_time_is_a_plan_all_the_same() -> None:
     two = (trainer("a", 4, 0, 1), trainer("b", 4))
-
     plan = decided(two, EIGHT, *range(8), by=foresight(watched()), limit_s=0.0)
-
     assert plan.planned.outcome in PlanStatus
     assert plan.planned.is_by_m0 is False
     assert 0.0 < plan.planned.gap < 1.0
@@ -151,9 +146,7 @@ def test_beyond_the_cap_on_leases_whole_groups_that_last_are_kept() -> None:
         {"n0": "short", "n1": "long", "n2": "short", "n3": "long"},
         {"short": Prospect(200.0, 0.5, 1.0), "long": Prospect(390.0, 0.1, 1.0)},
     )
-
     found = decided((trainer("a", 4),), EIGHT[:4], by=foresight(told), most_leases=2)
-
     assert {node.name for node in found.classes.pool.nodes} == {"n1", "n3"}
     assert found.classes.pool.refused == dict.fromkeys(("n0", "n2"), Refusal.LEASE_CAP)
 
@@ -186,10 +179,8 @@ def test_with_nothing_learned_a_plan_is_no_worse_than_the_published_one(
 ) -> None:
     trainers, found = world
     fearful = tuple(replace(one, loss_s=3_000.0) for one in trainers)
-
     ahead = decided(fearful, found, *range(len(found)), by=foresight(watched()))
     published = decided(trainers, found, *range(len(found)))
-
     best = gained(trainers, published)
     assert gained(trainers, ahead) >= best - 1e-9 * (1.0 + abs(best))
     assert "left out" not in ahead.planned.reason

@@ -56,7 +56,6 @@ def test_nodes_are_kept_free_for_a_job_that_another_would_go_ahead_of() -> None:
     # n2 comes free early, a second before a cycle: three nodes for the first, were
     # none leased. Beside leases the second is over before the first can begin.
     claims = careful(WIDE, SECOND)
-
     assert claims.kept_free.nodes == {"n0": 1, "n1": 1}
     assert (claims.leased, claims.idle) == ({"n0": 1}, {"n1": 1})
     assert claims.kept_free.untried == 0
@@ -113,10 +112,8 @@ def test_jobs_on_the_most_nodes_are_tried_and_the_others_are_counted() -> None:
     large = frozenset({"n3", "n4"})
     state = state_of("n1", "n0", lease_s=(-600, 1_620), busy_s={**BUSY_S, "n4": 2e5})
     jobs, running = (WIDE, SECOND), (ONE, large)
-
     largest = careful(*jobs, running=running, most_ends=1, state=state)
     both = careful(*jobs, running=running, state=state)
-
     assert (set(largest.nodes), largest.kept_free.untried) == (set(), 1)
     assert (set(both.nodes), both.kept_free.untried) == ({"n0", "n1"}, 0)
 
@@ -129,7 +126,6 @@ def test_when_time_is_over_the_ends_not_tried_in_full_are_counted(
     plans: int, untried: int, kept: int
 ) -> None:
     late = after(plans).kept_free
-
     assert (late.untried, len(late.nodes)) == (untried, kept)
 
 
@@ -141,7 +137,6 @@ def test_when_time_is_over_before_the_fewest_are_found_all_that_suffice_are_kept
 ) -> None:
     # The idle node is enough: the lease is over before the second could go ahead.
     shorter = replace(SECOND, limit_s=2_290.0)
-
     assert set(after(plans, shorter).kept_free.nodes) == kept
 
 

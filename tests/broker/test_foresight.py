@@ -52,9 +52,7 @@ def stays_of(told: Told, idle: Pool) -> list[WindowClass]:
 
 def test_nodes_of_a_group_are_a_class_and_those_that_leave_alone_are_another() -> None:
     told = Told(groups={"n1": "rack", "n3": "rack"})
-
     classes, _ = classify_by(foresight(told), pool(*[math.inf] * 5), now_s=NOW_S)
-
     by_class: dict[int, set[str]] = {}
     for name, k in classes.index.items():
         by_class.setdefault(k, set()).add(name)
@@ -161,9 +159,7 @@ def test_hits_count_as_they_are_where_no_group_is_split(
 def test_another_trainers_part_of_a_group_eases_nothing() -> None:
     told = Told(dict.fromkeys(("n0", "n1", "n2"), "rack"))
     idle = pool(*[math.inf] * 3, leased={"n0": lease(0, "n0")})
-
     classes, forecast = classify_by(foresight(told, wait_s=30.0), idle, now_s=NOW_S)
-
     waits = classes.index["n1"]
     assert forecast.fresh({}, {waits: 2}) == {}
     assert forecast.fresh({classes.index["n0"]: 1}, {waits: 2}) == {waits: 0.0}
@@ -176,9 +172,7 @@ def test_nodes_alone_in_the_pool_are_hit_as_one_of_their_group() -> None:
         {f"rack {k}": Prospect(300.0, 0.4, 0.125) for k in range(3)},
         {f"rack {k}": 8 for k in range(3)},
     )
-
     (stay,) = stays_of(told, pool(*[math.inf] * 3))
-
     one = WindowClass(8, 300.0, 0.4, 0.125).hits()[1]
     assert stay.hits() == pytest.approx([0.0, one, 2 * one, 3 * one], abs=1e-4)
 
@@ -187,7 +181,6 @@ def test_a_known_end_before_the_horizon_ends_the_life_of_a_class_of_its_own() ->
     classes, forecast = classify_by(
         foresight(Told()), pool(100.0, 110.0, 9_000.0), now_s=NOW_S
     )
-
     stays = {classes.index[f"n{k}"]: k for k in range(3)}
     assert len(stays) == 2
     soon = forecast.stays[classes.index["n0"]]
@@ -201,7 +194,6 @@ def test_nothing_counts_that_comes_after_plans_reach() -> None:
     classes, forecast = classify_by(
         foresight(told, horizon_s=120.0), nodes, now_s=NOW_S
     )
-
     stays = [forecast.stays[classes.index[f"n{k}"]] for k in range(3)]
     assert [stay.life_s for stay in stays] == [120.0, 120.0, 80.0]
     assert [stay.hit for stay in stays] == [0.0, 0.0, 1.0]

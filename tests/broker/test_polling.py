@@ -35,9 +35,7 @@ def test_a_poll_comes_after_its_rest_just_before_a_cycle_and_misses_none(
     due_s: int, interval_s: int, rest_s: int, lead_s: float
 ) -> None:
     cycles = Cycles(NOW_S, NOW_S + due_s, float(interval_s))
-
     poll_s = cycles.next_poll_s(rest_s=float(rest_s), lead_s=lead_s)
-
     is_due_s = float(due_s) if due_s > 0 else float(interval_s)
     assert poll_s >= rest_s
     assert (poll_s + lead_s - is_due_s) % interval_s == 0
@@ -55,11 +53,9 @@ def test_a_last_poll_is_as_close_as_polls_are_quick_and_there_is_none_where_slow
 
 def test_a_cycle_is_due_its_interval_after_the_last_has_ended() -> None:
     told = replace(statistics(last_s=NOW_S - 10), taken_s=NOW_S, bf_last_took_s=4.0)
-
     cycles = cycles_of(
         told, replace(CONFIG, scheduler_parameters={"bf_interval": "60"})
     )
-
     assert cycles == Cycles(NOW_S, NOW_S - 10 + 4 + 60, 60.0)
 
 
@@ -71,7 +67,6 @@ def test_without_backfill_or_before_its_first_cycle_none_is_due(
     changes: dict[str, None], scheduler: str
 ) -> None:
     told = replace(statistics(), **changes)  # type: ignore[arg-type]
-
     assert cycles_of(told, replace(CONFIG, scheduler_type=scheduler)) is None
 
 
@@ -86,17 +81,13 @@ RUNS = JobRecord(
 def test_leases_and_jobs_that_are_held_back_are_not_in_the_digest() -> None:
     held = replace(WAITS, job_id=3, display_id="3", priority=0)
     later = replace(WAITS, job_id=4, display_id="4", eligible_s=NOW_S + 60.0)
-
     digest = digest_of([WAITS, RUNS, held, later, lease(0), lease(1)], now_s=NOW_S)
-
     assert digest == QueueDigest(waiting=frozenset({"1"}), holding=frozenset({"2"}))
 
 
 def test_a_job_that_becomes_eligible_needs_a_tick() -> None:
     later = replace(WAITS, eligible_s=NOW_S + 60.0)
-
     before = digest_of([later], now_s=NOW_S)
-
     assert not digest_of([later], now_s=NOW_S + 1.0).needs_tick_after(before)
     assert digest_of([later], now_s=NOW_S + 60.0).needs_tick_after(before)
 

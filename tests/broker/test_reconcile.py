@@ -69,7 +69,6 @@ def ended(
 
 def test_missing_leases_are_asked_for_in_arrays_no_larger_than_allowed() -> None:
     done = reconciled(request(5), situation(lease(0)), most_array_tasks=3)
-
     assert done == (
         Submit("any", 60, NOW_S + 7_200.0, 3),
         Submit("any", 60, NOW_S + 7_200.0, 1),
@@ -91,7 +90,6 @@ def test_caps_are_kept(limits: dict[str, int], leases: int) -> None:
 
 def test_submissions_under_way_count_as_leases_that_wait_and_against_the_cap() -> None:
     other = situation(intents=(intent(shape="gpu"),))
-
     assert asked(request(4), situation(intents=(intent(),))) == []
     assert asked(request(9), other, most_leases=6) == [2]
 
@@ -99,7 +97,6 @@ def test_submissions_under_way_count_as_leases_that_wait_and_against_the_cap() -
 def test_no_leases_are_asked_for_while_paused_blind_or_yielding() -> None:
     failing = Pace(0, 3, NOW_S - 10)
     over = replace(failing, last_failed_s=0.0)
-
     assert not reconciled(request(1), situation(pace=failing))
     assert asked(request(1), situation(pace=over)) == [1]
     assert not reconciled(request(1), situation(is_plan_known=False))
@@ -109,14 +106,12 @@ def test_no_leases_are_asked_for_while_paused_blind_or_yielding() -> None:
 
 def test_a_waiting_lease_that_would_outlast_its_hole_goes() -> None:
     gone, new = reconciled(request(1, 30, NOW_S + 1_900.0), situation(lease(0)))
-
     assert gone == EndLeases(("7_0",), (key(0),), EndReason.SURPLUS)
     assert isinstance(new, Submit)
 
 
 def test_a_short_lease_that_could_start_too_late_for_its_hole_goes_too() -> None:
     world = situation(lease(0, limit_min=20, deadline_s=NOW_S + 1_900.0))
-
     assert len(reconciled(request(1, 30, NOW_S + 1_840.0), world)) == 0
     assert len(reconciled(request(1, 30, NOW_S + 1_839.0), world)) == 2
 
@@ -130,9 +125,7 @@ def test_unwanted_leases_get_one_notice_and_are_ended_when_they_stay() -> None:
     (first,) = ended(world)
     leases = world.belief.leases
     leaving = situation(*(marked_ending(one, first, NOW_S) for one in leases))
-
     (last,) = ended(replace(leaving, now_s=NOW_S + 60.0))
-
     assert (first.by_notice, first.display_ids) == (True, ("7_0", "7_1"))
     assert not ended(leaving)
     assert (last.why, last.by_notice) == (EndReason.STAYED, False)
@@ -140,9 +133,7 @@ def test_unwanted_leases_get_one_notice_and_are_ended_when_they_stay() -> None:
 
 def test_a_lease_whose_hole_closed_gets_a_notice_whatever_the_churn() -> None:
     unseen = situation(lease(0, "n0", start_s=NOW_S + 1.0))
-
     (end,) = ended(situation(lease(0, "n0")), pool=(), most_churn=0)
-
     assert (end.why, end.by_notice) == (EndReason.HOLE_CLOSED, True)
     assert not ended(unseen, pool=())
 
@@ -209,9 +200,7 @@ def test_a_claimed_lease_gets_a_notice_and_is_only_ended_where_it_stays(
     notice_s: float | None, cancel_s: float | None, by_notice: list[bool]
 ) -> None:
     claimed = lease(1, "n1", notice_s=notice_s, cancel_s=cancel_s)
-
     ends = ended(situation(claimed, claims=Claims({"n1": 5}, {})), pool=())
-
     assert [end.by_notice for end in ends] == by_notice
 
 
@@ -220,9 +209,7 @@ def test_a_lease_that_slurm_lets_overrun_its_limit_is_ended(
     over_s: float, why: list[EndReason]
 ) -> None:
     overrun = lease(0, "n0", end_s=NOW_S - over_s)
-
     ends = ended(situation(overrun, assignments=(generation("a", 0),)), plan(0))
-
     assert [end.why for end in ends] == why
 
 
@@ -244,7 +231,6 @@ def test_a_lease_that_trains_nothing_and_is_not_heard_is_ended(
         unheard_s={key(0): unheard_s},
         not_ready=keys(0),
     )
-
     assert [end.why for end in ended(world, plan(0))] == why
 
 
@@ -260,15 +246,12 @@ def test_a_lease_whose_agent_never_came_is_ended_without_notice(
     claims: Claims, pool: str, why: EndReason
 ) -> None:
     world = situation(lease(0, "n0"), claims=claims, never_heard=keys(0))
-
     ends = ended(world, pool=pool.split())
-
     assert [(end.why, end.by_notice) for end in ends] == [(why, False)]
 
 
 def test_second_jobs_end() -> None:
     (end,) = ended(situation(duplicates=(DuplicateJob("u", "50_0"),)))
-
     assert end == EndLeases(("50_0",), (), EndReason.SECOND_JOB)
 
 
@@ -290,9 +273,7 @@ def aged(age_s: float, *tasks: int) -> Situation:
 
 def test_a_lease_leaves_one_trainer_before_it_joins_another() -> None:
     world = situation(*TWO, assignments=(generation("b", 0, 1),))
-
     done = reconciled(Wanted((wanted("a", 1), wanted("b", 0)), ()), world)
-
     made = [action.trainer for action in done if isinstance(action, Assignment)]
     assert made == ["b", "a"]
 
@@ -337,15 +318,12 @@ def test_a_lease_joins_no_trainer_before_its_agent_is_up_and_is_waited_for() -> 
 def test_a_trainer_runs_on_a_size_it_can_use_and_keeps_its_leases() -> None:
     even = WantedTrainer("a", (2, 4), keys(0, 1, 2), 1)
     world = situation(*TWO, lease(2, "n2"), assignments=(generation("a", 1, 2),))
-
     assert reconciled(Wanted((even,), ()), world) == ()
 
 
 def test_a_trainer_that_wants_no_nodes_any_more_gets_an_empty_generation() -> None:
     world = situation(lease(0, "n0"), assignments=(generation("a", 0),))
-
     assign, end = reconciled(NOTHING, world)
-
     assert isinstance(assign, Assignment)
     assert (assign.generation, assign.leases) == (2, frozenset())
     assert isinstance(end, EndLeases)
@@ -355,8 +333,6 @@ def test_without_slurms_plan_only_lost_leases_change() -> None:
     lost = lease(2, "n2", state=LeaseState.ENDING)
     newest = generation("a", 0, 2)
     world = situation(TWO[0], lease(1), lost, assignments=(newest,))
-
     (assign,) = reconciled(plan(), replace(world, is_plan_known=False))
-
     assert isinstance(assign, Assignment)
     assert assign.leases == keys(0)

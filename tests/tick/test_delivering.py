@@ -79,9 +79,7 @@ def test_nothing_is_delivered_before_its_target(
     world: TickWorld, losses: tuple[float, ...], *, dry_run: bool
 ) -> None:
     wanting(world, *losses, commits=(len(losses),), more="final = 0.1")
-
     world.tick(dry_run=dry_run)
-
     assert delivery(world) is None
     assert world.row().state is TrainerState.WANTED
     assert not place(world).exists()
@@ -189,11 +187,9 @@ def test_a_hook_is_called_once_for_each_submission(
 def test_a_tick_calls_one_hook_at_most(world: TickWorld) -> None:
     for name in ("a", "b"):
         tell(world.submit(name, '[target]\ndeliver = 0.5\nhook = "tell"\n'), 0.4)
-
     world.tick()
     first = len(world.hook_calls)
     world.tick()
-
     names = [call["FREETRAIN_TRAINER"] for *_, call in world.hook_calls]
     assert (first, sorted(names)) == (1, ["a", "b"])
 
@@ -267,9 +263,7 @@ def test_a_hook_runs_in_its_folder_and_failures_are_reported(tmp_path: Path) -> 
 
 def test_a_slow_hook_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
     script = "sleep 1000 & echo $! > child; wait"
-
     said = hook(tmp_path, "/bin/sh", "-c", script, limit_s=0.5)
-
     assert said == "the hook took longer than 0.5 s and was killed"
     assert is_gone(int((tmp_path / "child").read_text()))
 

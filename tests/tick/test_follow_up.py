@@ -49,25 +49,20 @@ def follow(
 
 def test_new_leases_train_without_another_tick(world: TickWorld) -> None:
     world.submit("a", most=2)
-
     assert follow(world, TickWorld.beat)[0] == 2
     assert world.newest().keys == set(world.running())
 
 
 def test_agents_that_have_begun_do_not_wait_long_for_the_rest(world: TickWorld) -> None:
     world.submit("a", most=2)
-
     ticks, waits = follow(world, lambda w: w.beat(w.running()[0]), within_s=1000.0)
-
     assert (ticks, len(world.nodes())) == (2, 1)
     assert waits < 5
 
 
 def test_without_a_heartbeat_there_is_no_second_tick(world: TickWorld) -> None:
     world.submit("a", most=2)
-
     ticks, waits = follow(world, within_s=1000.0)
-
     assert (ticks, world.generation()) == (1, 0)
     assert 1 < waits <= 20
 
@@ -78,7 +73,6 @@ def test_it_waits_only_for_leases_and_within_time(
 ) -> None:
     for name in trainers:
         world.submit(name)
-
     assert follow(world, within_s=within_s) == (1, 0)
 
 
@@ -139,7 +133,6 @@ def no_answer(world: TickWorld) -> None:
 
 def test_yielding_leases_get_ticks_apart_from_each_other(passing: Passing) -> None:
     looks_s = passing.looks_after(100.0)
-
     assert 4 <= len(looks_s) <= 1 + 100 / APART_S
     assert all(b - a >= APART_S + 8.0 for a, b in pairwise(looks_s)), "a tick takes 8 s"
     assert passing.polls == 0, "ticks are too slow for polls between them"
@@ -147,13 +140,11 @@ def test_yielding_leases_get_ticks_apart_from_each_other(passing: Passing) -> No
 
 def test_no_tick_follows_where_slurm_preempts(passing: Passing) -> None:
     passing.world.change("lease", mode=LeaseMode.PREEMPT)
-
     assert not passing.looks_after(100.0)
 
 
 def test_no_tick_follows_later_than_was_asked_for(passing: Passing) -> None:
     looks_s = passing.looks_after(20.0)
-
     assert looks_s
     assert max(looks_s) <= 20.0
 
@@ -168,23 +159,19 @@ def test_without_leases_no_tick_follows_for_others(passing: Passing) -> None:
     world.tick()
     world.now_s += 60.0
     world.tick()
-
     assert not world.running()
     assert not passing.looks_after(100.0)
 
 
 def test_a_tick_without_answer_is_followed_by_the_next(passing: Passing) -> None:
     passing.before_look = {0: no_answer}
-
     looks_s = passing.looks_after(60.0)
-
     assert len(looks_s) >= 3
     assert len(passing.reports) == len(looks_s)  # the first tick, and all but one
 
 
 def test_a_last_tick_that_fails_is_an_error(passing: Passing) -> None:
     passing.before_look = {0: no_answer}
-
     with pytest.raises(SlurmError):
         passing.looks_after(12.0)
 
@@ -210,9 +197,7 @@ def test_a_poll_finds_jobs_that_came_after_the_tick(quick: Passing) -> None:
     quick.before_look = {
         0: lambda world: world.slurm.standin.add([theirs(world) for _ in range(8)])
     }
-
     quick.looks_after(SOON_S)
-
     leases = [job for job in quick.world.live() if job.user != "bob"]
     assert [job.signals for job in leases] == [["TERM"]]
     assert len(quick.reports) == 2
@@ -220,24 +205,18 @@ def test_a_poll_finds_jobs_that_came_after_the_tick(quick: Passing) -> None:
 
 def test_a_poll_that_finds_no_new_job_is_all(quick: Passing) -> None:
     quick.world.slurm.standin.add([theirs(quick.world, limit_s=1e6, run_s=1e6)])
-
     quick.looks_after(SOON_S)
-
     assert (quick.polls, len(quick.reports)) == (1, 1)
 
 
 def test_a_poll_without_answer_is_followed_by_a_tick(quick: Passing) -> None:
     quick.before_look = {0: no_answer}
-
     quick.looks_after(20.0)
-
     assert len(quick.reports) >= 3
 
 
 def test_a_failed_poll_is_no_error_where_the_last_is_fine(quick: Passing) -> None:
     quick.before_look = {1: no_answer}
-
     quick.looks_after(6.0)
-
     assert len(quick.looks_s) == 3
     assert (len(quick.reports), quick.polls) == (1, 3), "one of them no answer"

@@ -88,7 +88,6 @@ def test_leaves_are_known_as_slurm_wrote_them() -> None:
 @pytest.mark.parametrize("plugin", ["topology/none", "topology/default", ""])
 def test_a_site_without_topology_is_not_asked(plugin: str) -> None:
     slurm = Asking()
-
     assert slurm.maybe(config(plugin)) is None
     assert slurm.asked == 0
 
@@ -96,11 +95,9 @@ def test_a_site_without_topology_is_not_asked(plugin: str) -> None:
 def test_slurm_is_asked_once_an_hour_and_the_answer_kept_as_json_meanwhile() -> None:
     slurm = Asking()
     state = json.loads(json.dumps(slurm.found().to_state()))
-
     soon = slurm.found(TREE, state, now_s=AN_HOUR_LATER_S - 1.0)
     asked = slurm.asked
     late = slurm.found(TREE, state, now_s=AN_HOUR_LATER_S)
-
     assert (soon, asked) == (FIRST, 1)
     assert (late, slurm.asked) == (replace(FIRST, asked_s=AN_HOUR_LATER_S), 2)
 
@@ -108,10 +105,8 @@ def test_slurm_is_asked_once_an_hour_and_the_answer_kept_as_json_meanwhile() -> 
 def test_another_topology_and_a_clock_that_went_back_are_asked_for_at_once() -> None:
     slurm = Asking()
     state = slurm.found().to_state()
-
     slurm.maybe(config("topology/block"), state)
     slurm.maybe(TREE, state, now_s=NOW_S - 1.0)
-
     assert slurm.asked == 3
 
 
@@ -134,16 +129,13 @@ def test_silence_takes_leaves_away_only_when_it_lasts(
     config: ClusterConfig, texts: list[str | None], leaves: list[int], asked: int
 ) -> None:
     slurm = Asking()
-
     seen = slurm.later(config, *texts)
-
     assert [len(one.leaves) for one in seen] == leaves
     assert slurm.asked == asked
 
 
 def test_why_leaves_are_not_known_now_is_reported() -> None:
     problems = [one.problem for one in Asking().later(NEWER, "", "", "", TREE_TEXT)]
-
     assert "Slurm names none of those that it named before" in problems[0]
     assert [bool(problem) for problem in problems] == [True, True, False, False]
 
@@ -166,9 +158,7 @@ def test_without_answer_the_last_holds_for_another_hour(text: str | None) -> Non
 
 def test_from_25_05_on_silence_is_an_answer_and_a_file_in_yaml_is_found() -> None:
     flat = config("topology/flat", major=25)
-
     silent = Asking("").found(flat)
-
     assert (silent.by_node, silent.problem) == ({}, "")
     assert Asking().found(flat).by_node == FIRST.by_node
 
@@ -210,7 +200,6 @@ def test_a_tick_asks_for_leaves_once_an_hour(wired: TickWorld) -> None:
     second = wired.status()
     asked = topologies_asked(wired)
     pass_by(wired, ASKED_EVERY_S)
-
     assert (first.leaves, first.leaf_rate, first.problems) == (2, 0.3, ())
     assert (second.leaves, second.requests) == (2, first.requests - 1)
     assert (asked, topologies_asked(wired)) == (1, 2)
@@ -220,9 +209,7 @@ def test_a_tick_without_topology_asks_for_none_and_reports_none(
     world: TickWorld,
 ) -> None:
     world.change("planner", policy="lookahead")
-
     status = world.status()
-
     assert topologies_asked(world) == 0
     assert (status.leaves, status.leaf_rate, status.problems) == (0, None, ())
     assert "topology" not in world.forecast()
@@ -231,17 +218,14 @@ def test_a_tick_without_topology_asks_for_none_and_reports_none(
 def test_the_published_planner_asks_for_no_topology(wired: TickWorld) -> None:
     wired.change("planner", policy="freetrain")
     wired.tick()
-
     assert topologies_asked(wired) == 0
 
 
 def test_a_topology_without_answer_stops_no_tick(wired: TickWorld) -> None:
     wired.slurm.script("scontrol", *[Act.NORMAL] * 4, Act.HANG)
-
     status = wired.status()
     wired.now_s += 60.0
     after = wired.status()
-
     assert any("switches" in problem for problem in status.problems)
     assert (status.leaves, after.problems) == (0, status.problems)
 
@@ -251,9 +235,7 @@ def test_racks_that_leave_whole_raise_the_leaf_rate(wired: TickWorld) -> None:
     before = wired.status().leaf_rate
     for rack in RACKS.values():
         taken(wired, *rack)
-
     rate = wired.status().leaf_rate
-
     assert rate is not None
     assert (before, rate > 0.3) == (0.3, True)
     assert wired.forecast()["leaves"]["together"] > 1.9
@@ -264,8 +246,6 @@ def test_a_forecast_from_before_a_topology_was_known_is_kept(world: TickWorld) -
     world.tick()
     world.now_s += 300.0
     world.slurm.standin.wire(RACKS)
-
     status = world.status()
-
     assert (status.leaves, status.problems) == (2, ())
     assert world.forecast()["watched_s"] > 300.0

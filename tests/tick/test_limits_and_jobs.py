@@ -67,10 +67,8 @@ def test_every_setting_of_the_site_becomes_a_limit() -> None:
 
 def test_arrays_are_no_larger_than_slurm_takes_and_given_up_once_refused() -> None:
     small = replace(CONFIG, max_array_size=3)
-
     some = limits_of(SITE, small, OURS, partitions=[OURS])
     none = limits_of(SITE, CONFIG, OURS, partitions=[OURS], takes_arrays=False)
-
     assert (some.most_array_tasks, none.most_array_tasks) == (3, 1)
 
 
@@ -102,9 +100,7 @@ def test_slurm_makes_room_only_where_it_does_so_for_everybody(
     set_up = replace(CONFIG, **config)  # type: ignore[arg-type]
     partition = replace(OURS, **ours)  # type: ignore[arg-type]
     beside = replace(MAIN, **other)  # type: ignore[arg-type]
-
     found = mode_of(SITE, set_up, partition, partitions=[partition, beside])
-
     assert found is mode
 
 
@@ -112,7 +108,6 @@ def test_what_the_site_says_about_the_mode_counts() -> None:
     site = structs.replace(
         SITE, lease=structs.replace(SITE.lease, mode=settings.LeaseMode.YIELD)
     )
-
     assert mode_of(site, CONFIG, OURS, partitions=[OURS, MAIN]) is Mode.YIELD
 
 
@@ -121,7 +116,6 @@ def test_holes_are_left_early_enough_for_overrun_kill_and_epilog() -> None:
         SITE, holes=settings.HoleSettings(margin_s=45.0, epilog_s=8.0)
     )
     late = replace(OURS, over_time_limit_s=60.0)
-
     assert margin_s(SITE, CONFIG, OURS) == CONFIG.kill_wait_s
     assert margin_s(SITE, CONFIG, late) == CONFIG.kill_wait_s + 60.0
     assert margin_s(own, CONFIG, late) == 53.0
@@ -187,7 +181,6 @@ def test_no_path_breaks_out_of_the_lease_script(tmp_path: Path, status: int) -> 
 
 def test_a_path_that_no_script_can_name_is_refused(tmp_path: Path) -> None:
     environment = replace(tick_world(tmp_path).environment, path="/bin\n/evil")
-
     with pytest.raises(BadConfigurationError, match="No lease was asked for"):
         lease_script(environment, SITE)
 
@@ -195,7 +188,6 @@ def test_a_path_that_no_script_can_name_is_refused(tmp_path: Path) -> None:
 def test_agents_are_as_patient_as_whoever_ticks_says(tmp_path: Path) -> None:
     usual = tick_world(tmp_path).environment
     hasty = replace(usual, agent_patience="silent_s=3,stuck_s='3; date'")
-
     assert "FREETRAIN_AGENT_PATIENCE" not in lease_script(usual, SITE)
     line = f"export FREETRAIN_AGENT_PATIENCE={shlex.quote(hasty.agent_patience)}\n"
     assert line in lease_script(hasty, SITE)

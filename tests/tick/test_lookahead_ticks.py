@@ -96,7 +96,6 @@ def test_weights_and_the_background_count_looking_ahead(world: TickWorld) -> Non
     world.submit("light", "weight = 0.001", most=4)
     world.submit("heavy", "weight = 10.0", most=6)
     pass_by(world, 240.0, every_s=60.0)
-
     held = {name: len(world.nodes(name)) for name in ("late", "light", "heavy")}
     assert held == {"late": 0, "light": 2, "heavy": 6}
 
@@ -122,7 +121,6 @@ def test_nodes_that_left_together_are_held_together(world: TickWorld) -> None:
 def test_leases_start_where_nodes_are_expected_to_stay(world: TickWorld) -> None:
     restless(world)
     running(world, most=4)
-
     assert excluded(world) == "n[1-4]"
     assert world.nodes("a") == {"n5", "n6", "n7", "n8"}
     holes = world.status().holes
@@ -135,7 +133,6 @@ def test_leases_are_kept_off_nodes_that_are_beyond_the_cap(world: TickWorld) -> 
     restless(world)
     world.submit("a", most=4)
     world.tick()
-
     kept_off = set(expand(excluded(world)))
     assert len(kept_off) == 6
     assert {"n1", "n2", "n3", "n4"} < kept_off
@@ -145,7 +142,6 @@ def test_before_enough_was_seen_any_hole_will_do(world: TickWorld) -> None:
     world.tick()
     world.submit("a", most=4)
     world.tick()
-
     assert excluded(world) == ""
 
 
@@ -165,7 +161,6 @@ def excluded(world: TickWorld) -> str:
 
 def test_leases_kept_off_nodes_wait_a_few_minutes_at_most() -> None:
     long, short = intent(deadline_s=NOW_S + 9_000.0), intent(deadline_s=NOW_S + 3_660.0)
-
     assert with_short_wait(long).deadline_s == NOW_S + 60 * 60.0 + 180.0
     assert with_short_wait(short) == short
 
@@ -343,7 +338,6 @@ def test_an_impossible_forecast_is_refused_before_plans_go_by_it() -> None:
     sound, absurd = LiveForecast(400.0), Absurd(400.0)
     for forecast in (sound, absurd):
         forecast.look(1e9, PoolSnapshot(frozenset({"n1"}), frozenset(), {}))
-
     validate_forecast(sound, ["n1"], horizon_s=400.0)
     with pytest.raises(ValueError, match="an impossible prospect"):
         validate_forecast(absurd, ["n1"], horizon_s=400.0)
@@ -425,7 +419,6 @@ def test_where_forecasts_fail_a_tick_makes_room_all_the_same(
     crowded: TickWorld, foresee: Callable[..., NodeForecasts], said: str
 ) -> None:
     (sound, room), (failed, same_room) = planned(crowded), planned(crowded, foresee)
-
     (line,) = failed.problems
     assert line.startswith("looking ahead failed (")
     assert said in line

@@ -43,9 +43,7 @@ def test_a_trainer_that_cannot_be_read_makes_room_as_well(world: TickWorld) -> N
     world.beat(*world.running(), state=AgentState.TRAINING, trainer="a")
     world.put(replace(world.row("a"), job='name = "a"\nnonsense = 1'))
     world.slurm.standin.add([theirs(world) for _ in range(3)])
-
     world.tick()
-
     assert [job.signals for job in world.live() if job.signals] == [["TERM"]] * 3
 
 
@@ -104,7 +102,6 @@ def test_a_lease_past_its_deadline_is_still_ours(world: TickWorld) -> None:
     world.change_jobs(limit_s=1e6)
     world.now_s += 20 * 3_600.0
     world.go_on(3, every_s=100.0)
-
     (job,) = world.live()
     assert [lease.job for lease in world.status().leases] == [str(job.job_id)]
 
@@ -248,7 +245,6 @@ def test_nodes_left_to_waiting_jobs_are_excluded(claims: Claims, nodes: str) -> 
 def test_of_too_many_claims_as_many_are_excluded_as_slurm_takes() -> None:
     # Kept off none of them, leases would start there, be given up and asked for again.
     text = excluded(Claims({}, dict.fromkeys(reversed(MANY), 5)), "n0", *MANY)
-
     assert expand(text) == MANY[: len(expand(text))]
     assert MAX_VALUE_BYTES // 2 < len(text) <= MAX_VALUE_BYTES
 
@@ -256,7 +252,6 @@ def test_of_too_many_claims_as_many_are_excluded_as_slurm_takes() -> None:
 def test_booked_holes_are_excluded_before_claims_and_claims_before_idle_ones() -> None:
     claims = Claims({}, dict.fromkeys(MANY, 5), booked_s={"booked": NOW_S + 300.0})
     soon, ahead = hole("booked", end_s=NOW_S + 300.0), forecasts()
-
     assert "booked" in expand(excluded(claims, *MANY, "n0", also=(soon,)))
     assert excluded(CLAIMED, *(f"n{k}" for k in range(7)), forecasts=ahead) == "n[1,6]"
     text = excluded(CLAIMED, *MANY, "n0", "n1", forecasts=ahead)

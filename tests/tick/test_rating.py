@@ -144,7 +144,6 @@ def test_a_program_without_our_library_loses_half_a_commit_interval() -> None:
     own = job(costs=RescaleCosts(shrink_s=7.0))
     rare = structs.replace(own.checkpoint, every_s=60.0)
     other = structs.replace(own, elastic=False, checkpoint=rare)
-
     assert (contender(own).loss_s, contender(other).loss_s) == (7.0, 7.0 + 30.0)
 
 
@@ -168,9 +167,7 @@ def test_a_tick_fits_losses_only_for_a_priority_that_looks_at_them(
     tell(world.submit("a"), *(0.9 / n for n in range(1, 12)))
     world.tick(dry_run=True)
     dry = saved_fits(world)
-
     world.tick()
-
     assert (dry, saved_fits(world)) == (0, fits)
 
 
@@ -228,7 +225,6 @@ def test_a_fit_of_another_release_is_made_again() -> None:
     ticks = Ticks()
     ticks.forecast("a", 30)
     ticks.state.execute("UPDATE outlooks SET outlook = ?", ('{"version": -1}',))
-
     assert ticks.forecast("a", 30) is not None
     assert ticks.fits == 2
 
@@ -385,9 +381,7 @@ def test_the_planner_goes_by_measured_speeds(world: TickWorld) -> None:
     tell(run_dir, *([0.5] * 30))
     generation(world, 2, 2, 31.0)
     tell(run_dir, *([0.5] * 30), since=32, generation=2, step_s=4.0)
-
     (line,) = world.status().trainers
-
     assert line.planned_nodes == 1, "two nodes are half as quick as one"
 
 
@@ -421,7 +415,6 @@ def test_the_site_says_whether_sizes_are_tried(
         world.submit(name, '[costs]\ngrow = "0s"\nshrink = "0s"', most=8)
     generation(world, 1, 2, 0.0)
     tell(world.folder.trainer("a").run, *([0.5] * 30))
-
     assert world.status().trainers[0].planned_nodes == nodes
 
 
@@ -450,16 +443,13 @@ def test_measured_speeds_replace_assumed_ones_even_where_they_fall() -> None:
 
 def test_measured_costs_count_where_none_are_stated() -> None:
     one = job(costs=RescaleCosts(shrink_s=7.0))
-
     speed = MeasuredSpeeds((), now_s=500.0).of(one, to_state(SEEN))
-
     assert (speed.grow_s, speed.shrink_s, speed.start_s) == (9.0, 7.0, 5.0)
     assert costs_s(RescaleCosts(grow_s=9.0)) == (9.0, 3.0, 5.0), "others are assumed"
 
 
 def test_stated_speeds_count_until_speeds_are_measured() -> None:
     one = job(scaling=((1, 100.0), (4, 400.0)))
-
     assert list(speeds(one, LearnedScaling())) == [0.0, 100.0, 200.0, 300.0, 400.0]
     assert speeds(one, SEEN)[2] == pytest.approx(50.0, rel=0.1)
 
@@ -468,22 +458,18 @@ def test_stated_samples_are_compared_with_measured_steps_by_their_shape() -> Non
     progress = ProgressSettings(form=ProgressFormat.PATTERN, pattern=r"(?P<step>\d+)")
     one = job(scaling=((1, 1e6), (4, 4e6)), elastic=False, progress=progress)
     one_size = LearnedScaling(MappingProxyType({4: (MeasuredSpeed(0.0, 8.0, 1e5),)}))
-
     assert speeds(one, one_size)[1] == pytest.approx(2.0, rel=0.02)
 
 
 def test_a_trainer_that_is_not_known_yet_is_taken_to_be_like_the_others() -> None:
     others: list[dict[str, object]] = [to_state(SEEN), {"version": "anothers"}]
-
     found = MeasuredSpeeds(others, now_s=500.0).of(job(), {})
-
     assert 20.0 < found.samples_per_s[1] < 100.0
 
 
 def test_stated_speed_is_linear_between_its_points_and_goes_on_as_assumed() -> None:
     wide = NodeSettings(max_nodes=8)
     found = speeds_of(job(scaling=((2, 100.0), (4, 180.0)), nodes=wide))
-
     assert list(found[:5]) == [0.0, 50.0, 100.0, 140.0, 180.0]
     assert found[8] == pytest.approx(180.0 * 2**0.9)
     assert speeds_of(job(nodes=wide))[8] == pytest.approx(8**0.9)
@@ -506,9 +492,7 @@ def hoped(
 
 def test_a_running_trainer_may_hope_for_unknown_sizes_where_that_pays() -> None:
     dear = MappingProxyType({Rescale.GROW: (RescaleCost(0.0, 900.0),)})
-
     added = hoped(ONE_SIZE, held=2)
-
     assert (added[3] > 0.0, added[2]) == (True, 0.0), "the size it has is known"
     assert not hoped(ONE_SIZE, held=0).any(), "it waits"
     assert not hoped(ONE_SIZE, held=2, remaining=1.0).any(), "it is nearly done"
@@ -522,6 +506,5 @@ def test_only_waiting_trainers_speeds_are_lowered_where_samples_are_compared() -
         .samples_per_s
         for deviations, held in ((1.0, 0), (1.0, 2), (0.0, 0))
     )
-
     assert (waits[1:] < plain[1:]).all()
     assert (runs == plain).all()

@@ -101,11 +101,9 @@ def test_a_first_tick_in_mid_backfill_takes_no_holes(quick_folder: Path) -> None
 def test_a_submission_without_answer_is_not_repeated(world: TickWorld) -> None:
     world.submit("a", most=2)
     world.slurm.script("sbatch", Act.HANG_AFTER)
-
     with pytest.raises(SlurmUnavailableError):
         world.tick()
     status = world.status()
-
     assert len(world.slurm.calls("sbatch")) == 1
     assert [lease.state for lease in status.leases] == ["running", "running"]
 
@@ -114,9 +112,7 @@ def test_refusals_are_reported_and_make_ticks_pause(quick_folder: Path) -> None:
     world = tick_world(quick_folder, is_at_hand=False)
     world.submit("a", most=2)
     world.slurm.script("sbatch", Act.REFUSE, Act.REFUSE, Act.REFUSE)
-
     statuses = [world.status() for _ in range(4)]
-
     assert all("denied" in " ".join(status.problems) for status in statuses[:3])
     assert statuses[3].brake == "leases failed to start repeatedly"
     assert len(world.slurm.calls("sbatch")) == 3
@@ -125,21 +121,17 @@ def test_refusals_are_reported_and_make_ticks_pause(quick_folder: Path) -> None:
 def test_no_more_commands_are_run_than_the_site_allows(quick_folder: Path) -> None:
     world = tick_world(quick_folder, caps=Caps(rpcs_per_tick=1, requests_per_tick=2))
     world.submit("a", most=8)
-
     status = world.status()
-
     assert len(world.slurm.calls("sbatch")) == 1
     assert status.done["leases asked for"] == 2
 
 
 def test_after_a_full_disk_the_next_tick_goes_on(world: TickWorld) -> None:
     world.submit("a", most=2)
-
     code = in_child(
         lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (_SMALL_BYTES, _SMALL_BYTES)),
         world,
     )
-
     assert code == CannotWriteError.exit_code
     assert world.slurm.calls("sbatch") == []
     assert world.status().done["leases asked for"] == 2
@@ -237,9 +229,7 @@ def test_a_host_whose_clock_steps_ticks_on(world: TickWorld, skew_s: float) -> N
     world.tick()
     world.beat()
     world.skew_s = skew_s
-
     status = world.status()
-
     assert status.done["generations"] == 1
     assert not any(world.status().done.values())
 

@@ -118,9 +118,7 @@ def test_commands_show_it_as_the_earlier_version_did(
     world: TickWorld, command: str
 ) -> None:
     home = world.folder.path.parent
-
     ran = run(command, "--json", cwd=home, now_s=lambda: LOOKED_S)
-
     assert ran.code == 0, ran.stderr
     assert ran.stdout == there(OLD / f"{command}.json", world.folder.path)
 
@@ -143,14 +141,12 @@ def test_its_leases_are_adopted_and_its_trainers_stay(world: TickWorld) -> None:
 def test_its_waiting_trainer_gets_the_leases_asked_for(world: TickWorld) -> None:
     world.beat()
     world.tick()
-
     assert members(world, "waiting") == (1, {"n7", "n8"})
 
 
 def test_its_agents_can_read_new_generations(world: TickWorld) -> None:
     world.beat()
     world.tick()
-
     place = world.folder.trainer("waiting")
     now = json.loads(place.assignment(1).read_text())
     old = json.loads(world.folder.trainer("grower").assignment(1).read_text())
@@ -161,9 +157,7 @@ def test_its_agents_can_read_new_generations(world: TickWorld) -> None:
 def test_its_histories_and_forecasts_are_not_lost(world: TickWorld) -> None:
     old = points(world, "steady")
     tell(world.folder.trainer("steady").run, 0.4, 0.3, since=40)
-
     world.tick()
-
     assert steps(world, "steady") == 42
     now = points(world, "steady")
     assert (len(old), len(now)) == (40, 42)

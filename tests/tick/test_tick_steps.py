@@ -75,9 +75,7 @@ def test_a_lease_is_asked_for_at_the_lowest_priority(world: TickWorld) -> None:
 def test_an_idle_tick_needs_eight_commands(world: TickWorld) -> None:
     running(world)
     files = sorted(world.folder.trainers.rglob("*"))
-
     status = world.status()
-
     assert status.requests == 8
     assert not any(status.done.values())
     assert sorted(world.folder.trainers.rglob("*")) == files
@@ -108,9 +106,7 @@ def test_report_log_and_metrics_say_what_was_done(world: TickWorld) -> None:
 def test_the_report_is_json_that_every_reader_takes(world: TickWorld) -> None:
     world.submit("a", most=1)
     world.tick()
-
     text = world.folder.page.read_text(encoding="utf-8")
-
     assert "Infinity" not in text
     assert json.loads(text)["version"] == 1
     # The lease was asked for after the snapshot.
@@ -122,9 +118,7 @@ def test_a_dry_run_shows_requests_and_writes_nothing(world: TickWorld) -> None:
     needs_no_state = not world.folder.path.exists()
     world.submit()
     before = written(world)
-
     report = world.tick(dry_run=True)
-
     assert (len(empty.status.holes), needs_no_state) == (8, True)
     assert [request.tasks for request in report.requests] == [2]
     assert (world.live(), written(world)) == ([], before)
@@ -158,7 +152,6 @@ def test_nodes_are_shared_by_the_sites_policy(
     world.change("planner", policy=policy)
     world.submit("late", late, most=8)
     world.submit("first", most=first)
-
     assert tuple(t.planned_nodes for t in world.status().trainers) == planned
 
 
@@ -196,9 +189,7 @@ def test_a_trainer_without_usable_holes_says_why(quick_folder: Path) -> None:
     long = LeaseSettings(shortest_s=1e5, longest_s=1e5)
     world = tick_world(quick_folder, lease=long)
     world.submit()
-
     (line,) = world.status().trainers
-
     assert line.reason == (
         "no hole that meets its requirement can be used: too short for a lease"
     )
@@ -220,7 +211,6 @@ def line_of(*trainers: TrainerLine, **page: object) -> str:
 
 def test_the_line_has_the_brake_where_a_trainer_wants_nodes() -> None:
     brake = "as many leases as the site allows"
-
     assert f"asking for no more: {brake}" in line_of(WANTS, brake=brake)
     for trainers in ((), OVER):
         line = line_of(*trainers, brake=brake)
@@ -230,7 +220,6 @@ def test_the_line_has_the_brake_where_a_trainer_wants_nodes() -> None:
 
 def test_the_line_has_the_gap_of_a_plan_that_is_not_proven_and_wanted() -> None:
     some = {"planner": str(PlanStatus.INCUMBENT), "planner_gap": 0.0082}
-
     assert "; plan at most 0.82 % below the best; " in line_of(WANTS, **some)
     assert "plan" not in line_of(**some)
     assert "plan" not in line_of(WANTS, **some | {"planner": str(PlanStatus.PROVEN)})
@@ -306,7 +295,5 @@ def test_a_renamed_cluster_without_jobs_waits_until_said(
 
 def test_a_cluster_that_was_renamed_goes_on_with_its_leases(world: TickWorld) -> None:
     running(world)
-
     status = elsewhere(world, world.slurm).status()
-
     assert (status.cluster, len(status.leases)) == ("elsewhere", 2)

@@ -145,11 +145,9 @@ def test_fits_of_a_trainer_long_over_are_forgotten(world: TickWorld) -> None:
 def test_a_clock_that_is_ahead_makes_nothing_old(world: TickWorld) -> None:
     keys = ended_leases(world)
     everything = left(world, keys)
-
     world.now_s += 9 * DAYS_S
     world.skew_s = -9 * DAYS_S
     world.tick()
-
     assert left(world, keys) == everything
 
 
@@ -158,7 +156,6 @@ def test_what_runs_stays_however_old_it_is(world: TickWorld) -> None:
     world.tick()
     world.change_jobs(limit_s=1e9)
     world.go_on(4, every_s=9 * DAYS_S)
-
     assert known(world) == 3
     assert all(world.folder.lease(key).heartbeat.exists() for key in world.running())
     assert len(world.running()) == 2
@@ -217,10 +214,8 @@ def test_a_generation_that_was_followed_lately_stays(world: TickWorld) -> None:
     world.set_state("a", TrainerState.PAUSED)
     place = many_generations(world.folder, "a", 210)
     os.utime(place.assignment(5), (world.now_s, world.now_s))
-
     for _ in range(4):
         world.tick()
-
     assert generations(place.assignments)[0] == 4
 
 
@@ -229,10 +224,8 @@ def test_endings_of_a_trainer_with_a_time_limit_stay(world: TickWorld) -> None:
     world.set_state("a", TrainerState.PAUSED)
     place = many_generations(world.folder, "a", 205)
     ending, *others = with_all_its_files(place, 1)
-
     for _ in range(4):
         world.tick()
-
     assert ending.exists()
     assert not any(path.exists() for path in others)
 

@@ -99,9 +99,7 @@ def test_a_trainer_that_failed_too_often_gets_no_nodes(world: TickWorld) -> None
     agent_assigns(world, is_empty=False)
     end(world, Ended.FAILED, "no such file")
     agent_assigns(world, is_empty=True)
-
     world.tick()
-
     assert world.row().state is TrainerState.FAILED
     assert "no such file" in world.row().message
 
@@ -110,9 +108,7 @@ def test_an_empty_generation_alone_fails_no_trainer(world: TickWorld) -> None:
     running(world)
     end(world, Ended.KILLED)
     agent_assigns(world, is_empty=True)
-
     world.tick()
-
     assert world.row().state is TrainerState.WANTED
     assert (world.generation(), len(world.nodes())) == (3, 2)
 
@@ -120,9 +116,7 @@ def test_an_empty_generation_alone_fails_no_trainer(world: TickWorld) -> None:
 def test_a_paused_trainer_is_taken_off_and_its_leases_leave(world: TickWorld) -> None:
     running(world)
     world.set_state("a", TrainerState.PAUSED)
-
     world.tick()
-
     newest = world.newest()
     assert (newest.members, newest.reason) == ((), "it is paused")
     assert [job.signals for job in world.live()] == [["TERM"], ["TERM"]]
@@ -151,9 +145,7 @@ def test_a_lease_that_is_leaving_joins_no_trainer(
     going, staying = world.running()
     world.beat(going, state=state)
     world.beat(staying)
-
     world.tick()
-
     assert world.newest().keys == {staying}
 
 
@@ -161,9 +153,7 @@ def test_an_agent_whose_counter_stands_still_is_given_up(world: TickWorld) -> No
     head, _ = running(world).members
     world.now_s += 30.0
     world.beat(head.key)
-
     world.tick()
-
     assert world.newest().keys == {head.key}
 
 
@@ -219,7 +209,6 @@ def test_a_trainer_whose_start_costs_more_than_it_gains_is_reported(
 def test_a_trainer_that_trains_is_not_said_never_to_start(world: TickWorld) -> None:
     running(world)
     world.change("planner", t_fwd_s=1.0)
-
     assert world.status().problems == ()
 
 
@@ -256,9 +245,7 @@ def test_each_tick_adds_what_was_reported_since(world: TickWorld) -> None:
 
 def test_a_dry_run_remembers_nothing(world: TickWorld) -> None:
     tell(world.submit(), 0.9)
-
     world.tick(dry_run=True)
-
     with world.reading() as state:
         assert history_of(state, "a", submitted_s=1.0) is None
 
@@ -280,11 +267,9 @@ def test_a_few_hundred_points_of_a_long_training_are_kept(world: TickWorld) -> N
 @given(count=st.integers(0, 300), most=st.integers(2, 20))
 def test_rows_are_kept_evenly_and_end_with_the_newest(count: int, most: int) -> None:
     sample = Downsampler(most)
-
     for n in range(count):
         sample.add([float(n)])
         sample = downsampler_from(json.loads(json.dumps(sample.to_state())), most=most)
-
         *even, newest = [int(row[0]) for row in sample.rows]
         assert newest == n
         assert even == list(range(0, n, sample.every))
@@ -296,18 +281,14 @@ def test_a_history_of_another_release_is_read_anew(world: TickWorld) -> None:
     world.tick()
     with world.writing() as state:
         state.execute("UPDATE pasts SET past = '{}'")
-
     world.tick()
-
     assert [point.value for point in remembered(world).metric_points()] == [0.9, 0.8]
 
 
 def test_work_is_counted_in_the_unit_a_program_reports(world: TickWorld) -> None:
     printing(world, r"step (?P<step>\d+) (?P<loss>\S+)", "[work]\nsamples = 9\n")
     printed(world, "step 1 0.5\nstep 2 0.25\n")
-
     world.tick()
-
     history = remembered(world)
     points = [(point.samples, point.value) for point in history.metric_points()]
     assert points == [(1, 0.5), (2, 0.25)]
@@ -322,14 +303,11 @@ def test_coming_epochs_take_as_many_steps_as_past_ones(world: TickWorld) -> None
     world.tick()
     early = total_of(world.job(), remembered(world))
     printed(world, "epoch 2 step 200\n")
-
     world.tick()
-
     assert (early, total_of(world.job(), remembered(world))) == (None, 1000.0)
 
 
 def test_a_diverging_trainer_is_marked(world: TickWorld) -> None:
     tell(world.submit("a"), 0.9, 0.5, math.nan)
     tell(world.submit("b"), 0.9, 0.5, 0.4)
-
     assert [line.is_diverging for line in world.status().trainers] == [True, False]

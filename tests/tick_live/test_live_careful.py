@@ -142,9 +142,7 @@ def test_with_care_the_first_in_line_starts_at_once(
     scene = scene_of(6)
     page = scene.leased(careful=True)
     assert nodes_of(page) == {"n8"}
-
     first, ended_s = scene.who_starts_once_one_ends()
-
     tell("with", scene.broker.environment.now_s() - ended_s, page)
     assert first.job_id == scene.first
     assert set(expand(first.nodes)) == {"n1", "n2", "n3", "n4", "n6", "n7"}

@@ -44,8 +44,6 @@ def test_leases_are_on_nodes_that_are_expected_to_stay(broker: LiveBroker) -> No
     first = broker.tick()
     remember(broker.folder.path, restless(until_s=first.at_s))
     broker.submit("a", 4)
-
     page = broker.until_leased(4)
-
     assert {lease.node for lease in page.leases} == _CALM
     assert page.problems == ()

@@ -59,10 +59,8 @@ def test_a_trainer_gets_nodes_and_its_leases_leave(broker: LiveBroker) -> None:
 def test_a_restarted_controller_loses_no_lease(broker: LiveBroker) -> None:
     broker.submit("a", 3)
     before = broker.until_leased(3)
-
     restart_controller(broker.cluster)
     after = wait_for("slurmctld", lambda: _answered(broker))
-
     assert after is not None
     assert [lease.name for lease in after.leases] == [x.name for x in before.leases]
     assert not any(broker.tick().done.values())
