@@ -1,41 +1,323 @@
-"""Decisions by what is expected of nodes."""
+"""Nodes sorted by forecasts that are known beforehand, and decisions by them."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.broker.decide import Decision, request_of
-from freetrain.broker.limits import Refusal
+from freetrain.broker.decide import Decision, decide_leases, request_of
+from freetrain.broker.limits import Limits, Refusal
+from freetrain.broker.pool import Foresight, Pool, PoolNode, Trainer, classify_by
 from freetrain.lookahead.base import Prospect
+from freetrain.lookahead.live import LiveForecast, PoolSnapshot
 from freetrain.lookahead.promises import Promise
-from freetrain.planning.policy import counts_of, problem_of
+from freetrain.planning.lookahead import Lookahead, ProvingSearch
+from freetrain.planning.policy import Tools, counts_of, problem_of
 from milp.answer import PlanStatus
-from milp.problem import plan_gain
-from tests.broker.broker_records import NOW_S, hole, holes, key
-from tests.broker.foretold import (
-    HORIZON_S,
-    Told,
-    decided,
-    foresight,
-    trainer,
-    watched,
+from milp.planner import Planner
+from milp.problem import plan_gain, throughput
+from milp.window import Window, WindowClass, WindowTrainer, gain
+from tests.broker.broker_records import (
+    NOW_S,
+    generation,
+    hole,
+    holes,
+    key,
+    lease,
+    situation,
 )
 
 if TYPE_CHECKING:
-    from freetrain.broker.pool import Trainer
+    from collections.abc import Mapping, Sequence
+
+    from freetrain.broker.lease import Lease
+    from freetrain.broker.pool import Forecast
+    from milp.window import Holding
     from slurm.holes import Hole
 
+
+HORIZON_S = 400.0
+
+STAYS = Prospect(HORIZON_S, 0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownForecast:
+    """A forecast known beforehand; its groups are in the pool unless *sizes* says."""
+
+    groups: Mapping[str, str] = field(default_factory=dict)
+    prospects: Mapping[str, Prospect] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def group(self, node: str) -> str:
+        return self.groups.get(node, node)
+
+    def size(self, node: str) -> int:
+        group = self.group(node)
+        known = sum(other == group for other in self.groups.values())
+        return self.sizes.get(group, max(1, known))
+
+    def prospect(self, node: str, usable_s: float) -> Prospect:
+        found = self.prospects.get(self.group(node), STAYS)
+        if usable_s < HORIZON_S:
+            return Prospect(min(found.life_s, usable_s), 1.0, 1.0)
+        return found
+
+
+def foresight(forecast: Forecast, **changes: float) -> Foresight:
+    """Return what plans by *forecast* to a horizon of 400 s."""
+    usual = {"horizon_s": HORIZON_S, "hit_weight": 0.25, "change_weight": 1.0}
+    return Foresight(forecast=forecast, **(usual | changes))
+
+
+def lookahead(*, limit_s: float = 60.0) -> Lookahead:
+    """Return the policy, as a tick makes it."""
+    return Lookahead(
+        Tools(
+            solver=Planner,
+            start_solver=Planner,
+            search=lambda: ProvingSearch(limit_s, lambda: 0.0),
+        )
+    )
+
+
+def watched(*, promised: Mapping[str, Promise] | None = None) -> LiveForecast:
+    forecast = LiveForecast(HORIZON_S)
+    sight = PoolSnapshot(
+        frozenset({f"n{k}" for k in range(8)}), frozenset(), promised or {}
+    )
+    forecast.look(NOW_S, sight)
+    return forecast
+
+
+def decided(  # noqa: PLR0913 - one fact each
+    trainers: tuple[Trainer, ...],
+    found: Sequence[Hole] | Mapping[str, Sequence[Hole]],
+    *leased: int,
+    by: Foresight | None = None,
+    limit_s: float = 60.0,
+    background: frozenset[str] = frozenset(),
+    most_leases: int = 64,
+) -> Decision:
+    """Decide with leases on some nodes; by speed alone without a forecast."""
+    seen = situation(
+        *(lease(k, f"n{k}") for k in leased),
+        holes=found if isinstance(found, dict) else {"any": found},
+        trainers=trainers,
+        background=background,
+    )
+    policy, limits = lookahead(limit_s=limit_s), Limits(most_leases=most_leases)
+    return decide_leases(seen, policy, limits, t_fwd_s=HORIZON_S, foresight=by)
+
+
+def trainer(
+    name: str,
+    most: int,
+    *tasks: int,
+    cost_s: float = 5.0,
+    loss_s: float | None = None,
+) -> Trainer:
+    newest = generation(name, *tasks) if tasks else None
+    worth = throughput([n**0.9 for n in range(most + 1)])
+    lost_s = cost_s if loss_s is None else loss_s
+    return Trainer(name, worth, "any", cost_s, cost_s, cost_s, newest, lost_s)
+
+
+# Classes of nodes.
+
+
+def pool(*ends_s: float, leased: Mapping[str, Lease] | None = None) -> Pool:
+    nodes = (
+        PoolNode(name, frozenset({"any"}), NOW_S + end_s, (leased or {}).get(name))
+        for name, end_s in ((f"n{k}", end_s) for k, end_s in enumerate(ends_s))
+    )
+    return Pool(tuple(nodes), {})
+
+
+def _gains(
+    stays: Mapping[int, WindowClass],
+    keep: Holding,
+    grow: Holding,
+    *,
+    fresh: dict[int, float],
+) -> list[float]:
+    """Return what keeping and what growing gains."""
+    curve = throughput([n**0.9 for n in range(12)])
+    one = WindowTrainer(curve, keep, 20.0, 20.0, 20.0, 1_800.0, fresh)
+    window = Window(stays, {}, (one,), hit_weight=0.37, change_weight=1.2)
+    return [gain(window, 0, keep), gain(window, 0, grow)]
+
+
+def stays_of(told: KnownForecast, idle: Pool) -> list[WindowClass]:
+    _, forecast = classify_by(foresight(told), idle, now_s=NOW_S)
+    return list(forecast.stays.values())
+
+
+def test_nodes_of_a_group_are_a_class_and_those_that_leave_alone_are_another() -> None:
+    told = KnownForecast(groups={"n1": "rack", "n3": "rack"})
+    classes, _ = classify_by(foresight(told), pool(*[math.inf] * 5), now_s=NOW_S)
+    by_class: dict[int, set[str]] = {}
+    for name, k in classes.index.items():
+        by_class.setdefault(k, set()).add(name)
+    assert sorted(map(sorted, by_class.values())) == [["n0", "n2", "n4"], ["n1", "n3"]]
+
+
+def test_hits_on_nodes_that_leave_alone_add_up_and_those_of_a_group_do_not() -> None:
+    moody = Prospect(300.0, 0.2, 1.0)
+    alone = KnownForecast(prospects={f"n{k}": moody for k in range(4)})
+    rack = KnownForecast(
+        dict.fromkeys(("n0", "n1", "n2", "n3"), "rack"), {"rack": moody}
+    )
+    idle = pool(*[math.inf] * 4)
+
+    (apart,) = stays_of(alone, idle)
+    (one,) = stays_of(rack, idle)
+
+    assert apart.hits() == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8], abs=1e-4)
+    assert one.hits() == pytest.approx([0.0, 0.2, 0.2, 0.2, 0.2])
+    assert apart.life_s == one.life_s == 300.0
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.05, 1.0), st.integers(1, 8), st.data())
+def test_hits_on_the_part_of_a_group_that_is_in_the_pool_are_those_of_the_whole_group(
+    hit: float, share: float, size: int, data: st.DataObject
+) -> None:
+    here = data.draw(st.integers(1, size))
+    names = [f"n{k}" for k in range(here)]
+    told = KnownForecast(
+        dict.fromkeys(names, "rack"),
+        {"rack": Prospect(300.0, hit, share)},
+        {"rack": size},
+    )
+
+    (stay,) = stays_of(told, pool(*[math.inf] * here))
+
+    whole = WindowClass(size, 300.0, hit, share)
+    assert stay.hits() == pytest.approx(whole.hits()[: here + 1])
+    assert here < size or stay == whole
+
+
+@given(
+    st.floats(0.0, 1.0),
+    st.floats(0.05, 1.0),
+    st.tuples(
+        st.integers(1, 4), st.integers(0, 3), st.integers(1, 4), st.integers(0, 3)
+    ),
+)
+def test_growing_to_the_rest_of_its_own_group_is_worth_what_it_is_in_a_replay(
+    hit: float, share: float, parts: tuple[int, int, int, int]
+) -> None:
+    """Some are its own, some leased and free, some wait; others are in no pool."""
+    own, free, waiting, _ = parts
+    here, size = own + free + waiting, sum(parts)
+    told = KnownForecast(
+        {f"n{k}": "rack" for k in range(here)},
+        {"rack": Prospect(300.0, hit, share)},
+        {"rack": size},
+    )
+    leased = {f"n{k}": lease(k, f"n{k}") for k in range(own + free)}
+    classes, forecast = classify_by(
+        foresight(told, wait_s=1e-9),
+        pool(*[math.inf] * here, leased=leased),
+        now_s=NOW_S,
+    )
+    first, last = classes.index["n0"], classes.index[f"n{here - 1}"]
+    whole = WindowClass(size, 300.0, hit, share)
+
+    split = _gains(
+        forecast.stays,
+        {first: own},
+        {first: own + free, last: waiting},
+        fresh=forecast.fresh({first: own}, {first: free, last: waiting}),
+    )
+    replayed = _gains({0: whole}, {0: own}, {0: here}, fresh={})
+
+    assert first != last
+    assert split == pytest.approx(replayed)
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "c"]), max_size=6),
+    st.sampled_from([0.0, 30.0]),
+    st.sets(st.sampled_from(["a", "b", "c"])),
+)
+def test_hits_count_as_they_are_where_no_group_is_split(
+    groups: list[str], wait_s: float, groups_leased: set[str]
+) -> None:
+    told = KnownForecast({f"n{k}": group for k, group in enumerate(groups)})
+    leased = {
+        f"n{k}": lease(k, f"n{k}")
+        for k, group in enumerate(groups)
+        if group in groups_leased
+    }
+
+    _, forecast = classify_by(
+        foresight(told, wait_s=wait_s),
+        pool(*[math.inf] * len(groups), leased=leased),
+        now_s=NOW_S,
+    )
+
+    free = {k: stay.nodes for k, stay in forecast.stays.items()}
+    assert forecast.fresh({}, free) == {}
+
+
+def test_another_trainers_part_of_a_group_eases_nothing() -> None:
+    told = KnownForecast(dict.fromkeys(("n0", "n1", "n2"), "rack"))
+    idle = pool(*[math.inf] * 3, leased={"n0": lease(0, "n0")})
+    classes, forecast = classify_by(foresight(told, wait_s=30.0), idle, now_s=NOW_S)
+    waits = classes.index["n1"]
+    assert forecast.fresh({}, {waits: 2}) == {}
+    assert forecast.fresh({classes.index["n0"]: 1}, {waits: 2}) == {waits: 0.0}
+    assert forecast.fresh({classes.index["n0"]: 1}, {}) == {}
+
+
+def test_nodes_alone_in_the_pool_are_hit_as_one_of_their_group() -> None:
+    told = KnownForecast(
+        {f"n{k}": f"rack {k}" for k in range(3)},
+        {f"rack {k}": Prospect(300.0, 0.4, 0.125) for k in range(3)},
+        {f"rack {k}": 8 for k in range(3)},
+    )
+    (stay,) = stays_of(told, pool(*[math.inf] * 3))
+    one = WindowClass(8, 300.0, 0.4, 0.125).hits()[1]
+    assert stay.hits() == pytest.approx([0.0, one, 2 * one, 3 * one], abs=1e-4)
+
+
+def test_a_known_end_before_the_horizon_ends_the_life_of_a_class_of_its_own() -> None:
+    classes, forecast = classify_by(
+        foresight(KnownForecast()), pool(100.0, 110.0, 9_000.0), now_s=NOW_S
+    )
+    stays = {classes.index[f"n{k}"]: k for k in range(3)}
+    assert len(stays) == 2
+    soon = forecast.stays[classes.index["n0"]]
+    assert (soon.nodes, soon.life_s) == (2, 60.0)
+    assert soon.hits() == [0.0, 1.0, 1.0], "lost at once"
+
+
+def test_nothing_counts_that_comes_after_plans_reach() -> None:
+    told = KnownForecast(
+        prospects={"n1": Prospect(370.0, 0.9, 1.0), "n2": Prospect(80.0, 1, 1)}
+    )
+    nodes = pool(9_000.0, 9_000.0, 9_000.0)
+    classes, forecast = classify_by(
+        foresight(told, horizon_s=120.0), nodes, now_s=NOW_S
+    )
+    stays = [forecast.stays[classes.index[f"n{k}"]] for k in range(3)]
+    assert [stay.life_s for stay in stays] == [120.0, 120.0, 80.0]
+    assert [stay.hit for stay in stays] == [0.0, 0.0, 1.0]
+
+
+# Decisions.
 
 EIGHT = holes(*(f"n{k}" for k in range(8)))
 
 
 def test_nodes_that_leave_together_go_to_one_trainer() -> None:
-    odd = Told(
+    odd = KnownForecast(
         {f"n{k}": "odd" for k in (1, 3, 5, 7)}, {"odd": Prospect(390.0, 0.1, 1.0)}
     )
     two = (trainer("a", 4), trainer("b", 4))
@@ -50,7 +332,9 @@ def test_nodes_that_leave_together_go_to_one_trainer() -> None:
 
 def test_the_rest_of_its_own_group_costs_a_trainer_no_second_hit() -> None:
     names = [f"n{k}" for k in range(8)]
-    rack = Told(dict.fromkeys(names, "rack"), {"rack": Prospect(350.0, 0.4, 0.9)})
+    rack = KnownForecast(
+        dict.fromkeys(names, "rack"), {"rack": Prospect(350.0, 0.4, 0.9)}
+    )
     plan = decided(
         (trainer("a", 8, 0, 1, 2, 3, loss_s=1_800.0),),
         EIGHT,
@@ -127,7 +411,7 @@ def test_a_plan_without_time_is_a_plan_all_the_same() -> None:
 
 def test_a_node_with_a_lease_is_worth_more_than_one_that_waits_for_it() -> None:
     lives_s = (365.0, 365.0, 345.0, 345.0)
-    told = Told(
+    told = KnownForecast(
         prospects={
             f"n{k}": Prospect(life_s, 0.2, 1.0) for k, life_s in enumerate(lives_s)
         }
@@ -142,7 +426,7 @@ def test_a_node_with_a_lease_is_worth_more_than_one_that_waits_for_it() -> None:
 
 
 def test_beyond_the_cap_on_leases_whole_groups_that_last_are_kept() -> None:
-    told = Told(
+    told = KnownForecast(
         {"n0": "short", "n1": "long", "n2": "short", "n3": "long"},
         {"short": Prospect(200.0, 0.5, 1.0), "long": Prospect(390.0, 0.1, 1.0)},
     )

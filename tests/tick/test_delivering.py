@@ -23,7 +23,7 @@ from freetrain.state.tables import (
 )
 from freetrain.tick.act import HOOK_CUT_OFF
 from freetrain.tick.environment import HookCall, call_hook
-from tests.tick.test_tick_kills import copied, killed_at
+from tests.tick.test_tick_faults import copied, killed_at
 from tests.tick.tick_worlds import TickWorld, commit, tell, tick_world
 
 if TYPE_CHECKING:

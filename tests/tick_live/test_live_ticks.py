@@ -14,6 +14,7 @@ from slurm.records import JobKey
 from tests.cluster.cluster import restart_controller
 from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for
+from tests.soak.earlier import Glance, remember
 from tests.tick_live.live_broker import LiveBroker
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from freetrain.broker.lease import LeaseKey
     from freetrain.tick.status_report import StatusReport
     from tests.cluster.cluster import Cluster
+
 
 pytestmark = pytest.mark.slurm
 
@@ -150,3 +152,28 @@ def test_a_rack_that_somebody_takes_whole_is_learned_of_by_the_topology_told(
 def _is_planned(broker: LiveBroker) -> bool:
     look = broker.environment.connect(6).snapshot()
     return not look.is_torn and any(job.is_planned for job in look.jobs)
+
+
+# Ticks that plan by forecasts of nodes.
+
+_RESTLESS = frozenset({"n1", "n2", "n3", "n4"})
+
+_CALM = frozenset({"n5", "n6", "n7", "n8"})
+
+
+def restless(*, until_s: float) -> Iterator[Glance]:
+    """Yield two hours of looks in which half of the nodes went every 200 s."""
+    for look in range(37):
+        idle = _CALM | (frozenset() if look % 2 else _RESTLESS)
+        yield Glance(until_s - 200.0 * (36 - look), idle)
+
+
+def test_leases_are_on_nodes_that_are_expected_to_stay(broker: LiveBroker) -> None:
+    planner = PlannerSettings(policy="lookahead")
+    broker.site = structs.replace(broker.site, planner=planner)
+    first = broker.tick()
+    remember(broker.folder.path, restless(until_s=first.at_s))
+    broker.submit("a", 4)
+    page = broker.until_leased(4)
+    assert {lease.node for lease in page.leases} == _CALM
+    assert page.problems == ()

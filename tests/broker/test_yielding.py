@@ -1,12 +1,15 @@
-"""To which waiting jobs leases give nodes up, and which idle nodes they leave alone."""
+"""To which waiting jobs leases give nodes up, and when the queue is looked at again."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from freetrain.broker.backfill import (
     Backfill,
@@ -16,13 +19,31 @@ from freetrain.broker.backfill import (
     could_start,
     idle_first,
 )
-from freetrain.broker.yielding import find_claims
-from tests.broker.broker_records import NOW_S, UID, hole
+from freetrain.broker.yielding import (
+    EMPTY_DIGEST,
+    LEAD_S,
+    LEAST_LEAD_S,
+    Cycles,
+    DelayProtection,
+    QueueDigest,
+    cycles_of,
+    digest_of,
+    find_claims,
+    keep_free,
+    last_lead_s,
+)
+from slurm.holes import Hole, HoleEnd
+from slurm.records import JobRecord, JobState
+from tests.broker.broker_records import NOW_S, UID, hole, job
 from tests.broker.waiting_jobs import NODES, state_of, waiting
+from tests.slurm_library.clusters import statistics
+from tests.tick.test_limits_and_jobs import CONFIG
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from freetrain.broker.backfill import BackfillState
     from freetrain.broker.yielding import Claims
-    from slurm.records import JobRecord
 
 
 def claims_of(state: BackfillState, *jobs: JobRecord) -> Claims:
@@ -36,8 +57,8 @@ def four(end_s: float = math.inf) -> BackfillState:
 
 
 SOON = NOW_S + 300
-LEASE = "freetrain-0f8fad5b-d9cb-469f-a165-70867728950e"
 
+LEASE = "freetrain-0f8fad5b-d9cb-469f-a165-70867728950e"
 
 CLAIMS: dict[str, tuple[list[JobRecord], str, str]] = {
     "the idle node first": ([waiting()], "", "n0"),
@@ -145,9 +166,6 @@ def test_nodes_that_others_share_help_a_job_to_start(
     assert claims_of(shared, job).nodes == claimed
 
 
-# Leases that put off the planned start of a job that waits for others.
-
-
 def planned(in_s: float, nodes: int = 3, **changes: object) -> JobRecord:
     return replace(
         waiting(nodes=nodes),
@@ -163,6 +181,7 @@ def behind(limit_s: float) -> JobRecord:
 
 
 AN_HOUR = (-600.0, 3_600.0)
+
 PUT_OFF: dict[str, tuple[list[JobRecord], tuple[float, float], set[str]]] = {
     "put off": ([planned(3_600)], AN_HOUR, {"n1", "n2"}),
     "by young leases": ([planned(3_600)], (-1, 3_600), {"n1", "n2"}),
@@ -219,9 +238,6 @@ def test_a_job_is_booked_where_leases_end_in_time_anyway() -> None:
 
     assert bookings.book(state.eligibility.request(job)) == ()
     assert bookings.overlapped == ("n0",)  # backfill takes the first
-
-
-# Leases that make backfill, which takes nodes in Slurm's order, start fewer jobs.
 
 
 def test_leased_nodes_are_claimed_where_slurms_choice_lets_one_more_start() -> None:
@@ -304,3 +320,250 @@ def test_leases_go_on_nodes_that_slurm_would_take_where_fewer_have_to_go_so() ->
     )
 
     assert (claims.leased, claims.idle) == ({"n2": 3}, {"n0": 3})
+
+
+# Nodes kept free, lest the early end of one job makes another wait for long.
+
+BUSY_S = {"n2": 2_300, "n3": 9_000}
+
+STATE = state_of("n1", "n0", lease_s=(-600, 1_620), busy_s=BUSY_S)
+
+ONE, OTHER = frozenset({"n2"}), frozenset({"n3"})
+
+WIDE = waiting(1, nodes=3, priority=3)
+
+SECOND = waiting(2, priority=2, limit_s=1_000.0, requested_nodes="n2")
+
+
+def careful(
+    *jobs: JobRecord,
+    running: tuple[frozenset[str], ...] = (ONE, OTHER),
+    most_ends: int = 100,
+    is_late: Callable[[], bool] = bool,
+    state: BackfillState = STATE,
+) -> Claims:
+    protection = DelayProtection(
+        running, 30.0, 14_400.0, most_ends=most_ends, is_out_of_time=is_late
+    )
+    return find_claims(
+        jobs,
+        state,
+        is_ours=lambda _: False,
+        now_s=NOW_S,
+        protect=partial(keep_free, protection=protection),
+    )
+
+
+def after(plans: int, second: JobRecord = SECOND) -> Claims:
+    """Return the claims where there is time for so many plans."""
+    answers = iter([False] * plans)
+    return careful(WIDE, second, is_late=lambda: next(answers, True))
+
+
+def test_nodes_are_kept_free_for_a_job_that_another_would_go_ahead_of() -> None:
+    # n2 comes free early, a second before a cycle: three nodes for the first, were
+    # none leased. Beside leases the second is over before the first can begin.
+    claims = careful(WIDE, SECOND)
+    assert claims.kept_free.nodes == {"n0": 1, "n1": 1}
+    assert (claims.leased, claims.idle) == ({"n0": 1}, {"n1": 1})
+    assert claims.kept_free.untried == 0
+
+
+@pytest.mark.parametrize(
+    ("jobs", "running"),
+    [
+        pytest.param([WIDE], (ONE, OTHER), id="it starts a cycle later"),
+        pytest.param([], (ONE, OTHER), id="no job waits"),
+        pytest.param([WIDE, SECOND], (ONE, OTHER | ONE), id="two jobs hold the node"),
+    ],
+)
+def test_nothing_is_kept_free_where(
+    jobs: list[JobRecord], running: tuple[frozenset[str], ...]
+) -> None:
+    assert careful(*jobs, running=running).nodes == set()
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "nodes"),
+    [(2_310.0, set()), (2_290.0, {"n1"}), (1_610.0, {"n0", "n1"})],
+)
+def test_only_nodes_whose_leases_let_the_other_go_ahead_are_kept_free(
+    limit_s: float, nodes: set[str]
+) -> None:
+    # A lease that begins on n1 ends when n2 comes free by its limit, in 2,300 s; that
+    # of n0 is over after 1,620 s, and no job can go ahead until then.
+    assert careful(WIDE, replace(SECOND, limit_s=limit_s)).nodes == nodes
+
+
+def test_nodes_planned_for_a_job_that_starts_elsewhere_are_free_for_others() -> None:
+    # The first has n0 and n1 with n3 in 20 s. If n2, n4 and n5 come free it starts
+    # there, beside leases, and the second a cycle later on what was planned for it.
+    freed = frozenset({"n2", "n4", "n5"})
+    state = state_of(
+        "",
+        "n0 n1",
+        lease_s=(-600, 9_000),
+        busy_s={"n3": 20, **dict.fromkeys(sorted(freed), 2e9)},
+        holes=tuple(
+            Hole(name, NOW_S, NOW_S + 35.0, HoleEnd.PLANNED_JOB, "1")
+            for name in ("n0", "n1")
+        ),
+    )
+    second = waiting(2, nodes=2, priority=2, limit_s=600.0)
+
+    claims = careful(WIDE, second, running=(freed,), state=state)
+
+    assert claims.kept_free.nodes == {}
+
+
+def test_jobs_on_the_most_nodes_are_tried_and_the_others_are_counted() -> None:
+    large = frozenset({"n3", "n4"})
+    state = state_of("n1", "n0", lease_s=(-600, 1_620), busy_s={**BUSY_S, "n4": 2e5})
+    jobs, running = (WIDE, SECOND), (ONE, large)
+    largest = careful(*jobs, running=running, most_ends=1, state=state)
+    both = careful(*jobs, running=running, state=state)
+    assert (set(largest.nodes), largest.kept_free.untried) == (set(), 1)
+    assert (set(both.nodes), both.kept_free.untried) == ({"n0", "n1"}, 0)
+
+
+@pytest.mark.parametrize(
+    ("plans", "untried", "kept"),
+    [(0, 2, 0), (5, 2, 0), (6, 1, 2), (10, 1, 2), (11, 0, 2)],
+)
+def test_when_time_is_over_the_ends_not_tried_in_full_are_counted(
+    plans: int, untried: int, kept: int
+) -> None:
+    late = after(plans).kept_free
+    assert (late.untried, len(late.nodes)) == (untried, kept)
+
+
+@pytest.mark.parametrize(
+    ("plans", "kept"), [(5, set()), (6, {"n0", "n1"}), (8, {"n0", "n1"}), (9, {"n1"})]
+)
+def test_when_time_is_over_before_the_fewest_are_found_all_that_suffice_are_kept(
+    plans: int, kept: set[str]
+) -> None:
+    # The idle node is enough: the lease is over before the second could go ahead.
+    shorter = replace(SECOND, limit_s=2_290.0)
+    assert set(after(plans, shorter).kept_free.nodes) == kept
+
+
+@pytest.mark.parametrize(("jobs", "kept"), [(3, {"n0": 2}), (2, {})])
+def test_leases_go_that_move_the_plan_of_another_onto_the_freed_node(
+    jobs: int, kept: dict[str, int]
+) -> None:
+    # Without the lease of n0 the first has n0, n1 and n2 in 200 s, and the second n3,
+    # which comes free now. Beside it the first has n3 then, and the third till then.
+    slow = {
+        name: replace(NODES[name], features=frozenset({"fast", "slow"}))
+        for name in ("n1", "n2", "n3")
+    }
+    state = state_of(
+        "",
+        "n0",
+        busy_s={"n1": 200, "n2": 200, "n3": 9_000},
+        nodes={"n0": NODES["n0"], **slow},
+    )
+    queue = [
+        waiting(1, nodes=3, priority=3),
+        waiting(2, priority=2, limit_s=1_000.0, features="slow"),
+        waiting(3, priority=1, limit_s=100.0, features="slow"),
+    ]
+
+    claims = careful(*queue[:jobs], running=(OTHER,), state=state)
+
+    assert (claims.kept_free.nodes, set(claims.nodes)) == (kept, set(kept))
+
+
+# When the queue is polled again before backfill's cycles, and what needs a tick.
+
+
+@given(
+    due_s=st.integers(-10_000, 600),
+    interval_s=st.integers(1, 600),
+    rest_s=st.integers(0, 100),
+    lead_s=st.sampled_from([LEAD_S, 3.0, LEAST_LEAD_S]),
+)
+def test_a_poll_comes_after_its_rest_just_before_a_cycle_and_misses_none(
+    due_s: int, interval_s: int, rest_s: int, lead_s: float
+) -> None:
+    cycles = Cycles(NOW_S, NOW_S + due_s, float(interval_s))
+    poll_s = cycles.next_poll_s(rest_s=float(rest_s), lead_s=lead_s)
+    is_due_s = float(due_s) if due_s > 0 else float(interval_s)
+    assert poll_s >= rest_s
+    assert (poll_s + lead_s - is_due_s) % interval_s == 0
+    assert poll_s - interval_s < rest_s
+
+
+@pytest.mark.parametrize(
+    ("took_s", "lead_s"), [(0.0, 2.0), (0.5, 2.5), (2.9, 4.9), (3.0, None), (8.0, None)]
+)
+def test_a_last_poll_is_as_close_as_polls_are_quick_and_there_is_none_where_slow(
+    took_s: float, lead_s: float | None
+) -> None:
+    assert last_lead_s(took_s) == lead_s
+
+
+def test_a_cycle_is_due_its_interval_after_the_last_has_ended() -> None:
+    told = replace(statistics(last_s=NOW_S - 10), taken_s=NOW_S, bf_last_took_s=4.0)
+    cycles = cycles_of(
+        told, replace(CONFIG, scheduler_parameters={"bf_interval": "60"})
+    )
+    assert cycles == Cycles(NOW_S, NOW_S - 10 + 4 + 60, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "scheduler"),
+    [({}, "sched/builtin"), ({"bf_last_cycle_s": None}, "sched/backfill")],
+)
+def test_without_backfill_or_before_its_first_cycle_none_is_due(
+    changes: dict[str, None], scheduler: str
+) -> None:
+    told = replace(statistics(), **changes)  # type: ignore[arg-type]
+    assert cycles_of(told, replace(CONFIG, scheduler_type=scheduler)) is None
+
+
+WAITS = JobRecord(
+    job_id=1, display_id="1", states=frozenset({JobState.PENDING}), priority=10
+)
+
+RUNS = JobRecord(
+    job_id=2, display_id="2", states=frozenset({JobState.RUNNING}), nodes="n1"
+)
+
+
+def test_leases_and_jobs_that_are_held_back_are_not_in_the_digest() -> None:
+    held = replace(WAITS, job_id=3, display_id="3", priority=0)
+    later = replace(WAITS, job_id=4, display_id="4", eligible_s=NOW_S + 60.0)
+    digest = digest_of([WAITS, RUNS, held, later, job(0), job(1)], now_s=NOW_S)
+    assert digest == QueueDigest(waiting=frozenset({"1"}), holding=frozenset({"2"}))
+
+
+def test_a_job_that_becomes_eligible_needs_a_tick() -> None:
+    later = replace(WAITS, eligible_s=NOW_S + 60.0)
+    before = digest_of([later], now_s=NOW_S)
+    assert not digest_of([later], now_s=NOW_S + 1.0).needs_tick_after(before)
+    assert digest_of([later], now_s=NOW_S + 60.0).needs_tick_after(before)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "needs_tick"),
+    [
+        (EMPTY_DIGEST, [WAITS], True),  # came
+        ([WAITS, RUNS], [WAITS], True),  # ended
+        ([WAITS, replace(WAITS, display_id="0")], [WAITS], True),  # gave up
+        ([WAITS, RUNS], [WAITS, RUNS], False),
+        ([RUNS], EMPTY_DIGEST, False),  # and nobody waits for its nodes
+    ],
+)
+def test_a_change_needs_a_tick_where_a_job_waits(
+    before: list[JobRecord] | QueueDigest,
+    now: list[JobRecord] | QueueDigest,
+    *,
+    needs_tick: bool,
+) -> None:
+    assert _digest(now).needs_tick_after(_digest(before)) is needs_tick
+
+
+def _digest(jobs: list[JobRecord] | QueueDigest) -> QueueDigest:
+    return jobs if isinstance(jobs, QueueDigest) else digest_of(jobs, now_s=NOW_S)
