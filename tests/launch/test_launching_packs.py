@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from random import SystemRandom
 from signal import SIGKILL
 from typing import TYPE_CHECKING
@@ -43,31 +42,26 @@ class PackPlace:
         self.run = self.state.trainer("digits").run
         self.started: list[Session] = []
 
-    def launch(self, generation: int = 3, text: str = BOTH) -> Session:
+    def launch(self, text: str = BOTH) -> Session:
         pack = self.stage.folder / "pack.toml"
         pack.write_text(text)
         a_job = job("pack", directory=pack.parent)
         a_job = structs.replace(a_job, launch=structs.replace(a_job.launch, pack=pack))
         head = this_node({"PATH": os.environ["PATH"], "SLURM_CONF": "/slurm.conf"})
         assigned = request(a_job, nodes=("n1",)).assigned
-        world = LocalLauncher(self.state, head, SystemRandom()).launch(
-            a_job, replace(assigned, generation=generation), after=None
-        )
+        launcher = LocalLauncher(self.state, head, SystemRandom())
+        world = launcher.launch(a_job, assigned, after=None)
         self.started.append(world)
         return world
 
-    def said(self, member: str, generation: int = 3) -> str:
-        logs = self.run.path / "members" / member / "logs"
-        path = logs / f"{generation:010d}.log"
+    def said(self, member: str) -> str:
+        path = self.run.path / "members" / member / "logs" / "0000000003.log"
         return path.read_text() if path.exists() else ""
 
-    def ending(self, generation: int = 3) -> Outcome:
-        said = read_outcome(self.run, generation)
-        assert said is not None
-        return said
-
-    def ends(self) -> dict[str, str]:
-        return {n: line.end for n, line in read_record(self.run).members.items()}
+    def ending(self) -> Outcome:
+        outcome = read_outcome(self.run, 3)
+        assert outcome is not None
+        return outcome
 
 
 @pytest.fixture
@@ -91,29 +85,21 @@ def test_members_have_the_lease_s_node_and_the_trainer_is_finished_with_them(
     assert wait(place.launch()) == 0
 
     assert place.ending().ending is Ending.FINISHED
-    assert place.ends() == {"a": "finished", "b": "finished"}
+    ends = {n: line.end for n, line in read_record(place.run).members.items()}
+    assert ends == {"a": "finished", "b": "finished"}
     assert place.said("a") == "/slurm.conf digits/3 uuid-n1-0\n"
     log = place.state.trainer("digits").logs / "0000000003.log"
     assert "pack: a started" in log.read_text()
 
 
-def test_asked_at_once_it_stops_and_the_next_generation_goes_on(
-    place: PackPlace,
-) -> None:
+def test_asked_while_python_begins_it_stops_well(place: PackPlace) -> None:
     for name in "ab":
         place.stage.job(name, FOR_EVER)
     world = place.launch()
-    world.ask_to_stop()  # Python has hardly begun
+    world.ask_to_stop()
 
     assert wait(world) == 0
     assert place.ending().ending is Ending.RESCALED
-
-    second = place.launch(4)
-    until(lambda: "up" in place.said("a", 4) and "up" in place.said("b", 4))
-    second.ask_to_stop()
-    assert wait(second) == 0
-    assert place.ending(4).ending is Ending.RESCALED
-    assert place.ends() == {"a": "stopped", "b": "stopped"}
 
 
 def test_what_a_kill_leaves_is_found_by_the_lease_s_marks(place: PackPlace) -> None:
@@ -126,11 +112,8 @@ def test_what_a_kill_leaves_is_found_by_the_lease_s_marks(place: PackPlace) -> N
     wait(world)
 
     left = place.stage.processes()
-    ours = [
-        one
-        for one in marked_processes(uid=os.geteuid(), own_pid=os.getpid())
-        if one.pid in left
-    ]
+    marked = marked_processes(uid=os.geteuid(), own_pid=os.getpid())
+    ours = [process for process in marked if process.pid in left]
     assert sorted(one.pid for one in ours) == sorted(left)
     assert len(left) == 2
     assert {(one.mark.trainer, one.mark.generation) for one in ours} == {("digits", 3)}

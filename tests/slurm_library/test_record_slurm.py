@@ -100,18 +100,15 @@ def kept_of(job: JobRecord) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_settings_and_release_are_as_they_were(scenario: str) -> None:
+def test_settings_stay_and_no_name_of_a_recorded_cluster_survives(
+    scenario: str,
+) -> None:
+    snapshot = recorded_snapshot(scenario)
     files = recording(answers(scenario))
 
     before = parse_config(recorded(scenario, "config.txt"))
     assert parse_config(files["config.txt"]) == replace(before, cluster="cluster1")
     assert str(parse_version(files["version.txt"])) == "22.05.8"
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_no_name_of_a_recorded_cluster_survives(scenario: str) -> None:
-    snapshot = recorded_snapshot(scenario)
-    files = recording(answers(scenario))
     of_people = ("nodes.txt", "jobs.txt", "partitions.txt", "reservations.txt")
     text = "".join(files[name] for name in (*of_people, "config.txt"))
 
@@ -182,37 +179,26 @@ def test_nothing_that_a_user_can_type_into_a_job_survives(
     ]
 
 
-NODE_DEFAULTS = {
-    "CPUAlloc": "0",
-    "CPUTot": "2",
-    "RealMemory": "2000",
-    "Partitions": "main",
-}
+NODE_DEFAULTS = {"CPUAlloc": "0", "CPUTot": "2", "RealMemory": "9", "Partitions": "p"}
 
 
-@given(
-    st.lists(
-        st.fixed_dictionaries(
-            {
-                "NodeName": SECRET.map(lambda word: f"{word}1"),
-                "ActiveFeatures": SECRET,
-                "Gres": SECRET.map(lambda word: f"gpu:{word}:2(S:0-1),{word}:1"),
-                "State": st.sampled_from(
-                    ["IDLE", "IDLE+PLANNED", "DOWN*", "IDLE+XQZXQZ"]
-                ),
-            },
-            optional={
-                "Arch": SECRET,
-                "OS": HOSTILE,
-                "Reason": HOSTILE,
-                "Comment": HOSTILE,
-            },
-        ),
-        min_size=1,
-        max_size=6,
-        unique_by=lambda node: node["NodeName"],
-    )
+NODES = st.lists(
+    st.fixed_dictionaries(
+        {
+            "NodeName": SECRET.map(lambda word: f"{word}1"),
+            "ActiveFeatures": SECRET,
+            "Gres": SECRET.map(lambda word: f"gpu:{word}:2(S:0-1),{word}:1"),
+            "State": st.sampled_from(["IDLE", "IDLE+PLANNED", "DOWN*", "IDLE+XQZXQZ"]),
+        },
+        optional=dict.fromkeys(("Arch", "OS", "Reason", "Comment"), HOSTILE),
+    ),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda node: node["NodeName"],
 )
+
+
+@given(NODES)
 def test_nothing_that_an_administrator_can_type_into_a_node_survives(
     records: list[dict[str, str]],
 ) -> None:
@@ -252,18 +238,12 @@ def test_names_are_equal_afterwards_if_they_were_before(words: list[str]) -> Non
     ]
 
 
-def test_ranges_of_hosts_stay_ranges() -> None:
-    names = Pseudonyms()
-
-    made = names.hosts("gpu[001-003,7],login2")
-
-    assert expand(made) == tuple(map(names.hosts, expand("gpu[001-003,7],login2")))
-
-
-def test_two_recordings_have_nothing_in_common() -> None:
+def test_ranges_of_hosts_stay_ranges_and_two_recordings_share_no_names() -> None:
     first, second = Pseudonyms(), Pseudonyms()
+    hosts = "gpu[001-003,7],login2"
     first.word("user", "eve")
 
+    assert expand(first.hosts(hosts)) == tuple(map(first.hosts, expand(hosts)))
     assert (first.word("user", "bob"), second.word("user", "bob")) == ("user2", "user1")
 
 
@@ -301,17 +281,14 @@ def test_an_answer_that_is_none_is_refused_and_not_recorded() -> None:
 
 def test_each_file_has_its_command_beside() -> None:
     lines = recording(answers("busy"))[COMMANDS].splitlines()
+    optional = {file.file for file in RECORDED if file.is_optional}
 
     assert [line.partition(": ")[0] for line in lines] == [
-        one.file for one in RECORDED if not one.is_optional
+        file.file for file in RECORDED if not file.is_optional
     ]
     assert "squeue --all --local" in lines[2]
-
-
-def test_json_and_topology_that_not_every_site_has_may_be_missing() -> None:
-    assert {one.file for one in RECORDED if one.is_optional} == {
-        f"{section}.json" for section in ("nodes", "jobs", "reservations", "partitions")
-    } | {"topology.txt"}
+    sections = ("nodes", "jobs", "reservations", "partitions")
+    assert optional == {"topology.txt", *(f"{section}.json" for section in sections)}
 
 
 @pytest.mark.shared
