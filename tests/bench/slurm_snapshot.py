@@ -25,7 +25,7 @@ from slurm.text import (
     parse_sdiag,
     parse_squeue,
 )
-from tests.slurm_library.clusters import recorded, scontrol_text, squeue_text
+from tests.slurm.clusters import recorded, scontrol_text, squeue_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

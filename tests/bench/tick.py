@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from freetrain.config.site import PlannerSettings
 from tests.bench.slurm_snapshot import generate
 from tests.losscurve.reported import noisy, steps
-from tests.slurm_library.clusters import recorded
+from tests.slurm.clusters import recorded
 from tests.tick.tick_worlds import tell, theirs, tick_world
 
 if TYPE_CHECKING:

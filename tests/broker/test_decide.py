@@ -36,8 +36,8 @@ from tests.broker.broker_records import (
     situation,
 )
 from tests.planning.requests import TOOLS
-from tests.slurm_library.clusters import NOW_S as SNAPSHOT_S
-from tests.slurm_library.clusters import node, snapshot_of, statistics
+from tests.slurm.clusters import NOW_S as SNAPSHOT_S
+from tests.slurm.clusters import node, snapshot_of, statistics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ from freetrain.doctor.checks import (
 from freetrain.doctor.findings import Finding
 from slurm.records import ClusterConfig, Partition
 from slurm.text import parse_config
-from tests.slurm_library.clusters import recorded
+from tests.slurm.clusters import recorded
 
 SITE = Site(state_directory=Path("/s"), lease=LeaseSettings(partition="freetrain"))
 CONFIG = parse_config(recorded("busy", "config.txt"))

@@ -14,7 +14,7 @@ from slurm.errors import SlurmUnavailableError
 from slurm.records import ClusterConfig, Leaf
 from slurm.text import parse_config
 from tests.fakes.slurm.state import Act
-from tests.slurm_library.clusters import RECORDINGS, recorded
+from tests.slurm.clusters import RECORDINGS, recorded
 from tests.tick.tick_worlds import TickWorld, pass_by, taken
 
 if TYPE_CHECKING:

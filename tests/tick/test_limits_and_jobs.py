@@ -29,7 +29,7 @@ from freetrain.tick.leases import (
 from freetrain.tick.plan import shape_name
 from slurm.records import Gres, Partition, Requirement
 from slurm.text import parse_config
-from tests.slurm_library.clusters import recorded
+from tests.slurm.clusters import recorded
 from tests.tick.tick_worlds import tick_world
 
 SITE = Site(state_directory=Path("/state"))

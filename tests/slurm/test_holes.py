@@ -34,7 +34,7 @@ from slurm.records import (
     Sdiag,
     expand,
 )
-from tests.slurm_library.clusters import (
+from tests.slurm.clusters import (
     HOUR_S,
     NOW_S,
     SCENARIOS,

@@ -38,7 +38,7 @@ from tests.record_slurm import (
     anonymous_statistics,
     recording,
 )
-from tests.slurm_library.clusters import (
+from tests.slurm.clusters import (
     RECORDINGS,
     SCENARIOS,
     recorded,

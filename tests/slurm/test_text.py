@@ -41,7 +41,7 @@ from slurm.text import (
     squeue_argv,
 )
 from tests.record_slurm import RECORDED, Pseudonyms
-from tests.slurm_library.clusters import (
+from tests.slurm.clusters import (
     RECORDINGS,
     SCENARIOS,
     recorded,
