@@ -12,7 +12,7 @@ from freetrain.cli.context import MethodName
 from freetrain.cli.replay import POLICY_NAMES
 from logs.simulation import Method
 from tests.cli.commands import JOBS, run, written
-from tests.replay.reference_keys import REFERENCE_KEYS
+from tests.replay.worlds import REFERENCE_KEYS
 
 REPLAY = ("replay", "holes.csv", "--trainers", "trainers.toml", "--parallel", "2")
 MEMORY_DISK = Path("/dev") / "shm"

@@ -14,8 +14,7 @@ from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.trainers import builtin_trainers
 from logs.read import read_trace
 from logs.trace import IdleTrace
-from tests.replay.reference_keys import REFERENCE_KEYS
-from tests.replay.worlds import no_clock
+from tests.replay.worlds import REFERENCE_KEYS, no_clock
 
 pytestmark = pytest.mark.shared
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from freetrain.replay.accounting import Run, usable_rates
@@ -23,6 +26,11 @@ if TYPE_CHECKING:
     from freetrain.replay.run import ReplayResult
 
 FOR_NOTHING = Costs(grow_s=0.0, shrink_s=0.0)
+
+# The figures that the independent replay beside the real logs prints.
+_KEYS = """samples finished end_s images_per_s eq_nodes pool_node_s used_node_s
+rescale_samples preempt_samples preemptions events"""
+REFERENCE_KEYS = frozenset(_KEYS.split())
 
 
 def trace_of(
@@ -78,6 +86,25 @@ def view(*runs: Run, free: Sequence[int] = (), now_s: float = 0.0) -> View:
 
 def no_clock() -> float:
     return 0.0
+
+
+def pool(text: str) -> dict[int, list[tuple[float, float]]]:
+    """Return idle intervals, a word a node: ``0-20 0-5,9-20`` for two nodes."""
+    words = [[span.split("-") for span in word.split(",")] for word in text.split()]
+    return {k: [(float(a), float(b)) for a, b in own] for k, own in enumerate(words)}
+
+
+def cases(*rows: tuple[Any, ...]) -> list[Any]:
+    """Return parameters by rows, the first of each being its id."""
+    return [pytest.param(*row, id=name) for name, *row in rows]
+
+
+def check(result: object, figures: str) -> None:
+    """Check figures of *result*, such as ``samples=80 coverage=23/30``."""
+    pairs = [figure.split("=") for figure in figures.split()]
+    wanted = {name: float(Fraction(number)) for name, number in pairs}
+    found = {name: attrgetter(name)(result) for name in wanted}
+    assert found == pytest.approx(wanted, rel=1e-12, abs=1e-12)
 
 
 def replay(

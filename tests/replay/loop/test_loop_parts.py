@@ -1,6 +1,7 @@
 """The parts of a loop, one at a time."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,10 +10,10 @@ from numpy.typing import NDArray
 from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.replay.loop import harm_of
 from freetrain.replay.loop_leases import Leases, PromisedForecaster
+from freetrain.replay.run import ReplayResult
 from freetrain.replay.settings import LoopSettings
-from freetrain.replay.trainers import Costs
 from logs.simulation import Machine, MachineUnits
-from tests.replay.loop.worlds_loop import PAIR, UNBOUND, play, stage_of
+from tests.replay.loop.worlds_loop import UNBOUND, J, play, stage_of
 from tests.replay.worlds import trainer
 
 BOUND = LoopSettings(margin_s=30.0, shortest_s=60.0)
@@ -94,18 +95,6 @@ def test_a_lease_that_must_end_is_an_end_that_is_known() -> None:
     assert soon.life_s <= 30.0
 
 
-@pytest.mark.parametrize(("notice_s", "kept"), [(30.0, 800.0), (4.0, 0.0)])
-def test_who_cannot_commit_in_time_goes_back_to_the_last_commit(
-    notice_s: float, kept: float
-) -> None:
-    # It trains from 120 to 160 s and commits every 60 s.
-    costs = Costs(grow_s=0.0, shrink_s=0.0, checkpoint_every_s=60.0)
-    loop = LoopSettings(notice_s=notice_s, commit_s=5.0, **UNBOUND)
-    made = play(stage_of(PAIR, 2, until_s=200.0), [trainer(costs=costs)], loop)
-
-    assert made.replay.samples == kept
-
-
 def test_harm_is_the_difference_job_by_job() -> None:
     harm = harm_of(
         {0: 10.0, 1: 25.0, 2: 30.0},
@@ -133,3 +122,38 @@ def test_a_machine_knows_what_is_left_of_a_lease() -> None:
     assert machine.without_leases().free == 0b111
     assert machine.leased == 0b100
     assert machine.next_end_s == math.inf
+
+
+# Forecasts of planned starts, held against the starts
+
+EARLY = [J(0.0, 605.0, 2, 900.0), J(70.0, 50.0, 3)]
+"""The second needs all three nodes, at 900 s as planned; the first ends at 605 s."""
+
+
+def played(*, knows_plans: bool, **choices: Any) -> ReplayResult:  # noqa: ANN401
+    loop = LoopSettings(notice_s=0.0, knows_plans=knows_plans, **UNBOUND)
+    stage = stage_of(EARLY, 3, until_s=1_500.0)
+    return play(stage, [trainer()], loop, policy="lookahead", **choices).replay
+
+
+def test_the_record_says_that_a_plan_came_early() -> None:
+    record = played(knows_plans=True, record_forecasts=True).forecasts
+
+    assert record is not None
+    # One node waits for it: from the tick at 120 s on, and taken at 605 s.
+    assert [(kind.lead_s, kind.nodes, kind.early) for kind in record.promises] == [
+        (300.0, 1, 1.0),
+        (600.0, 1, 1.0),
+    ]
+    assert all(-300.0 <= kind.middle_s <= -120.0 for kind in record.promises)
+    assert record.reliability.deciles
+
+
+def test_nothing_is_recorded_of_plans_unknown_or_unless_asked_for() -> None:
+    blind = played(knows_plans=False, record_forecasts=True).forecasts
+    plain = played(knows_plans=True)
+
+    assert blind is not None
+    assert blind.promises == ()
+    assert plain.forecasts is None
+    assert played(knows_plans=True, record_forecasts=True).steps == plain.steps

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
 from freetrain.replay.loop import Stage, run_in_the_loop
 from freetrain.replay.pool import DAY_S
-from freetrain.replay.settings import LoopSettings, ReplaySettings
+from freetrain.replay.settings import ReplaySettings
 from logs.simulation import Method
 from logs.trace import Job, JobTrace
-from tests.replay.worlds import no_clock, trainer
+from tests.replay.worlds import no_clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
     from freetrain.replay.loop import LoopResult
+    from freetrain.replay.settings import LoopSettings
     from freetrain.replay.trainers import TrainerSpec
 
 UNBOUND: dict[str, Any] = {"margin_s": None, "shortest_s": 0.0}
@@ -36,7 +37,7 @@ class J:
 
 
 PAIR = [J(0.0, 100.0, 2), J(160.0, 50.0, 2)]
-"""Both on two nodes: idle from 100 to 160, and from 210 on if nobody is in the way."""
+"""Both on two nodes: idle from 100 to 160, and from 210 on if no lease is in it."""
 
 PLANNED = [J(0.0, 200.0, 1, 200.0), J(10.0, 50.0, 2, 50.0)]
 """The second waits from 10 s for the first, and is planned for 200 s, as it comes."""
@@ -76,21 +77,6 @@ def play(
 ) -> LoopResult:
     settings = ReplaySettings(**choices)
     return run_in_the_loop(stage, trainers, settings, loop, clock=no_clock)
-
-
-def looped(
-    jobs: Sequence[J],
-    until_s: float,
-    *,
-    nodes: int = 2,
-    team: Sequence[TrainerSpec] = (),
-    loop: LoopSettings | None = None,
-    **settings: Any,  # noqa: ANN401  any setting of a loop
-) -> LoopResult:
-    """Play one trainer, or *team*, among *jobs*; *settings* change those of *loop*."""
-    stage = stage_of(jobs, nodes, until_s=until_s)
-    chosen = replace(loop or LoopSettings(), **settings)
-    return play(stage, team or [trainer()], chosen)
 
 
 @st.composite

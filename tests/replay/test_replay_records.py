@@ -1,32 +1,41 @@
-"""How far a replay's plans are from the best: looked at, and never felt."""
+"""What a replay records beside its figures: gaps of plans, and forecasts."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from freetrain.lookahead.learned import LearnedForecaster
+from freetrain.lookahead.reliability import ScoredForecaster
+from freetrain.planning.settings import HORIZON_S
 from freetrain.replay.policies.registry import Gap, GapSampler
+from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.settings import Accounting
 from milp.window import Window, window_gap
+from tests.lookahead.forecasters import watch
 from tests.replay.test_lookahead_policy import decisions
 from tests.replay.test_replay_golden import COSTS, generated_pool
-from tests.replay.worlds import linear, replay, trainer
+from tests.replay.worlds import linear, replay, trace_of, trainer
 
 if TYPE_CHECKING:
+    from freetrain.lookahead.reliability import Reliability
     from freetrain.replay.run import ReplayResult
 
 EMPTY = Window({}, {}, (), 0.5, 1.0)
 
 
-def replayed(policy: str) -> ReplayResult:
+def replayed(policy: str, **choices: bool) -> ReplayResult:
     team = [
         trainer(f"t{k}", scaling=linear(10.0, 6), samples=1e6, costs=COSTS)
         for k in range(4)
     ]
-    return replay(generated_pool(), team, policy=policy, accounting=Accounting.REAL)
+    return replay(
+        generated_pool(), team, policy=policy, accounting=Accounting.REAL, **choices
+    )
 
 
 @pytest.mark.parametrize("policy", ["freetrain", "static"])
@@ -48,8 +57,9 @@ def test_plans_that_look_ahead_are_held_against_the_bound() -> None:
 
 
 @pytest.mark.parametrize("policy", ["equal", "scavenger"])
-def test_who_plans_by_no_objective_has_no_gap(policy: str) -> None:
-    assert replayed(policy).gap is None
+def test_a_policy_without_objective_and_forecasts_records_neither(policy: str) -> None:
+    result = replayed(policy, record_forecasts=True)
+    assert (result.gap, result.forecasts) == (None, None)
 
 
 class LooksAtOnce(GapSampler):
@@ -98,6 +108,7 @@ def test_what_is_looked_at_in_the_end_is_what_was_there_when_it_was_planned() ->
 @given(st.integers(1, 6), st.integers(1, 60))
 def test_of_plans_enough_are_kept_at_equal_distances(most: int, plans: int) -> None:
     gaps = GapSampler(most)
+    assert gaps.summary() is None
     for _ in range(plans):
         gaps.keep(EMPTY, 0.0)
 
@@ -114,16 +125,53 @@ def test_of_plans_enough_are_kept_at_equal_distances(most: int, plans: int) -> N
 @example([*[0.0] * 9, 0.4])
 def test_nine_of_ten_plans_have_at_most_the_high_gap(known: list[float]) -> None:
     gaps = GapSampler()
-    for one in known:
-        gaps.know(one)
+    for gap in known:
+        gaps.know(gap)
 
     summary = gaps.summary()
 
     assert summary is not None
-    assert 10 * sum(one <= summary.high for one in known) >= 9 * len(known)
-    assert 10 * sum(one < summary.high for one in known) < 9 * len(known)
+    assert 10 * sum(gap <= summary.high for gap in known) >= 9 * len(known)
+    assert 10 * sum(gap < summary.high for gap in known) < 9 * len(known)
     assert summary.most == max(known)
 
 
-def test_without_plans_there_is_no_gap() -> None:
-    assert GapSampler().summary() is None
+# Forecasts of lookahead, and what came
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_to_be_watched_changes_no_decision(learned: bool) -> None:  # noqa: FBT001
+    plain = replayed("lookahead", learns_speeds=learned)
+    watched = replayed("lookahead", learns_speeds=learned, record_forecasts=True)
+
+    assert plain.forecasts is None
+    assert watched.forecasts is not None
+    assert len({step.used_nodes for step in plain.steps}) > 3
+    assert replace(watched, forecasts=None) == plain
+
+
+def test_what_was_recorded_rests_on_the_nodes_of_the_log() -> None:
+    record = replayed("lookahead", record_forecasts=True).forecasts
+
+    assert record is not None
+    assert record.affinity is not None
+    assert record.affinity.nodes_left == 12
+    assert sum(one.count for one in record.reliability.deciles) > 20
+    assert {name for cell in record.affinity.cells for name in cell} == {
+        f"n{node}" for node in range(12)
+    }
+
+
+def test_survivals_that_are_recorded_were_corrected_by_what_came_before() -> None:
+    recorded = replayed("lookahead", record_forecasts=True).forecasts
+    shown = {checks: seen_by(checks=checks).deciles for checks in (False, True)}
+
+    assert recorded is not None
+    assert recorded.reliability.deciles == shown[True] != shown[False]
+
+
+def seen_by(*, checks: bool) -> Reliability:
+    """Return how reliable a forecaster is that is shown the pool alone."""
+    pool = PoolTimeline.from_trace(trace_of(generated_pool()))
+    watched = ScoredForecaster(LearnedForecaster(HORIZON_S, checks=checks))
+    return watch((e for e in pool.events() if e.time_s < pool.horizon_s), watched)
