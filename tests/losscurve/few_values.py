@@ -80,7 +80,7 @@ def _ends(
 
 def lines(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
     """Yield a table: shares held and scores by values reported, for *curves*."""
-    yield "| | " + " | ".join(f"{reported} told" for reported in REPORTED) + " |"
+    yield "| | " + " | ".join(f"{reported} values" for reported in REPORTED) + " |"
     yield "|---" * (len(REPORTED) + 1) + "|"
     columns = [_column(curves, reported) for reported in REPORTED]
     shares = (f"{np.mean([own.share for own in column]):.0%}" for column in columns)
