@@ -211,12 +211,6 @@ def test_a_page_that_differs_is_not_replaced_unasked() -> None:
     assert run("curves", "--out", "curves.html", "--force").code == 0
 
 
-def test_a_name_that_is_no_trainer_is_refused() -> None:
-    submitted()
-
-    assert "Did you mean 'digits'?" in refused("curves", "digit", code=64)
-
-
 def test_what_another_release_kept_is_shown_as_nothing() -> None:
     state = submitted()
     row = rows(state)["digits"]

@@ -1,10 +1,10 @@
-"""``freetrain explain``: plan, trainers, holes; and what came of what was expected."""
+"""``freetrain explain``: plan, trainers and holes; forecasts and their outcomes."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,100 +13,102 @@ from freetrain.cli.explain import plan_lines
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
 from freetrain.state.files import Ended
-from freetrain.state.tables import TrainerState
 from freetrain.tick.status_report import HoleLine, LeaseOutcome, TrainerLine
 from milp.answer import PlanStatus
-from tests.cli.commands import NOW_S, at_home, refused, run, run_json
+from tests.cli.commands import NOW_S, run, run_json
 from tests.client.client_states import a_page, assign, end, put_page
 
 if TYPE_CHECKING:
     from freetrain.state.files import StateDir
 
-
 EVIL = "\x1b[2J\nforged line"
+LINE = TrainerLine(name="digits", state="wanted", node_names=("n1",))
 
 
-def hole(number: int, reason: HoleReason, **said: str) -> HoleLine:
-    ends = NOW_S + 600.0
-    line = HoleLine(node=f"n{number}", reason=str(reason), end_s=ends)
-    return replace(line, **said)  # type: ignore[arg-type]
+def explain(*words: str, verb: str = "explain") -> str:
+    """Return what the verb shows, with single blanks."""
+    return " ".join(run(verb, *words).stdout.split())
 
 
-def ticked(state: StateDir) -> None:
-    """Let a tick have seen one trainer and seven holes."""
-    line = TrainerLine(
-        name="digits",
-        state="wanted",
-        reason=str(TrainerReason.AWAITS_LEASES),
-        planned_nodes=5,
-        usable_nodes=6,
-        generation=1,
-    )
-    why = {"refusal": "too short for a lease", "blocker": EVIL}
-    holes = (
+def ticked(state: StateDir, **seen: Any) -> None:  # noqa: ANN401 - fields of the page
+    put_page(state, a_page(**{"at_s": NOW_S - 90.0, "trainers": (LINE,)} | seen))
+
+
+def hole(number: int, reason: HoleReason, **said: Any) -> HoleLine:  # noqa: ANN401
+    line = HoleLine(node=f"n{number}", reason=str(reason), end_s=NOW_S + 600.0)
+    return replace(line, **said)
+
+
+WHY_UNUSED = {"refusal": "too short for a lease", "blocker": EVIL}
+SEEN = {
+    "trainers": (
+        TrainerLine(
+            name="digits",
+            state="wanted",
+            reason=str(TrainerReason.AWAITS_LEASES),
+            planned_nodes=5,
+            usable_nodes=6,
+            generation=1,
+        ),
+    ),
+    "holes": (
         *(hole(n, HoleReason.TRAINING, trainer="digits") for n in (1, 2)),
         *(hole(n, HoleReason.UNWANTED, ends_by="planned job") for n in (3, 4, 5)),
-        *(hole(n, HoleReason.UNUSABLE, **why) for n in (6, 7)),
-    )
-    page = a_page(
-        at_s=NOW_S - 90.0, trainers=(line,), holes=holes, problems=(f"odd {EVIL}",)
-    )
-    put_page(state, page)
+        *(hole(n, HoleReason.UNUSABLE, **WHY_UNUSED) for n in (6, 7)),
+    ),
+    "problems": (f"odd {EVIL}",),
+}
+"""A tick has seen a trainer and seven holes."""
 
 
 def test_a_trainer_is_explained_by_the_tick_and_by_its_files(digits: StateDir) -> None:
     assign(digits, "digits", 1, nodes=2)
     end(digits, "digits", 1, Ended.KILLED, message=EVIL)
     assign(digits, "digits", 2, nodes=1, reason="a lease is lost")
-    ticked(digits)
+    ticked(digits, **SEEN)
 
-    shown = run("explain", "digits").stdout
+    shown = explain("digits")
 
-    lines = " ".join(shown.split())
-    assert "Why: leases for it are on their way." in lines
-    assert "1 now, 5 planned; 6 meet its requirement; it can use 1 to 8." in lines
-    assert "did not know of 1 newer generation yet" in lines
-    assert "generation 1 ended without a word, step 10, committed 10: " in lines
-    assert "committed 10: \\x1b[2J forged line" in lines
-    assert "generation 2 on n1, by broker: a lease is lost" in lines
-    assert "2030-03-17 17:46:41Z" in lines
+    assert "Why: leases for it are on their way." in shown
+    assert "1 now, 5 planned; 6 meet its requirement; it can use 1 to 8." in shown
+    assert "did not know of 1 newer generation yet" in shown
+    assert "generation 1 ended without a word, step 10, committed 10: " in shown
+    assert "committed 10: \\x1b[2J forged line" in shown
+    assert "generation 2 on n1, by broker: a lease is lost" in shown
+    assert "2030-03-17 17:46:41Z" in shown
     assert "\x1b" not in shown
 
 
-def test_a_generation_that_agents_made_is_told_without_their_long_names(
+def test_a_generation_that_agents_made_is_shown_without_their_long_names(
     digits: StateDir,
 ) -> None:
-    none = {"step": 0, "committed_step": 0}
-    assign(
-        digits, "digits", 1, nodes=1, author="0a1b2c3d-0000-4000-8000-0123456789ab-0"
-    )
-    end(digits, "digits", 1, Ended.FAILED, message="exit code 1", **none)
+    author = "0a1b2c3d-0000-4000-8000-0123456789ab-0"
+    assign(digits, "digits", 1, nodes=1, author=author)
+    message = {"message": "exit code 1", "step": 0, "committed_step": 0}
+    end(digits, "digits", 1, Ended.FAILED, **message)
 
-    told = " ".join(run("explain", "digits").stdout.split())
-    more = " ".join(run("status", "digits").stdout.split())
-
-    assert "generation 1 on n1, by its agents: " in told
-    assert "generation 1 failed: exit code 1" in told
-    assert "by its agents: " in more
-    assert "asks for 1 to 8 nodes" in more
+    assert "generation 1 on n1, by its agents: " in explain("digits")
+    assert "generation 1 failed: exit code 1" in explain("digits")
+    assert "by its agents: " in explain("digits", verb="status")
+    assert "asks for 1 to 8 nodes" in explain("digits", verb="status")
 
 
 @pytest.mark.parametrize("verb", ["explain", "status"])
-def test_nobody_is_said_to_have_killed_what_ended_by_itself(
+def test_a_world_that_ended_by_itself_is_not_said_to_have_been_killed(
     digits: StateDir, verb: str
 ) -> None:
-    none = {"step": 0, "committed_step": 0}
     assign(digits, "digits", 1, nodes=1)
-    end(digits, "digits", 1, Ended.KILLED, message="exit code 3", **none)
+    message = {"message": "exit code 3", "step": 0, "committed_step": 0}
+    end(digits, "digits", 1, Ended.KILLED, **message)
 
-    told = " ".join(run(verb, "digits").stdout.split())
+    shown = explain("digits", verb=verb)
 
-    assert re.search(r"generation 1 ended without a word.*: exit code 3", told)
-    assert "killed" not in told
+    assert re.search(r"generation 1 ended without a word.*: exit code 3", shown)
+    assert "killed" not in shown
 
 
 def test_without_a_name_every_hole_has_a_reason(digits: StateDir) -> None:
-    ticked(digits)
+    ticked(digits, **SEEN)
 
     shown = run("explain").stdout
 
@@ -120,46 +122,38 @@ def test_without_a_name_every_hole_has_a_reason(digits: StateDir) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trainer_state", "is_told"), [("wanted", True), ("failed", False)]
+    ("trainer_state", "is_shown"), [("wanted", True), ("failed", False)]
 )
-def test_what_keeps_leases_away_is_told_where_somebody_wants_nodes(
-    digits: StateDir, trainer_state: str, *, is_told: bool
+def test_the_brake_on_leases_is_shown_if_a_trainer_wants_nodes(
+    digits: StateDir, trainer_state: str, *, is_shown: bool
 ) -> None:
-    line = TrainerLine(name="digits", state=trainer_state)
-    holes = (hole(1, HoleReason.UNWANTED),)
-    put_page(digits, a_page(trainers=(line,), holes=holes, brake="a pause"))
+    line, holes = replace(LINE, state=trainer_state), (hole(1, HoleReason.UNWANTED),)
+    ticked(digits, trainers=(line,), holes=holes, brake="a pause")
 
-    shown = run("explain").stdout
-
-    assert ("No more leases are asked for: a pause." in shown) is is_told
+    assert ("No more leases are asked for: a pause." in explain()) is is_shown
 
 
-def test_before_the_first_tick_it_says_so(digits: StateDir) -> None:
-    shown = run("explain").stdout
+@pytest.mark.usefixtures("digits")
+def test_before_the_first_tick_it_says_so() -> None:
+    shown = explain()
 
     assert "No tick has seen it yet; `freetrain cron show` tells" in shown
     assert "ten minutes" not in shown
     assert "`freetrain holes` looks now." in shown
-    assert digits.path.exists()
 
 
 def test_all_of_it_is_there_for_programs(digits: StateDir) -> None:
     assign(digits, "digits", 1, nodes=2)
     end(digits, "digits", 1, Ended.RESCALED)
-    ticked(digits)
+    ticked(digits, **SEEN)
 
     shown = run_json("explain")
 
-    (one,) = shown["trainers"]
-    assert one["tick"]["planned_nodes"] == 5
-    assert one["generations"][0]["nodes"] == ["n1", "n2"]
-    assert one["generations"][0]["ending"]["ended"] == "rescaled"
+    (trainer,) = shown["trainers"]
+    assert trainer["tick"]["planned_nodes"] == 5
+    assert trainer["generations"][0]["nodes"] == ["n1", "n2"]
+    assert trainer["generations"][0]["ending"]["ended"] == "rescaled"
     assert len(shown["holes"]) == 7
-
-
-def test_an_unknown_trainer_is_refused(digits: StateDir) -> None:
-    assert "Did you mean 'digits'?" in refused("explain", "digit", code=64)
-    assert digits.path.exists()
 
 
 SOON = NodeForecast(
@@ -170,6 +164,7 @@ SOON = NodeForecast(
     promised_s=NOW_S + 500.0,
     is_learning=False,
 )
+ALONE = replace(SOON, together=1, promised_s=None)
 CAME = LeaseOutcome(
     name="u-0",
     node="n9",
@@ -192,266 +187,186 @@ PROMISES = DelayInterval(
 )
 
 
-def hole_expecting(
-    number: int, reason: HoleReason, expected: NodeForecast, trainer: str = ""
-) -> HoleLine:
-    return HoleLine(
-        node=f"n{number}", reason=str(reason), expected=expected, trainer=trainer
+def expecting(*forecasts: NodeForecast) -> tuple[HoleLine, ...]:
+    """Return holes n1 and so on with these forecasts; digits trains in the first."""
+    return tuple(
+        HoleLine(
+            node=f"n{number}",
+            reason=str(HoleReason.UNWANTED if number > 1 else HoleReason.TRAINING),
+            expected=forecast,
+            trainer="" if number > 1 else "digits",
+        )
+        for number, forecast in enumerate(forecasts, 1)
     )
 
 
-def looked_ahead(state: StateDir) -> None:
-    """Let a tick have told what it expects of two nodes, and what came of others."""
-    line = TrainerLine(name="digits", state="wanted", node_names=("n1",))
-    holes = (
-        hole_expecting(1, HoleReason.TRAINING, SOON, trainer="digits"),
-        hole_expecting(
-            2,
-            HoleReason.UNWANTED,
-            replace(SOON, promised_s=None, together=1, even_s=0.0),
-        ),
-    )
-    page = a_page(
-        at_s=NOW_S - 90.0,
-        trainers=(line,),
-        holes=holes,
-        came=(CAME,),
-        promises=(PROMISES,),
-        leaves=12,
-        leaf_rate=0.625,
-    )
-    put_page(state, page)
+FORECASTS: dict[str, Any] = {
+    "holes": expecting(SOON, replace(ALONE, even_s=0.0)),
+    "came": (CAME,),
+    "promises": (PROMISES,),
+    "leaves": 12,
+    "leaf_rate": 0.625,
+}
+"""A tick has forecasts of two nodes, and knows how others turned out."""
 
 
-def test_what_is_expected_of_a_trainers_nodes_is_told(digits: StateDir) -> None:
+def test_the_forecasts_of_a_trainers_nodes_are_shown(digits: StateDir) -> None:
     assign(digits, "digits", 1, nodes=1)
-    looked_ahead(digits)
+    ticked(digits, **FORECASTS)
 
-    lines = " ".join(run("explain", "digits").stdout.split())
+    shown = explain("digits")
 
     assert (
         "Expected of n1: 25 % to leave within 6 min; as likely as not to stay 16 min "
         "or longer; together with 2 nodes more; promised to another job in 8 min."
-    ) in lines
-    assert "Expected of n2" not in lines
+    ) in shown
+    assert "Expected of n2" not in shown
 
 
-def test_what_is_learned_of_other_nodes_only_is_no_caution(digits: StateDir) -> None:
-    line = TrainerLine(name="digits", state="wanted", node_names=("n1",))
-    holes = (
-        hole_expecting(1, HoleReason.TRAINING, SOON, trainer="digits"),
-        hole_expecting(2, HoleReason.UNWANTED, replace(SOON, is_learning=True)),
-    )
-    assign(digits, "digits", 1, nodes=1)
-    put_page(digits, a_page(at_s=NOW_S - 90.0, trainers=(line,), holes=holes))
-
-    assert "Too little" not in run("explain", "digits").stdout
-    assert "Too little was seen" in run("explain").stdout
-
-
-def test_what_was_expected_and_what_came_is_told_with_the_holes(
+def test_forecasts_that_still_learn_are_a_caution_for_their_own_nodes_only(
     digits: StateDir,
 ) -> None:
-    looked_ahead(digits)
+    assign(digits, "digits", 1, nodes=1)
+    ticked(digits, holes=expecting(SOON, replace(SOON, is_learning=True)))
 
-    lines = " ".join(run("explain").stdout.split())
+    assert "Too little" not in explain("digits")
+    assert "Too little was seen" in explain()
 
-    assert "Expected of n2: 25 % to leave within 6 min; more likely than not" in lines
+
+def test_forecasts_and_their_outcomes_are_shown_with_the_holes(
+    digits: StateDir,
+) -> None:
+    ticked(digits, **FORECASTS)
+
+    shown, record = explain(), run_json("explain")
+
+    assert "Expected of n2: 25 % to leave within 6 min; more likely than not" in shown
     assert (
         "1 min 40 s ago: the lease on n9 was over after 10 min (preempted); expected "
         "were 10 % to leave within 6 min."
-    ) in lines
+    ) in shown
     assert (
         "Of 12 nodes promised 10 min ahead or more, 50 % left early and 25 % late; "
         "eight of ten between 5 min early and 2 min late, half by 30 s early."
-    ) in lines
+    ) in shown
     assert (
         "Slurm reports 12 leaf switches or blocks: two idle nodes below one are taken "
         "to leave together 62 % of the times that either leaves."
-    ) in lines
-
-
-def test_who_goes_first_for_its_place_in_line_is_told(digits: StateDir) -> None:
-    alone = replace(SOON, together=1, promised_s=None)
-    told = {
-        1: replace(alone, run=4, times_in_line=2.5),
-        2: replace(alone, run=4, times_in_line=2.5),
-        3: replace(alone, run=4, times_in_line=0.5),
-        4: SOON,
-    }
-    holes = tuple(
-        hole_expecting(k, HoleReason.UNWANTED, one) for k, one in told.items()
-    )
-    line = TrainerLine(name="digits", state="wanted", node_names=("n1",))
-    put_page(digits, a_page(at_s=NOW_S - 90.0, trainers=(line,), holes=holes))
-
-    lines = " ".join(run("explain").stdout.split())
-    own = run("explain", "digits").stdout
-    record = run_json("explain")
-
-    assert "Expected of n[1-2]: 25 % to leave within 6 min" in lines
-    assert "or longer; for its place in line 2.5 times as likely as others." in lines
-    assert (
-        "Neighbours by name leave together here, up to 4 nodes in a row. For their "
-        "place among them n[1-2] are expected first, n3 last."
-    ) in lines
-    assert "2.5 times as likely" in " ".join(own.split())
-    assert "Neighbours" not in own
-    expected = [one["expected"] for one in record["holes"][:4]]
-    assert [one["run"] for one in expected] == [4, 4, 4, 1]
-    assert [one["times_in_line"] for one in expected] == [2.5, 2.5, 0.5, 1.0]
-
-
-def test_nothing_is_said_of_a_line_where_neighbours_are_strangers(
-    digits: StateDir,
-) -> None:
-    looked_ahead(digits)
-
-    shown = run("explain").stdout
-
+    ) in shown
     assert "Neighbours" not in shown
     assert "in line" not in shown
-
-
-def test_all_alike_in_line_are_neither_first_nor_last(digits: StateDir) -> None:
-    both = replace(SOON, run=4, times_in_line=2.5)
-    holes = tuple(hole_expecting(k, HoleReason.UNWANTED, both) for k in (1, 2))
-    put_page(digits, a_page(at_s=NOW_S - 90.0, holes=holes))
-
-    shown = " ".join(run("explain").stdout.split())
-
-    assert "Neighbours by name leave together here, up to 4 nodes in a row." in shown
-    assert "For their place" not in shown
-
-
-def test_who_looks_ahead_is_named(digits: StateDir) -> None:
-    put_page(digits, a_page(at_s=NOW_S - 90.0))
-    before = run("explain").stdout + run("status").stdout
-    verbs = ("explain", "status")
-    nobody = [run_json(verb)["forecaster"] for verb in verbs]
-    put_page(digits, a_page(at_s=NOW_S - 90.0, forecaster="life-table"))
-
-    named = [run_json(verb)["forecaster"] for verb in verbs]
-
-    assert "life-table" not in before
-    assert (nobody, named) == ([None, None], ["life-table", "life-table"])
-    assert "How long nodes stay is predicted by life-table." in run("explain").stdout
-    assert (
-        "Last tick 1 min 30 s ago. It looks ahead by the forecaster life-table."
-        in " ".join(run("status").stdout.split())
-    )
-
-
-def test_that_ticks_are_missing_is_said_of_the_last_one(digits: StateDir) -> None:
-    put_page(digits, a_page(at_s=NOW_S - 960.0, forecaster="learned"))
-
-    said = " ".join(run("status").stdout.split())
-
-    assert "Last tick 16 min ago. That is long: does cron call it?" in said
-    assert said.endswith("It looks ahead by the forecaster learned.")
-
-
-def test_what_came_is_told_where_no_hole_is_left(digits: StateDir) -> None:
-    put_page(digits, a_page(at_s=NOW_S - 90.0, came=(CAME,), promises=(PROMISES,)))
-
-    lines = " ".join(run("explain").stdout.split())
-
-    assert "the lease on n9 was over after 10 min (preempted)" in lines
-    assert "Of 12 nodes promised 10 min ahead or more" in lines
-    assert "It saw no hole." in lines
-
-
-def test_programs_are_told_what_was_expected_and_what_came(digits: StateDir) -> None:
-    looked_ahead(digits)
-
-    record = run_json("explain")
-
-    assert [one["expected"]["leaves"] for one in record["holes"]] == [0.25, 0.25]
+    assert [each["expected"]["leaves"] for each in record["holes"]] == [0.25, 0.25]
     assert record["came"] == [asdict(CAME)]
     assert record["promises"] == [asdict(PROMISES)]
     assert (record["leaves"], record["leaf_rate"]) == (12, 0.625)
 
 
-ONE = (TrainerLine(name="a", state=str(TrainerState.WANTED)),)
+def test_the_neighbours_that_go_first_for_their_place_are_named(
+    digits: StateDir,
+) -> None:
+    first = replace(ALONE, run=4, times_in_line=2.5)
+    last = replace(ALONE, run=4, times_in_line=0.5)
+    ticked(digits, holes=expecting(first, first, last, SOON))
+
+    shown, own, record = explain(), explain("digits"), run_json("explain")
+
+    assert "Expected of n[1-2]: 25 % to leave within 6 min" in shown
+    assert "or longer; for its place in line 2.5 times as likely as others." in shown
+    assert (
+        "Neighbours by name leave together here, up to 4 nodes in a row. For their "
+        "place among them n[1-2] are expected first, n3 last."
+    ) in shown
+    assert "2.5 times as likely" in own
+    assert "Neighbours" not in own
+    expected = [each["expected"] for each in record["holes"][:4]]
+    assert [each["run"] for each in expected] == [4, 4, 4, 1]
+    assert [each["times_in_line"] for each in expected] == [2.5, 2.5, 0.5, 1.0]
+
+
+def test_all_alike_in_line_are_neither_first_nor_last(digits: StateDir) -> None:
+    both = replace(SOON, run=4, times_in_line=2.5)
+    ticked(digits, holes=expecting(both, both))
+
+    shown = explain()
+
+    assert "Neighbours by name leave together here, up to 4 nodes in a row." in shown
+    assert "For their place" not in shown
+
+
+@pytest.mark.parametrize("name", ["", "life-table"])
+def test_the_forecaster_is_named_where_there_is_one(
+    digits: StateDir, name: str
+) -> None:
+    ticked(digits, forecaster=name)
+
+    records = [run_json(verb)["forecaster"] for verb in ("explain", "status")]
+    assert records == [name or None] * 2
+    by, ahead = f"predicted by {name}.", f"It looks ahead by the forecaster {name}."
+    assert ("How long nodes stay is " + by in explain()) == bool(name)
+    last = f"Last tick 1 min 30 s ago. {ahead}"
+    assert (last in explain(verb="status")) == bool(name)
+
+
+def test_missing_ticks_are_reported_with_the_last_one(digits: StateDir) -> None:
+    ticked(digits, at_s=NOW_S - 960.0, trainers=(), forecaster="learned")
+
+    said = explain(verb="status")
+
+    assert "Last tick 16 min ago. That is long: does cron call it?" in said
+    assert said.endswith("It looks ahead by the forecaster learned.")
+
+
+def test_outcomes_are_shown_where_no_hole_is_left(digits: StateDir) -> None:
+    ticked(digits, came=(CAME,), promises=(PROMISES,))
+
+    shown = explain()
+
+    assert "the lease on n9 was over after 10 min (preempted)" in shown
+    assert "Of 12 nodes promised 10 min ahead or more" in shown
+    assert "It saw no hole." in shown
+
+
+STAYED = "counted as if every node stayed."
+BY_LIVES = "counted by how long nodes are expected to stay."
 
 
 @pytest.mark.parametrize(
     ("outcome", "gap", "by_lives", "said"),
     [
-        (
-            PlanStatus.PROVEN,
-            0.0,
-            False,
-            "The plan is proven to be the best, counted as if every node stayed.",
-        ),
+        (PlanStatus.PROVEN, 0.0, 0, f"The plan is proven to be the best, {STAYED}"),
         (
             PlanStatus.INCUMBENT,
             0.0082,
-            True,
-            (
-                "The plan is at most 0.82 % below the best, counted by how long "
-                "nodes are expected to stay."
-            ),
+            1,
+            f"The plan is at most 0.82 % below the best, {BY_LIVES}",
         ),
         (
             PlanStatus.KEPT,
             0.5,
-            False,
-            (
-                "The plan that stays is at most 50.00 % below the best, counted as if "
-                "every node stayed."
-            ),
+            0,
+            f"The plan that stays is at most 50.00 % below the best, {STAYED}",
         ),
     ],
 )
 def test_a_plan_is_held_against_the_best_by_its_own_objective(
-    outcome: PlanStatus,
-    gap: float,
-    by_lives: bool,  # noqa: FBT001
-    said: str,
+    digits: StateDir, outcome: PlanStatus, gap: float, by_lives: int, said: str
 ) -> None:
-    page = a_page(
-        trainers=ONE, planner=str(outcome), planner_gap=gap, is_by_lives=by_lives
-    )
+    plan = {"planner": str(outcome), "planner_gap": gap, "planner_reason": "why"}
+    ticked(digits, **plan, is_by_lives=bool(by_lives))
 
-    assert list(plan_lines(page)) == [said]
-
-
-def test_why_a_plan_is_no_better_follows_as_a_sentence() -> None:
-    page = a_page(
-        trainers=ONE,
-        planner=str(PlanStatus.INCUMBENT),
-        planner_gap=0.1,
-        planner_reason="x",
-    )
-
-    assert list(plan_lines(page))[1:] == ["Of the plan: x."]
-
-
-def test_nothing_is_said_of_a_plan_that_nobody_wanted_or_told() -> None:
-    assert not list(plan_lines(a_page(planner_gap=0.0)))
-    assert not list(plan_lines(a_page(trainers=ONE)))
-
-
-def test_explain_tells_it_to_people_and_to_programs() -> None:
-    page = a_page(
-        trainers=ONE,
-        planner=str(PlanStatus.INCUMBENT),
-        planner_gap=0.0082,
-        planner_reason="why",
-        is_by_lives=True,
-    )
-    state = at_home()
-    assert run("submit", "job.toml").code == 0
-    put_page(state, page)
-
-    shown = " ".join(run("explain").stdout.split())
-    record = run_json("explain")
-
-    assert all(line in shown for line in plan_lines(page))
-    assert record["plan"] == {
-        "outcome": "incumbent",
+    assert f"{said} Of the plan: why." in explain()
+    assert run_json("explain")["plan"] == {
+        "outcome": str(outcome),
         "reason": "why",
-        "gap": 0.0082,
-        "is_by_lives": True,
+        "gap": gap,
+        "is_by_lives": bool(by_lives),
     }
+
+
+def test_nothing_is_said_of_a_plan_without_a_gap_or_a_trainer_that_wants_nodes() -> (
+    None
+):
+    assert not list(plan_lines(a_page(planner_gap=0.0)))
+    assert not list(plan_lines(a_page(trainers=(LINE,))))
+    without_reason = a_page(trainers=(LINE,), planner_gap=0.1)
+    assert len(list(plan_lines(without_reason))) == 1

@@ -120,7 +120,9 @@ def test_a_taken_name_is_refused_with_advice(digits: StateDir) -> None:
     assert "max = 8" in digits.trainer("digits").job.read_text()
 
 
-@pytest.mark.parametrize("verb", ["cancel", "pause", "resume", "status"])
+@pytest.mark.parametrize(
+    "verb", ["cancel", "pause", "resume", "status", "explain", "curves", "logs"]
+)
 def test_a_name_that_is_not_there_is_refused_with_the_nearest(
     digits: StateDir, verb: str
 ) -> None:
