@@ -132,11 +132,16 @@ def at_home(job: str = JOB, folder: Path | None = None) -> StateDir:
     return StateDir(folder / "state")
 
 
-def run_json(*words: str, **changes: Any) -> Any:  # noqa: ANN401 - JSON
+def run_json(*words: str | Path, **changes: Any) -> Any:  # noqa: ANN401 - JSON
     """Return what a command shows with ``--json``."""
     ran = run(*words, "--json", **changes)
     assert ran.code == 0, ran.stderr
     return json.loads(ran.stdout)
+
+
+def summary(folder: str) -> Any:  # noqa: ANN401 - JSON
+    """Return the summary of a report that a replay wrote into *folder*."""
+    return json.loads((Path(folder) / "summary.json").read_bytes())
 
 
 def refused(*words: str, code: int, cwd: Path | None = None) -> str:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from freetrain.cli.replay_run import (
     hole_cautions,
     missing_basis,
@@ -17,37 +19,53 @@ from tests.cli.commands import run
 from tests.logs.log_content import content
 from tests.report.comparisons import result
 
-
-def told(*lines: str, days: float | None = None) -> tuple[str, ...]:
-    log = content("# 10 nodes", "node,idle_start_s,idle_end_s", *lines)
-    return hole_cautions(PoolTimeline.from_trace(Fragments().read(log), days=days))
+OUTAGE = [f"{node},21600,43200" for node in range(1, 10)]
+SHARE = 100 * 10 * 21600 / (86400 + 9 * 21600)
 
 
-def test_nothing_is_said_of_a_log_without_outages() -> None:
-    assert told("0,0,86400", "1,100,86400") == ()
+@pytest.mark.parametrize(
+    ("rows", "days", "said"),
+    [
+        (["0,0,86400", "1,100,86400"], None, []),
+        (
+            ["0,0,86400", *OUTAGE],
+            None,
+            ["idle for 25.0 % of the time", f"holds {SHARE:.1f} % of the idle node-"],
+        ),
+        (["0,0,86400", *(f"{node},0,30" for node in range(1, 10))], None, []),
+        (["0,5000,9000"], 0.01, ["Nothing is idle in the first"]),
+        (
+            ["0,0,43200"],
+            2,
+            ["The log ends 1.5 d before the replay: nothing is idle from there."],
+        ),
+        (
+            ["0,1700000000,1700003600"],
+            None,
+            [
+                "Nothing is idle in the first 19676 d: --start can leave 1700000000 s out."
+            ],
+        ),
+    ],
+    ids=[
+        "no outage",
+        "an outage with its shares",
+        "an outage too short to matter",
+        "nothing idle in the span",
+        "a replay that outlasts its log",
+        "a log that begins late",
+    ],
+)
+def test_traits_of_the_holes_that_inflate_figures_are_reported(
+    rows: list[str], days: float | None, said: list[str]
+) -> None:
+    log = content("# 10 nodes", "node,idle_start_s,idle_end_s", *rows)
+    timeline = PoolTimeline.from_trace(Fragments().read(log), days=days)
 
+    cautions = hole_cautions(timeline)
 
-def test_outages_are_told_with_their_share_of_time_and_of_node_time() -> None:
-    outage = [f"{node},21600,43200" for node in range(1, 10)]
-
-    (said,) = told("0,0,86400", *outage)
-
-    share = 10 * 21600 / (86400 + 9 * 21600)
-    assert "were idle for 25.0 % of the time" in said
-    assert f"which holds {100 * share:.1f} % of the idle node-time" in said
-
-
-def test_a_short_outage_is_not_worth_telling() -> None:
-    assert told("0,0,86400", *(f"{node},0,30" for node in range(1, 10))) == ()
-
-
-def test_nothing_is_said_of_a_span_in_which_nothing_is_idle() -> None:
-    log = content("# 10 nodes", "node,idle_start_s,idle_end_s", "0,5000,9000")
-    timeline = PoolTimeline.from_trace(Fragments().read(log), days=0.01)
-
-    (said,) = hole_cautions(timeline)
-
-    assert said.startswith("Nothing is idle in the first")
+    assert len(cautions) == bool(said)
+    assert all(part in cautions[0] for part in said)
 
 
 def test_a_policy_that_never_starts_what_is_dear_to_start_is_told() -> None:
@@ -73,20 +91,6 @@ def test_a_policy_that_never_starts_what_is_dear_to_start_is_told() -> None:
         "freetrain",
         "lookahead",
     ]
-
-
-def test_a_replay_that_outlasts_its_log_is_told() -> None:
-    (said,) = told("0,0,43200", days=2)
-
-    assert said == "The log ends 1.5 d before the replay: nothing is idle from there."
-
-
-def test_a_log_that_begins_late_tells_how_to_leave_that_out() -> None:
-    (said,) = told("0,1700000000,1700003600")
-
-    assert said == (
-        "Nothing is idle in the first 19676 d: --start can leave 1700000000 s out."
-    )
 
 
 def test_policies_that_ran_out_of_trainers_are_told() -> None:

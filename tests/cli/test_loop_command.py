@@ -1,12 +1,11 @@
 """``freetrain replay --in-the-loop``: what it prints, and when it refuses."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from freetrain.replay.settings import IN_THE_LOOP
-from tests.cli.commands import JOBS, run, written
+from tests.cli.commands import JOBS, run, run_json, summary, written
 
 LOOP = (
     *("replay", "jobs.csv", "--trainers", "trainers.toml", "--parallel", "2"),
@@ -20,11 +19,9 @@ def files() -> None:
     Path("jobs.csv").write_text(JOBS)
 
 
-def test_json_tells_the_replay_its_holes_and_the_harm() -> None:
-    ran = run(*LOOP, "--policy", "freetrain", "--json")
+def test_json_has_the_replay_its_holes_and_the_harm() -> None:
+    (record,) = run_json(*LOOP, "--policy", "freetrain")
 
-    (record,) = json.loads(ran.stdout)
-    assert (ran.code, ran.stderr) == (0, "")
     assert record["policy"] == "freetrain"
     assert record["loop"]["mode"] == "preempt"
     assert record["loop"]["knows_plans"] is True
@@ -33,44 +30,70 @@ def test_json_tells_the_replay_its_holes_and_the_harm() -> None:
     assert record["wall_s"] == record["load_s"] + record["replay_s"]
 
 
-def test_json_tells_what_was_foretold_and_promised() -> None:
-    words = ("--policy", "lookahead", "--policy", "equal", "--json")
+BOTH = ("--policy", "lookahead", "--policy", "equal")
 
-    ours, other = json.loads(run(*LOOP, *words).stdout)
+
+def test_json_has_forecasts_and_promises_of_policies_that_make_them() -> None:
+    ours, other = run_json(*LOOP, *BOTH)
 
     assert ours["forecasts"].keys() >= {"reliability", "promises"}
     assert "forecasts" not in other
 
 
-def test_out_writes_what_was_foretold_and_the_same_bytes_twice(tmp_path: Path) -> None:
-    words = ("--policy", "lookahead", "--policy", "equal", "--out")
-
-    first = run(*LOOP, *words, "first")
-    again = run(*LOOP, *words, "again")
+def test_out_writes_the_forecasts_and_the_same_bytes_twice() -> None:
+    first = run(*LOOP, *BOTH, "--out", "first")
+    again = run(*LOOP, *BOTH, "--out", "again")
 
     assert (first.code, again.code) == (0, 0)
     assert first.stdout.endswith("Forecasts: first/forecast.html\n")
-    files = {path.name for path in (tmp_path / "first").iterdir()}
-    assert files >= {"summary.json", "forecast.html"}
-    for name in files:
-        one = (tmp_path / "first" / name).read_bytes()
-        assert one == (tmp_path / "again" / name).read_bytes(), name
-    summary = json.loads((tmp_path / "first" / "summary.json").read_text())
-    assert summary["command"].endswith(
-        "--in-the-loop preempt --tick 60 --notice 30 --commit 5"
-    )
-    assert [one["policy"] for one in summary["policies"]] == ["lookahead", "equal"]
+    files = {path.name: path.read_bytes() for path in Path("first").iterdir()}
+    assert files.keys() >= {"summary.json", "forecast.html"}
+    assert files == {path.name: path.read_bytes() for path in Path("again").iterdir()}
+    policies = [each["policy"] for each in summary("first")["policies"]]
+    assert policies == ["lookahead", "equal"]
 
 
-def test_without_forecasts_out_writes_the_summary_alone(tmp_path: Path) -> None:
-    words = ("--blind", "--margin", "0", "--policy", "equal", "--out", "there")
+@pytest.mark.parametrize(
+    ("options", "shown", "command", "settings"),
+    [
+        (
+            "preempt --policy equal",
+            "ticks every 60 s and sees plans; mode preempt.",
+            "--in-the-loop preempt --tick 60 --notice 30 --commit 5",
+            {"lead_s": None},
+        ),
+        (
+            "preempt --blind --margin 0 --policy equal",
+            "ticks every 60 s and is blind to plans; mode preempt.",
+            "--margin 0 --blind",
+            {"knows_plans": False},
+        ),
+        (
+            "yield --policy lookahead",
+            "ticks every 30 s, 5 and 3 s early, and sees plans; mode yield, careful.",
+            "yield --tick 30 --lead 5 --last 3 --margin 30 --careful",
+            {"is_careful": True, "lead_s": 5.0, "last_s": 3.0},
+        ),
+        (
+            "yield --careless --policy equal",
+            "sees plans; mode yield, careless.",
+            " --careless",
+            {"is_careful": False},
+        ),
+    ],
+)
+def test_the_settings_of_a_loop_are_shown_and_written(
+    options: str, shown: str, command: str, settings: dict[str, object]
+) -> None:
+    ran = run(*LOOP[:-1], *options.split(), "--out", "there")
 
-    ran = run(*LOOP, *words)
-
-    assert [path.name for path in (tmp_path / "there").iterdir()] == ["summary.json"]
-    assert "Forecasts" not in ran.stdout
-    summary = json.loads((tmp_path / "there" / "summary.json").read_text())
-    assert summary["command"].endswith("--margin 0 --blind")
+    found = summary("there")
+    assert shown in ran.stdout
+    assert found["command"].endswith(command)
+    assert settings.items() <= found["policies"][0]["loop"].items()
+    has_page = "lookahead" in options
+    assert Path("there/forecast.html").exists() == has_page
+    assert ("Forecasts" in ran.stdout) == has_page
 
 
 def test_the_tables_fit_into_80_columns() -> None:
@@ -93,33 +116,6 @@ def test_priorities_are_told_apart_in_a_loop() -> None:
 
     for name in ("weight", "speedup"):
         assert sum(line.split()[:1] == [name] for line in lines) == 2
-
-
-def test_a_loop_that_yields_is_played_too(tmp_path: Path) -> None:
-    words = ("--policy", "lookahead", "--out", "there")
-    ran = run(*LOOP[:-1], "yield", *words)
-
-    assert ran.code == 0
-    assert (
-        "ticks every 30 s, 5 and 3 s early, and sees plans; mode yield, careful."
-        in ran.stdout
-    )
-    summary = json.loads((tmp_path / "there" / "summary.json").read_text())
-    asked = "yield --tick 30 --lead 5 --last 3 --margin 30 --careful"
-    assert summary["command"].endswith(asked)
-    assert summary["policies"][0]["loop"]["is_careful"]
-    assert summary["policies"][0]["loop"]["lead_s"] == 5.0
-    assert summary["policies"][0]["loop"]["last_s"] == 3.0
-
-
-def test_a_careless_loop_says_so_and_its_command_does(tmp_path: Path) -> None:
-    words = ("--policy", "equal", "--careless", "--out", "there")
-    ran = run(*LOOP[:-1], "yield", *words)
-
-    assert "sees plans; mode yield, careless." in ran.stdout
-    summary = json.loads((tmp_path / "there" / "summary.json").read_text())
-    assert summary["command"].endswith(" --careless")
-    assert not summary["policies"][0]["loop"]["is_careful"]
 
 
 @pytest.mark.parametrize(
