@@ -34,94 +34,91 @@ def one_line(stderr: str) -> str:
     return stderr.removeprefix("error: ").rstrip("\n")
 
 
+USAGE = """
+xyzzy | No such command 'xyzzy'. Nothing was done. `freetrain -h` shows
+statsu | 'statsu'. Did you mean 'status'? Nothing was done. `freetrain
+trace bogus | No such command 'bogus'.
+replay | expected either a log or --pool N, and not both; nothing was
+replay holes.csv --pool 4 | expected either a log or --pool N, and not
+replay --pool 0 | Invalid value for '--pool':
+replay --pool 4 --every 0 | '--every': 0 is not a number above 0.
+replay --pool 4 --trainers quality:x | 'x' trainers: expected a number
+replay --pool 4 --schedule easy | --schedule is for replays of a log; noth
+replay --pool 4 --nodes 2 | --nodes is for replays of a log; nothing was
+replay --pool 4 --start 9 | --start is for replays of a log; nothing was
+replay --pool 4 --topology t | --topology is for replays of a log; noth
+replay holes.csv --policy freetrain --topology t
+    | --topology is for the policy lookahead; nothing was replayed
+replay holes.csv --forecaster life
+    | '--forecaster': there is no forecaster 'life'. Choose one of learned,
+replay holes.csv --forecaster life-tabel | Did you mean 'life-table'?
+replay holes.csv --policy freetrain --forecaster life-table
+    | --forecaster is for the policy lookahead; nothing was replayed
+replay holes.csv --policy freetrain --forecaster learned
+    | --forecaster is for the policy lookahead; nothing was replayed
+replay --pool 4 --skip-bad 1 | --skip-bad is for replays of a log; nothing
+replay holes.csv --load 2 | --load is for --trainers quality:N; nothing was
+replay holes.csv --curves c | --curves is for --trainers quality:N; nothing
+replay --pool 4 --trainers quality:2 --better lower | --better is for --cu
+replay holes.csv --policy equal --against slaq | Add --policy freetrain.
+replay holes.csv --policy equal --priority fair
+    | --priority is for the policies freetrain, lookahead, static; nothing was
+replay holes.csv --policy static --priority throughput --priority fair
+    | a second --priority is for the policies freetrain, lookahead; nothing was
+replay holes.csv --policy equal --learned
+    | --learned is for the policies freetrain, lookahead; nothing was
+replay holes.csv --policy equal --against static | and of hps none has one
+replay holes.csv --bogus | No such option: --bogus
+replay holes.csv --nodes many | Invalid value for '--nodes':
+replay holes.csv --nodes 0 | Invalid value for '--nodes':
+replay holes.csv --nodes 5 | holes.csv has 4 nodes; 5 of them cannot
+replay holes.csv --parallel 0 | Invalid value for '--parallel':
+replay holes.csv --days nan | '--days': nan is not a number above 0.
+replay holes.csv --days inf | '--days': inf is not a number above 0.
+replay holes.csv --days -1 | '--days': -1 is not a number above 0.
+replay holes.csv --start nan | '--start': nan is not a number of 0 or more
+replay holes.csv --start -1 | '--start': -1 is not a number of 0 or more
+replay holes.csv --start 7200 | holes.csv ends at 7200 s, so a replay from
+replay holes.csv --t-fwd 0 | '--t-fwd': 0 is not a number above 0.
+replay holes.csv --cost-factor nan | '--cost-factor': nan is not a number
+replay holes.csv --cost-factor -2 | '--cost-factor': -2 is not a number
+replay holes.csv --skip-bad -1 | Invalid value for '--skip-bad':
+replay holes.csv --seed -1 | Invalid value for '--seed':
+replay holes.csv --policy best | there is no policy 'best'; choose of free
+replay holes.csv --priority fun | no priority 'fun'. Choose one of through
+replay holes.csv --solver gurobi | for '--solver': 'gurobi' is not one of
+replay holes.csv --schedule easy | holds idle intervals and no jobs
+trace convert holes.csv --to swf | holds idle intervals and no jobs, so it
+trace convert holes.csv | Missing option '--to'
+trace generate --nodes 0 | Invalid value for '--nodes':
+trace generate --load inf | Invalid value for '--load':
+trace generate --days nan | '--days': nan is not a number above 0 and up
+replay --pool 4 --trainers quality:0 | '0' trainers: expected a number
+replay --loads 0 | Invalid value for '--loads'
+replay --seeds 0 | Invalid value for '--seeds'
+replay --seeds 1 --priority wait | no priority 'wait'. Choose one of
+replay --seeds 1 --priority fair | fair would be held against itself; nothing was
+replay holes.csv --pool 4 --seeds 1 | either a log or --pool N, and
+replay --seeds 1 --nodes 4 | --nodes is for replays of a log; nothing
+replay --loads 1 --start 9 | --start is for replays of a log; nothing
+replay --seeds 1 --better lower | --better is for --curves; nothing
+replay --seeds 1 --trainers hps
+    | over --seeds and --loads does not go with --trainers hps
+replay --seeds 1 --policy lookahead | go with --policy lookahead: it
+replay --seeds 1 --policy equal | --against fair is no policy, and
+replay --loads 1 --load 2 | does not go with both --load and --loads
+replay --pool 4 --processes 2 | --processes is for replays with --seeds
+contest slaq --seeds 2 | `freetrain contest` is now `freetrain replay
+contest -h | Nothing was done. `freetrain replay -h` shows how.
+""".replace("\n    |", " |")
+"""The words of a call, and a part of the error; a row a line, or two."""
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("xyzzy", "No such command 'xyzzy'. Nothing was done. `freetrain -h` shows"),
-        ("statsu", "'statsu'. Did you mean 'status'? Nothing was done. `freetrain"),
-        ("trace bogus", "No such command 'bogus'."),
-        ("replay", "expected either a log or --pool N, and not both; nothing was"),
-        ("replay holes.csv --pool 4", "expected either a log or --pool N, and not"),
-        ("replay --pool 0", "Invalid value for '--pool': "),
-        ("replay --pool 4 --every 0", "'--every': 0 is not a number above 0."),
-        ("replay --pool 4 --trainers quality:x", "'x' trainers: expected a number"),
-        ("replay --pool 4 --schedule easy", "--schedule is for replays of a log; noth"),
-        ("replay --pool 4 --nodes 2", "--nodes is for replays of a log; nothing was"),
-        ("replay --pool 4 --start 9", "--start is for replays of a log; nothing was"),
-        ("replay --pool 4 --topology t", "--topology is for replays of a log; noth"),
-        (
-            "replay holes.csv --policy freetrain --topology t",
-            "--topology is for the policy lookahead; nothing was replayed",
-        ),
-        (
-            "replay holes.csv --forecaster life",
-            "'--forecaster': there is no forecaster 'life'. Choose one of learned, ",
-        ),
-        (
-            "replay holes.csv --forecaster life-tabel",
-            "Did you mean 'life-table'?",
-        ),
-        (
-            "replay holes.csv --policy freetrain --forecaster life-table",
-            "--forecaster is for the policy lookahead; nothing was replayed",
-        ),
-        (
-            "replay holes.csv --policy freetrain --forecaster learned",
-            "--forecaster is for the policy lookahead; nothing was replayed",
-        ),
-        ("replay --pool 4 --skip-bad 1", "--skip-bad is for replays of a log; nothing"),
-        (
-            "replay holes.csv --load 2",
-            "--load is for --trainers quality:N; nothing was",
-        ),
-        (
-            "replay holes.csv --curves c",
-            "--curves is for --trainers quality:N; nothing",
-        ),
-        ("replay --pool 4 --trainers quality:2 --better lower", "--better is for --cu"),
-        ("replay holes.csv --policy equal --against slaq", "Add --policy freetrain."),
-        (
-            "replay holes.csv --policy equal --priority fair",
-            "--priority is for the policies freetrain, lookahead, static; nothing was",
-        ),
-        (
-            "replay holes.csv --policy static --priority throughput --priority fair",
-            "a second --priority is for the policies freetrain, lookahead; nothing was",
-        ),
-        (
-            "replay holes.csv --policy equal --learned",
-            "--learned is for the policies freetrain, lookahead; nothing was",
-        ),
-        ("replay holes.csv --policy equal --against static", "and of hps none has one"),
-        ("replay holes.csv --bogus", "No such option: --bogus"),
-        ("replay holes.csv --nodes many", "Invalid value for '--nodes': "),
-        ("replay holes.csv --nodes 0", "Invalid value for '--nodes': "),
-        ("replay holes.csv --nodes 5", "holes.csv has 4 nodes; 5 of them cannot"),
-        ("replay holes.csv --parallel 0", "Invalid value for '--parallel': "),
-        ("replay holes.csv --days nan", "'--days': nan is not a number above 0."),
-        ("replay holes.csv --days inf", "'--days': inf is not a number above 0."),
-        ("replay holes.csv --days -1", "'--days': -1 is not a number above 0."),
-        ("replay holes.csv --start nan", "'--start': nan is not a number of 0 or more"),
-        ("replay holes.csv --start -1", "'--start': -1 is not a number of 0 or more"),
-        ("replay holes.csv --start 7200", "holes.csv ends at 7200 s, so a replay from"),
-        ("replay holes.csv --t-fwd 0", "'--t-fwd': 0 is not a number above 0."),
-        ("replay holes.csv --cost-factor nan", "'--cost-factor': nan is not a number"),
-        ("replay holes.csv --cost-factor -2", "'--cost-factor': -2 is not a number"),
-        ("replay holes.csv --skip-bad -1", "Invalid value for '--skip-bad': "),
-        ("replay holes.csv --seed -1", "Invalid value for '--seed': "),
-        ("replay holes.csv --policy best", "there is no policy 'best'; choose of free"),
-        ("replay holes.csv --priority fun", "no priority 'fun'. Choose one of through"),
-        (
-            "replay holes.csv --priority fun",
-            f"{priority_names()[-1]}. Nothing was replayed.",
-        ),
-        ("replay holes.csv --solver gurobi", "for '--solver': 'gurobi' is not one of "),
-        ("replay holes.csv --schedule easy", "holds idle intervals and no jobs"),
-        ("trace convert holes.csv --to swf", "holds idle intervals and no jobs, so it"),
-        ("trace convert holes.csv", "Missing option '--to'"),
-        ("trace generate --nodes 0", "Invalid value for '--nodes': "),
-        ("trace generate --load inf", "Invalid value for '--load': "),
-        ("trace generate --days nan", "'--days': nan is not a number above 0 and up"),
+        *(row.split(" | ") for row in USAGE.strip().splitlines()),
+        ("replay holes.csv --priority fun", f"{priority_names()[-1]}. Nothing was"),
     ],
 )
 def test_a_call_that_makes_no_sense_exits_with_64(words: str, said: str) -> None:

@@ -206,36 +206,8 @@ def test_curves_that_fall_are_the_same_training_as_those_that_rise(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("replay --pool 4 --trainers quality:0", 64, "'0' trainers: expected a number"),
         ("replay --pool 4 --trainers quality:9 --curves no", 66, "no .csv file in"),
         ("replay --seeds 1 --curves c --better lower", 65, "Say --better higher."),
-        ("replay --loads 0", 64, "Invalid value for '--loads'"),
-        ("replay --seeds 0", 64, "Invalid value for '--seeds'"),
-        ("replay --seeds 1 --priority wait", 64, "no priority 'wait'. Choose one of"),
-        (
-            "replay --seeds 1 --priority fair",
-            64,
-            "fair would be held against itself; nothing was",
-        ),
-        ("replay holes.csv --pool 4 --seeds 1", 64, "either a log or --pool N, and"),
-        ("replay --seeds 1 --nodes 4", 64, "--nodes is for replays of a log; nothing"),
-        ("replay --loads 1 --start 9", 64, "--start is for replays of a log; nothing"),
-        ("replay --seeds 1 --better lower", 64, "--better is for --curves; nothing"),
-        (
-            "replay --seeds 1 --trainers hps",
-            64,
-            "over --seeds and --loads does not go with --trainers hps",
-        ),
-        ("replay --seeds 1 --policy lookahead", 64, "go with --policy lookahead: it"),
-        ("replay --seeds 1 --policy equal", 64, "--against fair is no policy, and"),
-        ("replay --loads 1 --load 2", 64, "does not go with both --load and --loads"),
-        (
-            "replay --pool 4 --processes 2",
-            64,
-            "--processes is for replays with --seeds",
-        ),
-        ("contest slaq --seeds 2", 64, "`freetrain contest` is now `freetrain replay"),
-        ("contest -h", 64, "Nothing was done. `freetrain replay -h` shows how."),
     ],
 )
 def test_what_makes_no_sense_is_refused(words: str, code: int, said: str) -> None:
