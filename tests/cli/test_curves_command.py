@@ -127,11 +127,8 @@ def test_programs_get_all_of_it() -> None:
 
     (found,) = run_json("curves", "digits")
 
-    assert (found["metric"], found["better"], found["unit"]) == (
-        "loss",
-        "lower",
-        "samples",
-    )
+    subject = {"metric": "loss", "better": "lower", "unit": "samples"}
+    assert subject.items() <= found.items()
     assert [p["value"] for p in found["points"][-2:]] == ["nan", "-inf"]
     assert found["points"][0] == {"t_s": NOW_S + 1, "work": 100.0, "value": 1.15}
     assert found["is_diverging"]
@@ -144,7 +141,7 @@ def test_programs_get_all_of_it() -> None:
     assert ahead[-1]["work"] == pytest.approx(6_000.0)
 
 
-def test_time_to_a_target_is_what_is_left_at_the_last_speed() -> None:
+def test_time_to_a_target_is_the_work_left_at_the_last_speed() -> None:
     told(submitted(), HALVING[:10])
 
     (found,) = run_json("curves")
@@ -154,12 +151,12 @@ def test_time_to_a_target_is_what_is_left_at_the_last_speed() -> None:
     assert final["in_s"] == pytest.approx((final["work"] - 1_000.0) / 50.0)
 
 
-def test_the_fit_goes_through_what_was_told() -> None:
+def test_the_fit_goes_through_the_measured_values() -> None:
     told(submitted(), HALVING)
 
     (found,) = run_json("curves")
 
-    fitted = {one["work"]: one["value"] for one in found["forecast"]}
+    fitted = {each["work"]: each["value"] for each in found["forecast"]}
     assert fitted[20_000.0] == pytest.approx(HALVING[-1], abs=0.01)
     assert found["expected"]["value"] == pytest.approx(0.15, abs=0.03)
 
@@ -169,12 +166,8 @@ def test_a_target_that_is_not_expected_is_said_to_be_never() -> None:
 
     (found,) = run_json("curves")
 
-    (deliver, _) = found["aims"]
-    assert (deliver["work"], deliver["in_s"], deliver["is_expected"]) == (
-        None,
-        None,
-        False,
-    )
+    never = {"work": None, "in_s": None, "is_expected": False}
+    assert never.items() <= found["aims"][0].items()
     assert "deliver at 0.5: not expected" in run("curves").stdout
 
 

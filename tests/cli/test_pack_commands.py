@@ -44,16 +44,12 @@ def small(state: StateDir) -> StateDir:
 
 def stand(state: StateDir) -> None:
     """Let one of two members be finished, and the other train."""
-    run_dir = state.trainer("small").run
-    run_dir.create()
-    lines = {
-        "a": MemberRecord(
-            arrived_s=0.0, ended_s=9.0, end="finished", steps=300, samples=900.0
-        ),
-        "b": MemberRecord(arrived_s=0.0, steps=1_200, samples=2_400.0),
-    }
-    shares = {"a": 0.5, "b": 0.75}
-    write_record(run_dir, PackRecord(means="affinity", shares=shares, members=lines))
+    a = MemberRecord(arrived_s=0.0, ended_s=9.0, end="finished", steps=300, samples=900)
+    b = MemberRecord(arrived_s=0.0, steps=1_200, samples=2_400.0)
+    shares, members = {"a": 0.5, "b": 0.75}, {"a": a, "b": b}
+    record = PackRecord(means="affinity", shares=shares, members=members)
+    state.trainer("small").run.create()
+    write_record(state.trainer("small").run, record)
 
 
 def test_a_pack_is_submitted_as_any_trainer(tmp_path: Path, state: StateDir) -> None:
@@ -61,7 +57,7 @@ def test_a_pack_is_submitted_as_any_trainer(tmp_path: Path, state: StateDir) -> 
 
     launch = shown["would_run"]["launch"]
     assert launch[-3:] == ["-m", "freetrain.pack", str(tmp_path / "pack.toml")]
-    assert not [one for one in shown["remarks"] if "launcher" in one]
+    assert not any("launcher" in remark for remark in shown["remarks"])
 
     assert run("submit", "job.toml").code == 0
     kept = state.trainer("small").job.read_text()
@@ -93,16 +89,22 @@ def test_a_member_that_stops_slower_than_its_pack_is_remarked(state: StateDir) -
     assert state.trainer("small").job.exists()
 
 
-def test_status_and_explain_tell_of_members(small: StateDir) -> None:
+def test_members_are_shown_by_status_and_explain(small: StateDir) -> None:
     assert "no member was started" in run("status").stdout
+
     stand(small)
 
     assert "small: 1 of 2 members are over" in run("status").stdout
-    one = run("status", "small").stdout
-    assert "members        a: finished, step 300\n" in one
-    assert "               b: step 1,200, 75 % of the CPUs\n" in one
+    shown = run("status", "small").stdout
+    assert "members        a: finished, step 300\n" in shown
+    assert "               b: step 1,200, 75 % of the CPUs\n" in shown
     why = run("explain", "small").stdout
     assert "It is a pack: 1 of 2 members are over.\na: finished, step 300\n" in why
+    records = [run_json(verb)["trainers"][0]["pack"] for verb in ("status", "explain")]
+    assert records[0] == records[1]
+    a, b = records[0]["members"]
+    assert (a["end"], a["is_over"], a["share"]) == ("finished", True, None)
+    assert (b["end"], b["step"], b["share"]) == (None, 1_200, 0.75)
 
 
 def test_how_often_and_why_a_member_failed_is_told(small: StateDir) -> None:
@@ -124,18 +126,6 @@ def test_how_often_and_why_a_member_failed_is_told(small: StateDir) -> None:
     a, b = told["pack"]["members"]
     assert (a["failures"], a["is_tried_again"], b["is_tried_again"]) == (2, True, False)
     assert a["message"] == "KeyError: 'x'"
-
-
-def test_members_are_told_to_programs_too(small: StateDir) -> None:
-    stand(small)
-
-    (told,) = run_json("status")["trainers"]
-    (why,) = run_json("explain")["trainers"]
-
-    assert told["pack"] == why["pack"]
-    a, b = told["pack"]["members"]
-    assert (a["end"], a["is_over"], a["share"]) == ("finished", True, None)
-    assert (b["end"], b["step"], b["share"]) == (None, 1_200, 0.75)
 
 
 def test_what_members_committed_is_what_a_pack_goes_on_from(small: StateDir) -> None:

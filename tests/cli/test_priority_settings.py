@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import run, written
+from tests.cli.commands import run, run_json, summary, written
 
 REPLAY = ("replay", "holes.csv", "--trainers", "trainers.toml", "--policy", "freetrain")
 SWEEP = ("replay", "--pool", "4", "--trainers", "quality:2", "--seeds", "1")
@@ -40,18 +40,17 @@ def test_a_setting_changes_what_is_replayed() -> None:
     assert rescales() > rescales("--set", "hysteresis=50")
 
 
-def test_the_command_of_a_report_asks_for_the_same_settings(tmp_path: Path) -> None:
+def test_the_command_of_a_report_asks_for_the_same_settings() -> None:
     words = ("--priority", "slaq", "--set", "horizon_s=6e2", "--out", "out")
     assert run(*REPLAY, *words).code == 0
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert "--priority slaq --set horizon_s=600 " in summary["command"]
+    assert "--priority slaq --set horizon_s=600 " in summary("out")["command"]
 
 
 def test_the_yardstick_goes_without_settings_where_it_goes_without_the_priority() -> (
     None
 ):
     words = ("--priority", "slaq", "--set", "horizon_s=600", "--policy", "static")
-    (_, static) = json.loads(run(*REPLAY, *words, "--json").stdout)
+    (_, static) = run_json(*REPLAY, *words)
     assert (static["priority"], static["priority_settings"]) == ("throughput", {})
 
 

@@ -11,7 +11,7 @@ import pytest
 from freetrain.cli.context import MethodName
 from freetrain.cli.replay import POLICY_NAMES
 from logs.simulation import Method
-from tests.cli.commands import JOBS, run, written
+from tests.cli.commands import JOBS, run, run_json, written
 from tests.replay.worlds import REFERENCE_KEYS
 
 REPLAY = ("replay", "holes.csv", "--trainers", "trainers.toml", "--parallel", "2")
@@ -67,7 +67,7 @@ def test_the_table_compares_the_policies_within_80_columns() -> None:
 def test_policies_are_replayed_once_each_in_the_order_asked_for() -> None:
     words = ("--policy", "equal", "--policy", "freetrain", "--policy", "equal")
 
-    records = json.loads(run(*REPLAY, *words, "--json").stdout)
+    records = run_json(*REPLAY, *words)
 
     assert [record["policy"] for record in records] == ["equal", "freetrain"]
 
@@ -97,7 +97,7 @@ def test_json_tells_what_was_foretold_by_those_who_do() -> None:
 def test_where_nobody_takes_nodes_away_there_is_nothing_to_foretell() -> None:
     words = ("replay", "--pool", "4", "--days", "0.1", "--policy", "lookahead")
 
-    (ours,) = json.loads(run(*words, "--json").stdout)
+    (ours,) = run_json(*words)
 
     assert "forecasts" not in ours
 
@@ -166,8 +166,8 @@ def test_jobs_are_scheduled_before_their_holes_are_replayed() -> None:
     Path("jobs.csv").write_text(JOBS)
     words = ("replay", "jobs.csv", "--trainers", "trainers.toml", "--policy", "equal")
 
-    recorded = json.loads(run(*words, "--json").stdout)
-    easy = json.loads(run(*words, "--schedule", "easy", "--json").stdout)
+    recorded = run_json(*words)
+    easy = run_json(*words, "--schedule", "easy")
 
     assert recorded[0]["pool_node_s"] == 4 * 1200 - 2 * 600 - 300 - 4 * 300
     assert easy[0]["pool_node_s"] == 4 * 900 - 2 * 600 - 300 - 4 * 300

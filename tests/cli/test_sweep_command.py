@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import run, written
+from tests.cli.commands import run, run_json, written
 
 PRIORITIES = ("--priority", "weight", "--priority", "speedup")
 DRAWS = (*PRIORITIES, "--trainers", "quality:3", "--seeds", "2")
 SWEEP = ("replay", *DRAWS, "--pool", "4")
+POOL = ("replay", "--pool", "4", "--trainers", "quality:4")
+DRAWN = (*POOL, "--curves", "c")
 
 
 def curves(folder: Path) -> None:
@@ -106,11 +108,10 @@ def test_a_sweep_that_is_written_twice_is_the_same_file() -> None:
 
 
 def test_drawn_trainers_are_replayed_against_a_baseline() -> None:
-    words = ("replay", "--pool", "4", "--trainers", "quality:4", "--curves", "c")
-    asked = (*words, "--priority", "weight", "--against", "fair", "--policy")
+    asked = (*DRAWN, "--priority", "weight", "--against", "fair", "--policy")
 
     text = run(*asked, "freetrain")
-    records = json.loads(run(*asked, "freetrain", "--json").stdout)
+    records = run_json(*asked, "freetrain")
 
     assert text.code == 0
     assert "4 nodes: 4 nodes that no other job takes." in text.stdout
@@ -121,18 +122,16 @@ def test_drawn_trainers_are_replayed_against_a_baseline() -> None:
 
 
 def test_a_policy_that_others_are_held_against_is_replayed_too() -> None:
-    words = ("replay", "--pool", "4", "--trainers", "quality:4", "--curves", "c")
-    asked = (*words, "--policy", "freetrain", "--against", "equal", "--json")
+    asked = (*DRAWN, "--policy", "freetrain", "--against", "equal")
 
-    records = json.loads(run(*asked).stdout)
+    records = run_json(*asked)
 
     assert [r["policy"] for r in records] == ["freetrain", "equal"]
     assert [r["against"]["name"] for r in records] == ["equal", "equal"]
 
 
 def test_a_policy_that_goes_by_no_priority_is_not_held_for_one() -> None:
-    words = ("replay", "--pool", "4", "--trainers", "quality:4", "--curves", "c")
-    asked = (*words, "--policy", "equal", "--policy", "freetrain", "--priority", "fair")
+    asked = (*DRAWN, "--policy", "equal", "--policy", "freetrain", "--priority", "fair")
 
     ran = run(*asked, "--against", "fair", "--json")
 
@@ -140,11 +139,10 @@ def test_a_policy_that_goes_by_no_priority_is_not_held_for_one() -> None:
 
 
 def test_every_policy_that_goes_by_priorities_goes_by_each_of_them() -> None:
-    words = ("replay", "--pool", "4", "--trainers", "quality:4", "--curves", "c")
-    asked = (*words, "--priority", "weight", "--against", "fair", "--policy")
+    asked = (*DRAWN, "--priority", "weight", "--against", "fair", "--policy")
     both = ("lookahead", "--policy", "freetrain", "--policy", "static", "--json")
 
-    alone = json.loads(run(*asked, "lookahead", "--json").stdout)
+    alone = run_json(*asked, "lookahead")
     records = json.loads(run(*asked, *both).stdout)
     shown = run(*asked, *both[:-1]).stdout
 
@@ -169,7 +167,7 @@ def test_every_policy_that_goes_by_priorities_goes_by_each_of_them() -> None:
 def test_the_recorded_curves_are_there_to_draw_from() -> None:
     words = ("replay", "--pool", "8", "--trainers", "quality:6", "--policy", "equal")
 
-    (record,) = json.loads(run(*words, "--json").stdout)
+    (record,) = run_json(*words)
 
     assert record["quality"]["time_to"]["finish"]["trainers"] == 6
     assert record["finished"] == 6
@@ -184,22 +182,13 @@ def test_curves_that_fall_are_the_same_training_as_those_that_rise(
         turned = [[a, b, f"{-float(value):.6f}"] for a, b, value in lines[1:]]
         text = "\n".join(",".join(row) for row in [lines[0], *turned]) + "\n"
         (tmp_path / "down" / file.name).write_text(text)
-    words = [
-        "replay",
-        "--pool",
-        "4",
-        "--trainers",
-        "quality:4",
-        "--policy",
-        "equal",
-        "--json",
-    ]
+    words = (*POOL, "--policy", "equal", "--json")
 
     up = run(*words, "--curves", "c")
     down = run(*words, "--curves", "down", "--better", "lower")
 
-    rising = [one["quality"] for one in json.loads(up.stdout)]
-    assert rising == [one["quality"] for one in json.loads(down.stdout)]
+    rising = [each["quality"] for each in json.loads(up.stdout)]
+    assert rising == [each["quality"] for each in json.loads(down.stdout)]
     assert all(rising)
 
 

@@ -12,7 +12,7 @@ from freetrain.cli.app import main
 from freetrain.cli.trace import LABELS
 from logs.generate import SAMPLE_NAME, shipped_sample
 from logs.summary import IdleSummary, JobSummary
-from tests.cli.commands import HOLES, JOBS, a_context, run
+from tests.cli.commands import HOLES, JOBS, a_context, run, run_json
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def test_info_shows_a_time_that_no_calendar_has() -> None:
 
 
 def test_info_as_json_has_plain_figures() -> None:
-    found = json.loads(run("trace", "info", "holes.csv", "--json").stdout)
+    found = run_json("trace", "info", "holes.csv")
 
     assert found["holes"] == 5
     assert found["hole_s"]["most"] == 7200.0

@@ -106,65 +106,52 @@ def test_showing_tells_when_something_else_is_installed(crontab: FakeTable) -> N
     assert "It is installed" in cron(crontab, "show", "--every", "30s").stderr
 
 
-def test_a_crontab_that_is_closed_to_us_is_reported(crontab: FakeTable) -> None:
-    crontab.act("forbid")
+@pytest.mark.parametrize(
+    ("act", "code", "said", "left"),
+    [
+        ("forbid", 69, "not allowed to use this program", MINE),
+        ("race", 75, "changed while it was being edited", b"1 2 3 4 5 somebody else\n"),
+        ("meddle", 75, "is not what was just written", None),
+    ],
+)
+def test_a_crontab_that_misbehaves_is_reported_and_not_overwritten(
+    crontab: FakeTable, act: str, code: int, said: str, left: bytes | None
+) -> None:
+    crontab.keep(MINE)
+    crontab.act(act)
 
     refused = cron(crontab, "install")
 
-    assert refused.code == 69
-    assert "not allowed to use this program" in refused.stderr
-    assert "cron.allow" in refused.stderr
-    assert crontab.table is None
+    assert refused.code == code
+    assert said in refused.stderr
+    assert left in {None, crontab.table}
+    assert ("cron.allow" in refused.stderr) == (act == "forbid")
 
 
-def test_a_change_in_between_is_not_overwritten(crontab: FakeTable) -> None:
-    crontab.keep(MINE)
-    crontab.act("race")
-
-    lost = cron(crontab, "install")
-
-    assert lost.code == 75
-    assert "changed while it was being edited" in lost.stderr
-    assert crontab.table == b"1 2 3 4 5 somebody else\n"
-
-
-def test_a_table_that_is_not_what_was_written_is_noticed(crontab: FakeTable) -> None:
-    crontab.act("meddle")
-
-    lost = cron(crontab, "install")
-
-    assert lost.code == 75
-    assert "is not what was just written" in lost.stderr
-
-
-def test_without_any_program_there_is_a_clear_refusal(tmp_path: Path) -> None:
-    environ = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
-
-    missing = run("cron", "install", cwd=tmp_path, environ=environ)
-    asked = run("cron", "install", "--kind", "crontab", cwd=tmp_path, environ=environ)
-
-    assert (missing.code, asked.code) == (69, 69)
-    assert "none of crontab, systemctl, scrontab" in missing.stderr
-    assert "no program `crontab`" in asked.stderr
-
-
-def test_where_nothing_keeps_ticks_nobody_is_told_that_they_are_removed(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("install", "none of crontab, systemctl, scrontab"),
+        ("install --kind crontab", "no program `crontab`"),
+        ("remove", "nothing was removed"),
+    ],
+)
+def test_without_any_program_there_is_a_clear_refusal(
+    tmp_path: Path, words: str, said: str
 ) -> None:
     environ = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
 
-    ran = run("cron", "remove", cwd=tmp_path, environ=environ)
+    ran = run("cron", *words.split(), cwd=tmp_path, environ=environ)
 
     assert (ran.code, ran.stdout) == (69, "")
-    assert "nothing was removed" in ran.stderr
+    assert said in ran.stderr
 
 
 def test_without_a_home_nothing_is_installed(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text('state_directory = "s"\n')
+    words = ("cron", "show", "--config", "c.toml")
 
-    ran = run(
-        *("cron", "show", "--config", "c.toml"), cwd=tmp_path, environ={"PATH": "/bin"}
-    )
+    ran = run(*words, cwd=tmp_path, environ={"PATH": "/bin"})
 
     assert (ran.code, "HOME is not set" in ran.stderr) == (78, True)
 
@@ -204,15 +191,15 @@ def systemd(tmp_path: Path, script: str) -> Ticks:
 
 def test_units_are_written_followed_and_removed(tmp_path: Path) -> None:
     ticks = systemd(tmp_path, "exit 0")
+    units = ticks.back_end(Kind.SYSTEMD)
 
-    assert ticks.back_end(Kind.SYSTEMD).install(every_s=60)
-    assert ticks.back_end(Kind.SYSTEMD).installed()
-    assert ticks.back_end(Kind.SYSTEMD).compare(every_s=60) is Found.SAME
-    assert ticks.back_end(Kind.SYSTEMD).compare(every_s=90) is Found.OTHER
-    assert not ticks.back_end(Kind.SYSTEMD).install(every_s=60)
-    assert ticks.back_end(Kind.SYSTEMD).remove()
-    assert not ticks.back_end(Kind.SYSTEMD).remove()
-
+    assert units.install(every_s=60)
+    assert units.installed()
+    assert units.compare(every_s=60) is Found.SAME
+    assert units.compare(every_s=90) is Found.OTHER
+    assert not units.install(every_s=60)
+    assert units.remove()
+    assert not units.remove()
     assert list((tmp_path / "units").iterdir()) == []
     calls = (tmp_path / "calls").read_text().splitlines()
     timer = f"freetrain-{ticks.call.mark}.timer"

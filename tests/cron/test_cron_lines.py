@@ -33,14 +33,8 @@ EVERY_S = (10, 12, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1200, 1800, 3600)
 
 def starts_s(fields: str, delay_s: int) -> set[int]:
     """Return the seconds of an hour in which a line starts its command."""
-    minute = fields.split(maxsplit=1)[0]
-    first, _, rest = minute.partition("-")
-    if minute == "*":
-        minutes = range(60)
-    elif rest:
-        minutes = range(int(first), 60, int(rest.split("/")[1]))
-    else:
-        minutes = range(int(first), int(first) + 1)
+    first, _, step = fields.split(maxsplit=1)[0].replace("*", "0-59/1").partition("-")
+    minutes = range(int(first), 60, int(step.partition("/")[2] or 60))
     return {60 * m + delay_s for m in minutes}
 
 
@@ -150,28 +144,22 @@ def test_units_refuse_what_would_be_a_loop_or_a_rarity(every_s: int) -> None:
         a(Systemd, a_call()).unit_files(every_s=every_s)
 
 
-def test_a_scrontab_entry_asks_for_a_small_job() -> None:
-    *options, line = a(Scrontab, a_call()).block(every_s=60).lines
-
-    assert all(option.startswith("#SCRON --") for option in options)
-    assert any("--ntasks=1" in option for option in options)
-    assert "freetrain tick" in line
-
-
 def test_a_tick_follows_itself_up_until_shortly_before_the_next() -> None:
-    assert "--follow-up 55s " in a(Crontab, a_call()).block(every_s=60).lines[0]
-    assert all(
-        "--follow-up 10s " in line
-        for line in a(Crontab, a_call()).block(every_s=15).lines
-    )
+    table = a(Crontab, a_call())
+
+    assert "--follow-up 55s " in table.block(every_s=60).lines[0]
+    assert all("--follow-up 10s " in line for line in table.block(every_s=15).lines)
     assert "--follow-up 25s " in str(a(Systemd, a_call()).unit_files(every_s=30))
 
 
-def test_a_tick_that_is_a_job_itself_does_not_stay_for_long() -> None:
-    *options, line = a(Scrontab, a_call()).block(every_s=3_600).lines
+@pytest.mark.parametrize("every_s", [60, 3_600])
+def test_a_tick_that_is_a_job_is_small_and_does_not_stay_for_long(every_s: int) -> None:
+    *options, line = a(Scrontab, a_call()).block(every_s=every_s).lines
 
+    assert all(option.startswith("#SCRON --") for option in options)
+    assert any("--ntasks=1" in option for option in options)
     assert any("--time=10 " in option for option in options)
-    assert "--follow-up 20s " in line
+    assert "freetrain tick --follow-up 20s " in line
 
 
 def test_a_scrontab_takes_no_less_than_a_minute_and_no_dollar() -> None:
