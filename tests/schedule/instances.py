@@ -32,7 +32,7 @@ def job(
 
 def jobs_of(text: str) -> list[Job]:
     """Jobs by submission, units, run time and request, as in "0 3 10 20, 1 4 5"."""
-    return [job(*map(int, words.split())) for words in text.split(",")]
+    return [job(*map(int, words.split())) for words in text.split(",") if words]
 
 
 def trace_of(jobs: list[Job], units: int, *, units_per_node: int = 1) -> JobTrace:

@@ -1,20 +1,23 @@
 """What holds for every schedule, whatever the jobs."""
 
 import math
-from itertools import pairwise
+import tracemalloc
+from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from logs.schedule import schedule
+from logs.schedule import mask, schedule
 from logs.simulation import (
+    MachineUnits,
     Method,
     PlannedJob,
     ScheduleMoment,
     Simulation,
     SlurmParameters,
 )
-from logs.timeline import members
+from logs.timeline import members, unit_set
 from logs.trace import JobTrace
 from tests.schedule.instances import traces
 
@@ -32,12 +35,16 @@ def overlap(a_s: tuple[float, float], b_s: tuple[float, float]) -> bool:
 
 @pytest.mark.parametrize("method", list(Method))
 @given(trace=traces(priorities=True))
-def test_no_unit_is_held_twice_at_once(method: Method, trace: JobTrace) -> None:
-    placed = schedule(trace, method, slurm=QUICK).placed
-    for number, one in enumerate(placed):
-        for other in placed[number + 1 :]:
-            if overlap((one.start_s, one.end_s), (other.start_s, other.end_s)):
-                assert one.units & other.units == 0
+def test_no_unit_is_held_twice_at_once_and_the_same_trace_gives_the_same_schedule(
+    method: Method, trace: JobTrace
+) -> None:
+    seen = moments(trace, method)
+    assert seen == moments(trace, method)
+    assert [m.time_s for m in seen] == sorted(m.time_s for m in seen)
+    placed = [started for moment in seen for started in moment.started]
+    for one, other in combinations(placed, 2):
+        if overlap((one.start_s, one.end_s), (other.start_s, other.end_s)):
+            assert one.units & other.units == 0
 
 
 @SIMULATED
@@ -53,14 +60,6 @@ def test_every_job_runs_once_after_its_submission_for_its_time_on_its_units(
         assert each.end_s == each.start_s + job.run_s
         assert each.units.bit_count() == job.units
         assert each.units < 1 << trace.units
-
-
-@pytest.mark.parametrize("method", list(Method))
-@given(trace=traces(priorities=True))
-def test_the_same_trace_gives_the_same_schedule(
-    method: Method, trace: JobTrace
-) -> None:
-    assert moments(trace, method) == moments(trace, method)
 
 
 @settings(max_examples=150)
@@ -137,10 +136,9 @@ def test_a_plan_never_gives_a_unit_to_two_jobs_at_once(
     method: Method, trace: JobTrace
 ) -> None:
     for moment in moments(trace, method):
-        for number, one in enumerate(moment.plan):
-            for other in moment.plan[number + 1 :]:
-                if overlap(_planned_s(trace, one), _planned_s(trace, other)):
-                    assert one.units & other.units == 0
+        for one, other in combinations(moment.plan, 2):
+            if overlap(_planned_s(trace, one), _planned_s(trace, other)):
+                assert one.units & other.units == 0
 
 
 def _planned_s(trace: JobTrace, planned: PlannedJob) -> tuple[float, float]:
@@ -149,8 +147,18 @@ def _planned_s(trace: JobTrace, planned: PlannedJob) -> tuple[float, float]:
     return (planned.start_s, planned.start_s + request_s)
 
 
-@pytest.mark.parametrize("method", list(Method))
-@given(trace=traces())
-def test_time_never_goes_back(method: Method, trace: JobTrace) -> None:
-    times = [moment.time_s for moment in moments(trace, method)]
-    assert all(one <= other for one, other in pairwise(times))
+@given(st.sets(st.integers(0, 70)), st.integers(0, 80))
+def test_the_lowest_units_are_the_lowest(among: set[int], count: int) -> None:
+    lowest = MachineUnits(71).lowest(unit_set(among), count)
+    assert list(members(lowest)) == sorted(among)[:count]
+    assert mask(lowest, 71).nonzero()[0].tolist() == sorted(among)[:count]
+
+
+def test_the_units_of_a_large_machine_take_little_memory() -> None:
+    tracemalloc.start()
+    units = MachineUnits(20_000)
+    held_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert units.lowest(units.every, 3) == 0b111
+    assert held_bytes < 100_000
