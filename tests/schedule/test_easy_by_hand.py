@@ -4,12 +4,13 @@ Jobs are written (submit, units, run, request); "0: A(3)" means A starts at 0 on
 three units.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from logs.schedule import schedule
-from logs.simulation import Method, Reason, Simulation
+from logs.simulation import Method, Reason, ScheduleMoment, Simulation
+from logs.timeline import UnitSet
 from logs.trace import Job
 from tests.schedule.instances import job, jobs_of, trace_of
 
@@ -140,3 +141,68 @@ def test_the_plan_is_the_head_s_reservation_with_its_units() -> None:
         for moment in moments
     ]
     assert planned[:4] == [[], [(1, 10, 0b1111)], [(1, 10, 0b1111)], []]
+
+
+# Guests and leases: units used by others than the jobs of the queue.
+
+
+class Slow:
+    """Takes 7 s to leave unit 0, and no time to leave any other."""
+
+    def leave(self, job: int, units: UnitSet, now_s: float) -> float:
+        del job, now_s
+        return 7.0 if units & 1 else 0.0
+
+
+def simulation_of(jobs: str, units: int) -> Simulation:
+    return Simulation(trace_of(jobs_of(jobs), units), Method.EASY)
+
+
+def started(moments: Iterable[ScheduleMoment]) -> dict[int, float]:
+    return {job.job: job.start_s for moment in moments for job in moment.started}
+
+
+def step(simulation: Simulation) -> ScheduleMoment:
+    moment = simulation.step()
+    assert moment is not None
+    return moment
+
+
+def test_a_job_starts_when_guests_have_left_and_ends_so_much_later() -> None:
+    branch = simulation_of("0 1 10, 0 1 10, 1 2 10", 2).branch(Slow())
+
+    # The first gets unit 0 and runs from 7 to 17 s; the third needs both units.
+    assert started(branch) == {0: 7.0, 1: 0.0, 2: 24.0}
+
+
+def test_a_branch_leaves_the_simulation_as_it_was() -> None:
+    simulation = simulation_of("0 1 10, 5 1 10", 1)
+    step(simulation)
+    branch = simulation.branch(Slow())
+
+    assert started(branch) == {1: 17.0}
+    assert started(simulation) == {1: 10.0}
+
+
+def test_jobs_wait_for_units_that_are_leased_until_they_are_released() -> None:
+    simulation = simulation_of("0 1 10, 5 2 10", 2)
+    step(simulation)
+    assert simulation.lease(0b10, until_s=100.0, now_s=2.0).free == 0
+
+    came = step(simulation)
+    # The head is planned for when the lease is to end.
+    assert [(job.job, job.start_s) for job in came.plan] == [(1, 100.0)]
+    assert came.put_off == ()
+    ended = step(simulation)
+    assert (ended.time_s, ended.started, ended.put_off) == (10.0, (), (1,))
+    assert started([simulation.release(0b10, now_s=12.0)]) == {1: 12.0}
+
+
+def test_part_of_a_lease_can_be_released() -> None:
+    simulation = simulation_of("0 1 10, 5 1 10", 3)
+    step(simulation)
+    simulation.lease(0b110, until_s=100.0, now_s=2.0)
+    assert simulation.release(0b010, now_s=3.0).free == 0b010
+
+    assert [job.units for job in step(simulation).started] == [0b010]
+    assert simulation.release(0b100, now_s=6.0).free == 0b100
