@@ -16,7 +16,7 @@ import importlib.util
 import math
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from slurm.batch import SubmittedJob, sbatch_argv, scancel_argv
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError, UnreadableOutputError
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from slurm.backend import CommandLine
     from slurm.batch import LeaseRequest
     from slurm.records import ClusterConfig, JobKey, Leaf, Release
+
+
+PyslurmObject: TypeAlias = Any
+"""A node, partition or job of pyslurm, which has no types."""
 
 
 def matching_backend(programs: CommandLine) -> Pyslurm | None:
@@ -209,7 +213,7 @@ class Pyslurm:
         loaded = self._ask("jobs", self._pyslurm.Jobs.load)
         return [read_job(job, user_of=self._user_of) for job in loaded.values()]
 
-    def _user_of(self, job: JobLike) -> str:
+    def _user_of(self, job: PyslurmObject) -> str:
         uid = job.user_id or 0
         if uid not in self._users:
             self._users[uid] = job.user_name or str(uid)
@@ -236,8 +240,8 @@ def _failed(
     )
 
 
-# From pyslurm's objects to our records. The protocols name the attributes that are
-# read, as 22.5 to 25.11 have them, so that tests need no pyslurm.
+# From pyslurm's objects to our records; pyslurm 22.5 to 25.11 has these attributes. A
+# limit is minutes, "UNLIMITED" or None.
 
 _MINUTE_S = 60.0
 _UNLIMITED = "UNLIMITED"
@@ -245,71 +249,7 @@ _TASKS = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
 _MOST_TASKS = 100_000
 
 
-class NodeLike(Protocol):
-    """The part of a ``pyslurm.Node`` that is read."""
-
-    name: str
-    state: str
-    active_features: Sequence[str] | None
-    configured_gres: Mapping[str, int] | None
-    total_cpus: int | None
-    real_memory: int | None
-    partitions: Sequence[str] | None
-    reason: str | None
-    comment: str | None
-    allocated_cpus: int | None
-
-
-class PartitionLike(Protocol):
-    """The part of a ``pyslurm.Partition`` that is read."""
-
-    name: str
-    nodes: str | None
-    state: str
-    max_time: int | str | None
-    priority_tier: int | None
-    preempt_mode: str | None
-    preemption_grace_time: int | None
-    over_time_limit: int | str | None
-    is_default: bool
-    is_hidden: bool
-    oversubscribe: str | None
-
-
-class JobLike(Protocol):
-    """The part of a ``pyslurm.Job`` that is read."""
-
-    id: int
-    array_id: int | None
-    array_task_id: int | None
-    array_tasks_waiting: str | None
-    user_id: int | None
-    user_name: str | None
-    name: str | None
-    comment: str | None
-    partition: str | None
-    state: str
-    state_reason: str | None
-    priority: int | None
-    nice: int | None
-    submit_time: int | None
-    eligible_time: int | None
-    start_time: int | None
-    end_time: int | None
-    time_limit: int | str | None
-    scheduled_nodes: str | None
-    allocated_nodes: str | None
-    required_nodes: str | Sequence[str] | None
-    num_nodes: int | None
-    cpus: int | None
-    constraints: Sequence[str] | None
-    gres_per_node: Mapping[str, int] | None
-    dependencies: object
-    reservation: str | None
-    qos: str | None
-
-
-def read_node(node: NodeLike) -> Node:
+def read_node(node: PyslurmObject) -> Node:
     """Return pyslurm's *node* as our record."""
     known, unknown = node_states(node.state.split("+"))
     return Node(
@@ -327,7 +267,7 @@ def read_node(node: NodeLike) -> Node:
     )
 
 
-def read_partition(partition: PartitionLike) -> Partition:
+def read_partition(partition: PyslurmObject) -> Partition:
     """Return pyslurm's *partition* as our record."""
     max_time_s = _minutes_s(partition.max_time)
     return Partition(
@@ -345,7 +285,9 @@ def read_partition(partition: PartitionLike) -> Partition:
     )
 
 
-def read_job(job: JobLike, *, user_of: Callable[[JobLike], str]) -> JobRecord:
+def read_job(
+    job: PyslurmObject, *, user_of: Callable[[PyslurmObject], str]
+) -> JobRecord:
     """Return pyslurm's *job*, or tasks that wait together, as our record.
 
     pyslurm has no generic resources per job; those stay empty.
@@ -405,7 +347,7 @@ def each_task(job: JobRecord) -> Iterator[JobRecord]:
         yield replace(job, display_id=display_id, array_task_id=task, array_tasks="")
 
 
-def _task(job: JobLike, *, has_ended: bool) -> tuple[int | None, str]:
+def _task(job: PyslurmObject, *, has_ended: bool) -> tuple[int | None, str]:
     """Return a task's index, or those that wait; pyslurm's None may mean 0.
 
     Tasks that were cancelled before any of them started leave the array's own
@@ -420,7 +362,7 @@ def _task(job: JobLike, *, has_ended: bool) -> tuple[int | None, str]:
     return job.array_task_id or 0, ""
 
 
-def _display_id(job: JobLike, task: int | None, tasks: str) -> str:
+def _display_id(job: PyslurmObject, task: int | None, tasks: str) -> str:
     if tasks:
         return f"{job.array_id}_[{tasks}]"
     return str(job.id) if task is None else f"{job.array_id}_{task}"

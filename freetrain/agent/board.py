@@ -363,14 +363,7 @@ def _ran_s(ending: GenerationEnding) -> float:
 
 
 _LIST_AGAIN_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    names: frozenset[str]
-    stamp: tuple[int, int, int]
-    again_s: float
-    is_settled: bool
+_Stamp = tuple[int, int, int]  # inode, time of change, device
 
 
 class Listing:
@@ -384,7 +377,9 @@ class Listing:
     def __init__(self, elapsed_s: Callable[[], float]) -> None:
         """Take a clock that never goes back."""
         self._elapsed_s = elapsed_s
-        self._known: dict[Path, _Listed] = {}
+        # By folder: its names and stamp, when to list it again at the latest, and
+        # whether the stamp was the same twice.
+        self._known: dict[Path, tuple[frozenset[str], _Stamp, float, bool]] = {}
 
     def names(self, folder: Path) -> frozenset[str]:
         """Return the names in *folder*; none where it is missing.
@@ -405,7 +400,7 @@ class Listing:
     def identity(self, folder: Path) -> int:
         """Return the inode of the folder as it was listed last; 0 where it was not."""
         known = self._known.get(folder)
-        return known.stamp[0] if known else 0
+        return known[1][0] if known else 0
 
     def forget(self, folder: Path) -> None:
         """List *folder* anew next time: something was just created there."""
@@ -416,11 +411,12 @@ class Listing:
         stamp = (status.st_ino, status.st_mtime_ns, status.st_dev)
         now_s = self._elapsed_s()
         known = self._known.get(folder)
-        is_same = known is not None and known.stamp == stamp
-        if known and is_same and known.is_settled and now_s < known.again_s:
-            return known.names
+        is_same = False
+        if known is not None:
+            names, last_stamp, again_s, is_settled = known
+            is_same = last_stamp == stamp
+            if is_same and is_settled and now_s < again_s:
+                return names
         names = frozenset(os.listdir(handle))
-        self._known[folder] = _Listed(
-            names, stamp, now_s + _LIST_AGAIN_S, is_settled=is_same
-        )
+        self._known[folder] = (names, stamp, now_s + _LIST_AGAIN_S, is_same)
         return names
