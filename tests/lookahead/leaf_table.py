@@ -1,4 +1,4 @@
-"""What neighbours do on Summit, as if so many nodes in the published order were a rack.
+"""How neighbours leave on Summit, with so many nodes in the published order as a rack.
 
 ``python -m tests.lookahead.leaf_table``: over the first two days, of the times that
 either of two neighbours left, how often both did: summed over pairs, and by departures.
@@ -24,7 +24,7 @@ DAYS = 2.0
 
 
 def departures() -> Iterator[tuple[tuple[int, ...], NDArray[np.intp]]]:
-    """Yield who left, and who was idle until then."""
+    """Yield the nodes that left, and those idle until then."""
     idle = set[int]()
     for event in pool_from(0.0, DAYS).events():
         if event.left:
@@ -33,7 +33,7 @@ def departures() -> Iterator[tuple[tuple[int, ...], NDArray[np.intp]]]:
 
 
 def rates(width: int) -> tuple[float, float]:
-    """Return the rate by sums over pairs, and what ``LeafAffinity`` learns."""
+    """Return the rate by sums over pairs, and that of ``LeafAffinity``."""
     learned = LeafAffinity(Affinity(), lambda node: str(node // width))
     both = either = 0.0
     for left, idle in departures():

@@ -43,7 +43,7 @@ class WholeCurve:
     better: Better
 
     def points(self, count: int) -> tuple[Point, ...]:
-        """Return the first *count* points, told one a second."""
+        """Return the first *count* points, reported each second."""
         seen = zip(self.samples[:count], self.values[:count], strict=True)
         return tuple(
             Point(float(i), float(s), float(v)) for i, (s, v) in enumerate(seen)

@@ -141,7 +141,7 @@ def test_no_further_gain_is_chosen(values: NDArray[np.float64]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_power_law_is_told_from_exponential_decay(seed: int) -> None:
+def test_a_power_law_is_distinguished_from_exponential_decay(seed: int) -> None:
     power = noisy(0.3 + 2 * steps(60) ** -0.5, noise=0.02, seed=seed)
     exponential = noisy(0.3 + 2 * np.exp(-steps(60) / 25), noise=0.01, seed=seed)
 

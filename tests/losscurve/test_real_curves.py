@@ -1,4 +1,4 @@
-"""How well real curves are foretold; figures are in docs/notes/loss-curves.md."""
+"""How well real curves are forecast; figures are in docs/notes/loss-curves.md."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.losscurve.extrapolation import CUTS, coverage_of, errors_of
 pytestmark = [pytest.mark.shared, pytest.mark.long]
 
 BEST_SINGLE_FAMILY = (0.082, 0.050, 0.031, 0.032)
-"""The lowest median error of any one family, by cut, on the 34 curves from which
+"""The lowest median error of any single family, by cut, on the 34 curves from which
 these 13 are; last values count as a family."""
 
 
@@ -39,7 +39,7 @@ def test_on_no_network_is_it_worse_than_the_last_value(
             assert chosen <= 1.1 * np.median(errors["last value", cut])
 
 
-def test_intervals_hold_what_they_promise(curves: tuple[WholeCurve, ...]) -> None:
+def test_intervals_have_their_coverage(curves: tuple[WholeCurve, ...]) -> None:
     covered = [coverage_of(curves, cut) for cut in CUTS]
 
     tight, wide = np.mean(covered, axis=0)

@@ -54,7 +54,7 @@ NAMED = {training.name: training for training in TRAININGS}
 
 
 def slope_at(function: Callable[[], float], place: Array, small: float) -> Array:
-    """The gradient of *function* by moving each number of *place* a little."""
+    """Return the gradient of *function* by moving each number of *place* a little."""
     slopes = np.empty_like(place)
     for index in np.ndindex(place.shape):
         kept = place[index]
@@ -106,18 +106,27 @@ def test_a_loss_has_its_own_slope(loss: Loss) -> None:
     np.testing.assert_allclose(gradient, slope, atol=1e-6)
 
 
-def test_a_rate_warms_up_then_follows_the_cosine_to_zero() -> None:
-    rate = Rate(0.8, warm_up=2, cosine=10)
-
-    assert [rate.at(epoch) for epoch in (0, 1, 2)] == [0, 0.4, 0.8]
-    assert rate.at(6) == pytest.approx(0.4)
-    assert rate.at(10) == rate.at(11) == pytest.approx(0)
-
-
-def test_a_rate_drops_at_its_epochs() -> None:
-    rate = Rate(1.0, drops=(2, 5), factor=0.5)
-
-    assert [rate.at(epoch) for epoch in (1.9, 2, 4.9, 5)] == [1, 0.5, 0.5, 0.25]
+@pytest.mark.parametrize(
+    ("rate", "epochs", "rates"),
+    [
+        pytest.param(
+            Rate(0.8, warm_up=2, cosine=10),
+            (0, 1, 2, 6, 10, 11),
+            (0, 0.4, 0.8, 0.4, 0, 0),
+            id="warm-up, then a cosine to 0",
+        ),
+        pytest.param(
+            Rate(1.0, drops=(2, 5), factor=0.5),
+            (1.9, 2, 4.9, 5),
+            (1, 0.5, 0.5, 0.25),
+            id="drops",
+        ),
+    ],
+)
+def test_a_rate_follows_its_schedule(
+    rate: Rate, epochs: tuple[float, ...], rates: tuple[float, ...]
+) -> None:
+    assert [rate.at(epoch) for epoch in epochs] == pytest.approx(rates)
 
 
 def test_every_training_of_the_catalogue_ships_and_no_other() -> None:
@@ -125,26 +134,18 @@ def test_every_training_of_the_catalogue_ships_and_no_other() -> None:
     assert set(recorded.load()) == set(NAMED)
 
 
-def test_the_same_training_makes_the_same_bytes(tmp_path: Path) -> None:
-    for folder in ("first", "second"):
-        main(["curves", "--out", str(tmp_path / folder), "--only", QUICK])
+def test_the_seed_alone_decides_the_bytes_of_a_training(tmp_path: Path) -> None:
+    def losses(training: Training) -> list[float]:
+        learner, split = training.begin()
+        return [row.loss for row in train(training, learner, samples=len(split.x))]
 
-    first, second = (tmp_path / folder for folder in ("first", "second"))
-    assert [file.name for file in first.iterdir()] == [f"{QUICK}.csv"]
-    assert (first / f"{QUICK}.csv").read_bytes() == (
-        second / f"{QUICK}.csv"
-    ).read_bytes()
+    files = [tmp_path / folder / f"{QUICK}.csv" for folder in ("first", "second")]
+    for file in files:
+        main(["curves", "--out", str(file.parent), "--only", QUICK])
 
-
-def test_another_seed_makes_another_curve() -> None:
-    training = NAMED[QUICK]
-
-    assert losses(training) != losses(replace(training, seed=2))
-
-
-def losses(training: Training) -> list[float]:
-    learner, split = training.begin()
-    return [row.loss for row in train(training, learner, samples=len(split.x))]
+    assert list(files[0].parent.iterdir()) == files[:1]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert losses(NAMED[QUICK]) != losses(replace(NAMED[QUICK], seed=2))
 
 
 @pytest.mark.parametrize("name", [QUICK, "logistic-breast-cancer", "k-means-digits"])
@@ -159,28 +160,21 @@ def test_a_curve_that_ships_is_what_its_training_gives(
 
     np.testing.assert_allclose(anew.loss.values, ships.loss.values, rtol=1e-4)
     np.testing.assert_allclose(anew.validation.values, ships.validation.values, 1e-4)
-    assert (anew.model, anew.data_set, anew.optimizer, anew.learning_rate) == (
-        ships.model,
-        ships.data_set,
-        ships.optimizer,
-        ships.learning_rate,
-    )
+    for field in ("model", "data_set", "optimizer", "learning_rate"):
+        assert getattr(anew, field) == getattr(ships, field)
 
 
-def test_batches_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="120 samples are not a whole number of rows"):
-        next(replace(NAMED[QUICK], batch_size=50).batches(120))
-
-
-def test_an_epoch_trains_each_sample_once() -> None:
+def test_an_epoch_trains_each_sample_once_in_batches_that_fit() -> None:
     batches = NAMED[QUICK].batches(120)
 
     for _ in range(2):
         epoch = np.concatenate([next(batches) for _ in range(6)])
         assert sorted(epoch) == list(range(120))
+    with pytest.raises(ValueError, match="120 samples are not a whole number of rows"):
+        next(replace(NAMED[QUICK], batch_size=50).batches(120))
 
 
-def test_nothing_is_validated_on_that_was_trained_on() -> None:
+def test_validation_uses_no_sample_of_the_training() -> None:
     for training in TRAININGS:
         split = training.split()
         seen = {row.tobytes() for row in split.x}
@@ -189,7 +183,7 @@ def test_nothing_is_validated_on_that_was_trained_on() -> None:
         assert both <= 2, training.name
 
 
-def test_labels_are_only_spoilt_in_what_is_trained_on() -> None:
+def test_labels_are_spoilt_in_the_training_set_only() -> None:
     clean = splits.digits(320)
     noisy = splits.noisy(clean, 0.4)
 
@@ -270,35 +264,24 @@ def quota() -> Quota:
 
 def test_a_quota_holds_within_and_nothing_is_left_after(quota: Quota) -> None:
     before = group()
+    own = before / f"freetrain-steps-{os.getpid()}"
 
     with quota.of(50):
-        ours = group()
-        limit_us = int((ours / "cpu.cfs_quota_us").read_text("ascii"))
-
+        assert group() == own
+        limit_us = int((own / "cpu.cfs_quota_us").read_text("ascii"))
     assert quota.works()
-    assert ours != before
     assert limit_us == PERIOD_US // 2
     assert group() == before
-    assert not ours.exists()
+    assert not own.exists()
 
-
-def test_an_error_within_leaves_nothing_either(quota: Quota) -> None:
-    before = group()
-
+    with quota.of(100):
+        assert group() == own
     with pytest.raises(ZeroDivisionError), quota.of(50):
         _ = 1 / 0
-
     assert group() == before
-    assert not (before / f"freetrain-steps-{os.getpid()}").exists()
+    assert not own.exists()
 
 
 def test_a_process_that_could_not_return_does_not_move(tmp_path: Path) -> None:
     assert not Quota(tmp_path).works()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_limits_that_held_before_go_on_holding(quota: Quota) -> None:
-    before = group()
-
-    with quota.of(100):
-        assert group() == before / f"freetrain-steps-{os.getpid()}"

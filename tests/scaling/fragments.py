@@ -69,7 +69,7 @@ def learned_from(*fragments: TrainedFragment) -> LearnedScaling:
 
 @st.composite
 def fragments(draw: st.DrawFn) -> TrainedFragment:
-    """Anything a program may tell, clocks that go back and work undone included."""
+    """Any report of a program, clocks that go back and work undone included."""
     times = st.floats(-1e9, 1e10)
     marks = draw(
         st.lists(st.builds(ProgressMark, times, st.floats(-1e18, 1e18)), max_size=6)
@@ -92,8 +92,8 @@ def _ascending(
     kept: st.SearchStrategy[_Kept],
 ) -> st.SearchStrategy[tuple[_Kept, ...]]:
     return st.lists(
-        kept, min_size=1, max_size=7, unique_by=lambda one: one.began_s
-    ).map(lambda rows: tuple(sorted(rows, key=lambda one: one.began_s)))
+        kept, min_size=1, max_size=7, unique_by=lambda own: own.began_s
+    ).map(lambda rows: tuple(sorted(rows, key=lambda own: own.began_s)))
 
 
 def learned_scalings() -> st.SearchStrategy[LearnedScaling]:
