@@ -171,7 +171,7 @@ class PlannerSettings(Struct, frozen=True, kw_only=True, rename=key_name):
             nothing in common.
         priority_settings: The priority's own settings, by name.
         forecaster: Predicts how long nodes stay, for ``lookahead``: a name in
-            ``lookahead.registry``.
+            ``lookahead.base``.
         learn: Whether measured speeds and costs count; else only those that users
             give, and what is assumed.
         profile: Whether running trainers may try sizes of unknown speed, where the
