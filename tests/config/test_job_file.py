@@ -197,6 +197,8 @@ def refusal(text: str) -> str:
         ("weight = 2030-02-31T00:00:00Z", "this is not TOML"),
         (f"weight = 1{'0' * 5_000}", "this is not TOML"),
         ("scaling = { }", "scaling = {}, expected samples a second by node count"),
+        ("scaling = { x = 1 }", '"x" is no node count from 1 to 100000'),
+        ('scaling = { "1" = nan }', "for 1 nodes it has NaN"),
     ],
 )
 def test_a_mistake_at_the_top_is_named(line: str, said: str) -> None:

@@ -266,6 +266,20 @@ def test_a_write_that_fails_says_so_and_changes_nothing(
     assert events_of(state, "x" * 10_000) == ()
 
 
+def test_an_error_inside_a_transaction_undoes_all_of_it(
+    state: sqlite3.Connection,
+) -> None:
+    event = Event(1.0, EventKind.ASKED, "x")
+    with suppress(ZeroDivisionError), transaction(state):
+        add_events(state, [event])
+        raise ZeroDivisionError
+
+    assert events_of(state, "x") == ()
+    with transaction(state):
+        add_events(state, [event])
+    assert events_of(state, "x") == (event,)
+
+
 @pytest.mark.skipif(UID == 0, reason="root may write everywhere")
 def test_a_read_only_directory_says_so(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)

@@ -88,12 +88,12 @@ def test_of_many_who_create_one_generation_exactly_one_wins(tmp_path: Path) -> N
 
 def test_the_newest_generation_is_the_highest_number(tmp_path: Path) -> None:
     folder = _folder(tmp_path)
-    for generation in (2, 10, 9):
+    for generation in (2, 10, 9, *range(30, 20, -1)):
         create_assigned(folder, _assigned(generation))
     (folder.assignments / "junk.json").write_text("{}")
 
-    assert generations(folder.assignments) == (2, 9, 10)
-    assert newest_assigned(folder) == _assigned(10)
+    assert generations(folder.assignments) == (2, 9, 10, *range(21, 31))
+    assert newest_assigned(folder) == _assigned(30)
     assert newest_assigned(StateDir(tmp_path).trainer("none")) is None
 
 
