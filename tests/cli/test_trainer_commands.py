@@ -111,11 +111,11 @@ def test_what_only_compute_nodes_have_can_be_submitted_unchecked() -> None:
 
 
 def test_a_taken_name_is_refused_with_advice(digits: StateDir) -> None:
-    Path("job.toml").write_text(JOB.replace("max = 8", "max = 4"))
+    Path("job.toml").write_text("weight = 2.0\n" + JOB.replace("max = 8", "max = 4"))
 
     line = refused("submit", "job.toml", code=64)
 
-    assert "[nodes] max" in line
+    assert "differs from its own in weight, [nodes] max. " in line
     assert "`freetrain cancel digits` first" in line
     assert "max = 8" in digits.trainer("digits").job.read_text()
 

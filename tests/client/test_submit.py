@@ -80,17 +80,6 @@ def test_submitted_twice_it_is_one_whether_it_has_ended_or_not(
     assert read_environment(digits.trainer("digits"))["PATH"] != "/other"
 
 
-def test_a_name_that_is_taken_is_refused_with_the_keys_that_differ(
-    digits: StateDir, job: TrainerJob
-) -> None:
-    other = structs.replace(job, nodes=NodeSettings(max_nodes=4), weight=2.0)
-
-    with pytest.raises(UsageError, match=r"differs .* in weight, \[nodes\] max\. "):
-        submitted(digits, other)
-
-    assert read_job(digits.trainer("digits").job) == job
-
-
 def test_after_a_crash_before_the_row_a_second_submit_mends_it(
     digits: StateDir, job: TrainerJob
 ) -> None:

@@ -18,7 +18,6 @@ from freetrain.doctor.checks import (
     PACKAGES,
     compare,
     findings_of,
-    kind_of,
     look_at_clock,
     look_at_imports,
     look_at_mpi,
@@ -122,24 +121,16 @@ def packages(folder: Path, text: str = '"""Doc."""\n') -> dict[str, Path | None]
     return {name: folder / name / "__init__.py" for name in PACKAGES}
 
 
-def test_packages_from_several_places_are_told_apart(tmp_path: Path) -> None:
+def test_packages_from_several_places_or_written_over_are_bad(tmp_path: Path) -> None:
     ours, others = packages(tmp_path / "a"), packages(tmp_path / "b")
+    mixed = look_at_imports(ours | {"slurm": others["slurm"]})
+    (tmp_path / "b" / "slurm" / "__init__.py").write_text("from slurm.api import *\n")
 
-    found = look_at_imports(ours | {"slurm": others["slurm"]})
-
-    assert found.verdict == "bad"
-    assert "pipx" in found.advice
     assert look_at_imports(ours).verdict == "ok"
     assert look_at_imports(ours | {"logs": None}).verdict == "bad"
-
-
-def test_a_package_that_was_written_over_is_noticed(tmp_path: Path) -> None:
-    origins = packages(tmp_path)
-    (tmp_path / "slurm" / "__init__.py").write_text("from slurm.api import *\n")
-
-    found = look_at_imports(origins)
-
-    assert "slurm/__init__.py is not FreeTrain's" in found.seen
+    assert mixed.verdict == "bad"
+    assert "pipx" in mixed.advice
+    assert "slurm/__init__.py is not FreeTrain's" in look_at_imports(others).seen
 
 
 @pytest.mark.parametrize(
@@ -151,16 +142,13 @@ def test_a_package_that_was_written_over_is_noticed(tmp_path: Path) -> None:
         ("Open MPI 4", "MPICH Version: 4.0.2", "bad"),
         ("MPICH", "Intel(R) MPI Library 2021.13", "ok"),
         ("MPICH", "somebody's MPI", "bad"),
+        ("MPICH", "", "bad"),
     ],
 )
 def test_mpirun_and_mpi4py_must_be_of_one_mpi(
     flavour: str, library: str, verdict: str
 ) -> None:
     assert compare(flavour, version="4.1", library=library).verdict == verdict
-
-
-def test_a_library_that_nobody_knows_has_no_kind() -> None:
-    assert kind_of("") is None
 
 
 def mpirun(tmp_path: Path, says: str) -> dict[str, Finding]:
@@ -171,14 +159,11 @@ def mpirun(tmp_path: Path, says: str) -> dict[str, Finding]:
     return by_name(list(look_at_mpi(a_subject(tmp_path, environ))))
 
 
-def test_an_mpirun_is_found_by_what_it_says(tmp_path: Path) -> None:
+def test_an_mpirun_is_known_by_its_version_or_warned_of(tmp_path: Path) -> None:
     found = mpirun(tmp_path, "mpirun (Open MPI) 4.1.4")
 
     assert "Open MPI 4" in found["mpirun"].seen
     assert "mpi4py" in found
-
-
-def test_an_mpirun_that_nobody_knows_is_warned_of(tmp_path: Path) -> None:
     assert mpirun(tmp_path, "HAL 9000")["mpirun"].verdict == "warn"
 
 

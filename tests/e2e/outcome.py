@@ -25,12 +25,7 @@ RELATIVE = 1e-9
 class Rescales:
     """How often a trainer's nodes changed from one world that trained to the next.
 
-    Attributes:
-        grows: To more nodes.
-        shrinks: To fewer, but not to none.
-        by_broker: Worlds after the first that the broker brought about.
-        by_survivors: Those that agents brought about.
-        spanned: The most Slurm jobs in one world.
+    *spanned* is the most Slurm jobs in one world.
     """
 
     grows: int
@@ -63,13 +58,13 @@ def rescales(trainer: TrainerDir, run: RunDir) -> Rescales:
     """Count the rescales of a trainer between generations that did a step."""
     trained = {line["generation"] for line in progress(run) if "loss" in line}
     every = [read_assigned(trainer, g) for g in generations(trainer.assignments)]
-    worlds = [one for one in every if one.generation in trained]
+    worlds = [world for world in every if world.generation in trained]
     sizes = [(len(a.members), len(b.members)) for a, b in pairwise(worlds)]
     return Rescales(
         grows=sum(after > before for before, after in sizes),
         shrinks=sum(after < before for before, after in sizes),
-        by_broker=sum(one.author == BROKER for one in worlds[1:]),
-        by_survivors=sum(one.author != BROKER for one in worlds[1:]),
+        by_broker=sum(world.author == BROKER for world in worlds[1:]),
+        by_survivors=sum(world.author != BROKER for world in worlds[1:]),
         spanned=max(map(_jobs, worlds), default=0),
     )
 
@@ -95,11 +90,9 @@ def check_samples(run: RunDir) -> None:
 def check_nothing_committed_was_lost(
     run: RunDir, seen: Mapping[int, tuple[int, ...]]
 ) -> None:
-    """After each kill, worlds went on from what was committed by then, or later.
+    """After each kill, worlds went on from the commits by then, or later.
 
-    Args:
-        run: The trainer's run directory.
-        seen: By generation, the newest commits just before something was killed.
+    *seen* has, by generation, the newest commits just before something was killed.
     """
     starts = {
         line["generation"]: line["step"]

@@ -89,12 +89,7 @@ class TickRun:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A user with a state directory and a configuration, on a cluster.
-
-    Attributes:
-        cluster: The cluster.
-        folder: All the user's files.
-    """
+    """A user with a folder and a configuration, on a cluster."""
 
     cluster: Cluster
     folder: Path
@@ -120,9 +115,7 @@ class Stage:
     def set_up(self, *, lease: str, more: str = "") -> None:
         """Write the configuration, and a folder of programs that lacks ssh.
 
-        Args:
-            lease: Lines of the table ``[lease]``.
-            more: Further tables.
+        *lease* are lines of the table ``[lease]``, *more* further tables.
         """
         # Eight nodes on one machine: how speed grows with them says nothing.
         planner = "" if "[planner]" in more else "[planner]\nlearn = false\n"
@@ -156,16 +149,9 @@ class Stage:
         program: Path = PROGRAM,
         **environment: str,
     ) -> None:
-        """Submit a trainer, of the digits where nothing else is said.
+        """Submit a trainer, of the digits unless *program* is given.
 
-        Args:
-            name: What it is called.
-            most: The most nodes it runs on.
-            top: Further lines above the tables.
-            nodes: Further lines of the table ``[nodes]``.
-            launch: Lines of the table ``[launch]``.
-            program: What it runs.
-            environment: Variables of its program, beside those it needs here.
+        *top* are further lines above the tables, *nodes* and *launch* of their tables.
         """
         folder = self.folder / "jobs" / name
         folder.mkdir(parents=True)
@@ -201,12 +187,12 @@ class Stage:
         def keep_time() -> None:
             began_s, at_work = time.monotonic(), list[threading.Thread]()
             while not done.wait(every_s - (time.monotonic() - began_s) % every_s):
-                at_work = [one for one in at_work if one.is_alive()]
+                at_work = [tick for tick in at_work if tick.is_alive()]
                 if len(at_work) < _TICKS_AT_ONCE:
                     at_work.append(threading.Thread(target=work))
                     at_work[-1].start()
-            for one in at_work:
-                one.join()
+            for tick in at_work:
+                tick.join()
 
         cron = threading.Thread(target=keep_time)
         cron.start()
@@ -227,11 +213,11 @@ class Stage:
         """What ``freetrain status`` says of each trainer."""
         done = self.freetrain("status", "--json", "--all")
         assert done.returncode == 0, done.stderr
-        return {one["name"]: one for one in json.loads(done.stdout)["trainers"]}
+        return {each["name"]: each for each in json.loads(done.stdout)["trainers"]}
 
     def states(self) -> dict[str, str]:
         """The state of each trainer."""
-        return {name: str(one["state"]) for name, one in self.status().items()}
+        return {name: str(each["state"]) for name, each in self.status().items()}
 
     def trainer(self, name: str) -> tuple[TrainerDir, RunDir]:
         """The folders of the trainer *name*."""
