@@ -281,7 +281,7 @@ class _Table(BackEnd):
         """
 
     def preview(self, *, every_s: int) -> str:
-        """Return what ``install`` would write."""
+        """Return the text of the block."""
         return bytes(self.block(every_s=every_s)).decode("utf-8", "surrogateescape")
 
     def install(self, *, every_s: int) -> bool:

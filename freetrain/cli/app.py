@@ -1,4 +1,4 @@
-"""The command ``freetrain``: its verbs, and one way out for whatever goes wrong.
+"""The command ``freetrain``: its verbs, and how errors end it.
 
 A verb's module is imported when the verb is called or explains itself, so that
 ``freetrain --version``, ``freetrain -h`` and completion stay quick.
@@ -121,14 +121,14 @@ CRON_VERBS = {
 RENAMED = {
     "contest": "freetrain replay --pool N --priority NAME --seeds N --loads X",
 }
-"""Verbs of earlier releases, and what does the same now."""
+"""Verbs of earlier releases, and their successors."""
 
 
 class LazyVerb(TyperCommand):
     """A verb whose module is imported when it is called or explains itself."""
 
     def __init__(self, name: str, module: str, summary: str) -> None:
-        """Take what a list of verbs shows, and the module to import later."""
+        """Take name and summary for lists of verbs, and the module to import later."""
         super().__init__(name=name, help=summary, context_settings=_HELP)
         self._module = module
 
@@ -152,7 +152,7 @@ class RenamedVerb(TyperCommand):
     """A verb of an earlier release: refused, and its successor named."""
 
     def make_context(self, *_args: Any, **_kwargs: Any) -> NoReturn:  # noqa: ANN401
-        """Refuse whatever follows.
+        """Refuse the verb, whatever its options.
 
         Raises:
             UsageError: Always.

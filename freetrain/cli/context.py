@@ -130,7 +130,7 @@ class CliContext:
         return console
 
     def watched(self) -> "Console":
-        """Return a console for what is shown anew in place; as wide as it is."""
+        """Return a console as wide as the terminal, for screens that are redrawn."""
         return _console(self.stdout, is_terminal=None)
 
     def err(self) -> "Console":
@@ -139,7 +139,7 @@ class CliContext:
 
 
 def process_context() -> CliContext:
-    """Return the context of this process; a closed stream swallows what it gets."""
+    """Return the context of this process; a closed stream swallows all output."""
     stdout = sys.stdout or _nowhere()
     stderr = sys.stderr or _nowhere()
     return CliContext(

@@ -128,7 +128,7 @@ def _environment(context: CliContext) -> DemoEnvironment:
 
 @contextmanager
 def _workplace(out: Path, *, keep: bool) -> Iterator[Path]:
-    """Give a folder for what the demo needs, which goes away unless it is kept."""
+    """Give a folder for the demo, which is removed at the end unless *keep*."""
     if keep:
         folder = out / "live"
         shutil.rmtree(folder, ignore_errors=True)
@@ -142,7 +142,7 @@ def _workplace(out: Path, *, keep: bool) -> Iterator[Path]:
 
 
 def _record(played: Played) -> dict[str, object]:
-    """Return what ``--json`` shows."""
+    """Return the record of ``--json``."""
     figures: Figures = played.figures
     return {
         "command": played.command,
@@ -161,7 +161,7 @@ _STEPS_PER_EPOCH = 20
 
 @contextmanager
 def _watching(context: CliContext) -> Iterator[Callable[[DemoMoment], None]]:
-    """Give what shows a moment: a live table, or a line now and then in a log."""
+    """Give a function that shows a moment: a live table, or a line now and then."""
     if not context.is_terminal:
         yield _Lines(context).show
         return
@@ -264,7 +264,7 @@ def _row(history: History, steps: int) -> tuple[str, ...]:
 
 
 def result_text(figures: Figures, context: CliContext) -> str:
-    """Return what came out, for *context*'s terminal."""
+    """Return the result as a table, for *context*'s terminal."""
     console = context.out()
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
     for heading in NARROW:

@@ -1,4 +1,4 @@
-"""``freetrain replay``: what a log's holes would have trained.
+"""``freetrain replay``: training in the holes of a recorded log.
 
 The options come first, then the ``ReplayRequest`` that they make, then the checks of
 options that do not go together. ``replay_run`` replays a request under several

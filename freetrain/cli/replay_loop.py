@@ -1,4 +1,4 @@
-"""Replay a request with the broker in the loop, and show what came out."""
+"""Replay a request with the broker in the loop, and show the results."""
 
 from __future__ import annotations
 

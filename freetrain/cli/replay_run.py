@@ -1,4 +1,4 @@
-"""Replay a request under each of its policies, and show what came out.
+"""Replay a request under each of its policies, and show the results.
 
 ``run_and_show`` compares policies on one log: it reads the log and the trainers,
 replays them once for each policy, priority and forecaster, and shows tables.
@@ -94,7 +94,7 @@ def run_and_show(
     out: Path | None,
     force: bool,
 ) -> None:
-    """Replay *request*, write its folder where asked, and show what came out."""
+    """Replay *request*, write its folder where asked, and show the results."""
     folder = None if out is None else context.cwd / out
     if folder is not None:
         check_folder(folder, force=force)
@@ -708,7 +708,7 @@ def run_sweep_and_show(  # noqa: PLR0913 - as the command line has it
 def sweep(
     draws: Sequence[ReplayRequest], context: CliContext, *, processes: int
 ) -> tuple[Score, ...]:
-    """Return the scores of all *draws*, in their order whatever the processes."""
+    """Return the scores of all *draws*, in order, with any number of processes."""
     found: list[Score] = []
     with progress(context, "replaying") as report:
         for done, scores in enumerate(_scores(draws, context, processes), start=1):

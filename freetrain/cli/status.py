@@ -280,7 +280,7 @@ def _ending_text(trainer: TrainerStatus) -> str:
 
 
 def aim_lines(trainer: TrainerStatus, view: Overview) -> Iterator[str]:
-    """Yield whether *trainer* diverges and what became of its target."""
+    """Yield whether *trainer* diverges, and the state of its delivery."""
     line = view.of_trainer(trainer.row.name)
     if line is not None and line.is_diverging:
         yield (
@@ -411,7 +411,7 @@ def _progress_record(trainer: TrainerStatus) -> dict[str, Any]:
 
 
 def pack_record(pack: PackRecord) -> dict[str, Any]:
-    """Return the members of *pack*, for ``--json``; what is not known is null."""
+    """Return the members of *pack*, for ``--json``; unknown values are null."""
     return {
         "means": pack.means or None,
         "members": [

@@ -1,1 +1,1 @@
-"""What the commands of users do: submit, change, status, holes, drill."""
+"""The state directory as users' commands see it: submit, change, status, curves."""

@@ -238,7 +238,7 @@ def is_over(folder: TrainerDir, held: Collection[LeaseKey]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LeftOver:
-    """What an earlier training left in the folders that a new one would use.
+    """The remains of an earlier training in the folders of a new one.
 
     Attributes:
         step: Steps that its newest checkpoint has, for a pack summed over its members;
@@ -257,7 +257,7 @@ _OUTCOME = re.compile(r"([0-9]{10})\.json", re.ASCII)
 
 
 def left_over(run_dir: Path, logs: Path) -> LeftOver:
-    """Return what is in *run_dir* and *logs*.
+    """Return the remains in *run_dir* and *logs*.
 
     Raises:
         OSError: A folder is there and cannot be listed.

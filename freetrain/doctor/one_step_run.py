@@ -100,7 +100,7 @@ def requirement(site: Site, partition: str) -> Requirement:
 
 NAME = "one-step run"
 _LOOKS_S = (10.0, 20.0, 30.0, 60.0)
-"""How long to wait for the answer before Slurm is asked what became of the job."""
+"""How long to wait for the answer before Slurm is asked for the job's state."""
 
 _PATIENCE_S = sum(_LOOKS_S)
 _MINUTE_S = 60.0
