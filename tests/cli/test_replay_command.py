@@ -11,7 +11,7 @@ import pytest
 from freetrain.cli.context import MethodName
 from freetrain.cli.replay import POLICY_NAMES
 from logs.simulation import Method
-from tests.cli.commands import JOBS, run, run_json, written
+from tests.cli.commands import JOBS, refused, run, run_json, written
 from tests.replay.worlds import REFERENCE_KEYS
 
 REPLAY = ("replay", "holes.csv", "--trainers", "trainers.toml", "--parallel", "2")
@@ -146,10 +146,9 @@ def test_a_folder_may_lead_to_another_file_system(tmp_path: Path) -> None:
 
 
 def test_a_file_in_the_way_of_the_folder_is_refused() -> None:
-    ran = run(*REPLAY, "--out", "trainers.toml", "--force")
-
-    assert ran.code == 73
-    assert "is not a folder; nothing was run" in ran.stderr
+    assert "is not a folder; nothing was run" in refused(
+        *REPLAY, "--out", "trainers.toml", "--force", code=73
+    )
 
 
 def test_bad_input_leaves_nothing_where_out_would_have_been(tmp_path: Path) -> None:

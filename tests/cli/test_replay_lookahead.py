@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from freetrain.lookahead.base import FORECASTERS
-from tests.cli.commands import TRAINERS, run, run_json, summary
+from tests.cli.commands import TRAINERS, refused, run, run_json, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -144,7 +144,4 @@ def test_what_is_no_topology_of_that_machine_is_refused(
     if text is not None:
         Path("racks").write_text(text)
 
-    ran = run(*LOOKAHEAD, "--topology", "racks")
-
-    assert (ran.code, ran.stdout) == (code, "")
-    assert said in ran.stderr
+    assert said in refused(*LOOKAHEAD, "--topology", "racks", code=code)
