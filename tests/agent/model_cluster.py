@@ -17,7 +17,8 @@ from freetrain.agent.observation import Patience
 from freetrain.agent.observer import OwnLease
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import NodeSettings, StopSettings, TrainerJob
-from freetrain.state.files import BROKER, AgentState, Assigned, AssignedLease, Ended
+from freetrain.state.files import AgentState, Assigned, AssignedLease, Ended
+from tests.state.endings import a_lease, an_assignment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -379,21 +380,16 @@ class ModelCluster:
         self.board.jobs[job.name] = job
 
     def member(self, key: LeaseKey) -> AssignedLease:
-        node = f"n{key.task}"
-        return AssignedLease(key=key, job_id=key.task + 100, display_id="1", node=node)
+        return a_lease(key, f"n{key.task}", key.task + 100)
 
     def assign(self, *keys: LeaseKey, trainer: str = TRAINER) -> bool:
         """Do what the broker does: make the next generation."""
         found = self.board.generations(trainer)
-        assigned = Assigned(
-            trainer=trainer,
-            generation=found[-1] + 1 if found else 1,
-            members=tuple(map(self.member, keys)),
-            created_s=self.now_s,
-            author=BROKER,
-            reason="",
+        number = found[-1] + 1 if found else 1
+        members = map(self.member, keys)
+        return self.board.propose(
+            an_assignment(number, *members, trainer=trainer, created_s=self.now_s)
         )
-        return self.board.propose(assigned)
 
     def newest(self, trainer: str = TRAINER) -> Assigned:
         return self.board.made[trainer, self.board.generations(trainer)[-1]]

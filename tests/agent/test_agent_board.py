@@ -16,7 +16,6 @@ from freetrain.elastic.contract import Outcome, write_outcome
 from freetrain.state.files import (
     AgentState,
     Assigned,
-    AssignedLease,
     Ended,
     GenerationEnding,
     Heartbeat,
@@ -25,7 +24,7 @@ from freetrain.state.files import (
     UnreadableFileError,
 )
 from tests.agent.model_cluster import a_job
-from tests.state.endings import an_ending
+from tests.state.endings import a_lease, an_assignment, an_ending
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,14 +53,7 @@ def board(folder: TrainerDir, tmp_path: Path) -> Board:
 
 
 def assigned(generation: int) -> Assigned:
-    return Assigned(
-        trainer="t",
-        generation=generation,
-        members=(AssignedLease(key=KEY, job_id=1, display_id="1", node="n1"),),
-        created_s=1.0,
-        author="broker",
-        reason="",
-    )
+    return an_assignment(generation, a_lease(KEY))
 
 
 def ending(generation: int, *, exit_code: int = 1) -> GenerationEnding:

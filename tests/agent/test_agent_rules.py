@@ -31,29 +31,17 @@ from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import CheckpointSettings, RestartSettings
 from freetrain.state.files import (
     GAVE_UP,
-    Assigned,
-    AssignedLease,
     Ended,
     GenerationEnding,
 )
 from tests.agent.model_cluster import a_job
-from tests.state.endings import an_ending
+from tests.state.endings import a_lease, an_assignment, an_ending
 
 ME, OTHER = LeaseKey("me", 0), LeaseKey("other", 0)
 
 
 def generation(number: int, *keys: LeaseKey, **changes: Any) -> ObservedGeneration:  # noqa: ANN401 -- fields of many types
-    members = tuple(
-        AssignedLease(key=k, job_id=1, display_id="1", node="n") for k in keys
-    )
-    assigned = Assigned(
-        trainer="t",
-        generation=number,
-        members=members,
-        created_s=0.0,
-        author="broker",
-        reason="",
-    )
+    assigned = an_assignment(number, *map(a_lease, keys))
     return ObservedGeneration(assigned=assigned, **changes)
 
 

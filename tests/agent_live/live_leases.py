@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +35,7 @@ from freetrain.state.files import newest_assigned as newest
 from slurm.batch import LeaseRequest
 from slurm.records import JobState
 from tests.cluster.waiting import wait_for
+from tests.state.endings import an_assignment
 
 if TYPE_CHECKING:
     import signal
@@ -124,14 +124,7 @@ class LiveLeases:
         """Make the next generation, and return its number."""
         found = generations(self.trainer.assignments)
         number = found[-1] + 1 if found else 1
-        assigned = Assigned(
-            trainer=TRAINER,
-            generation=number,
-            members=members,
-            created_s=time.time(),  # noqa: TID251 -- for people
-            author="broker",
-            reason="the test wants it",
-        )
+        assigned = an_assignment(number, *members, trainer=TRAINER)
         assert create_assigned(self.trainer, assigned)
         return number
 

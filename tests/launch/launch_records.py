@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import LaunchSettings, NodeSettings, StopSettings, TrainerJob
 from freetrain.launch.base import HeadNode, WorldRequest
-from freetrain.state.files import Assigned, AssignedLease, TrainerDir
+from freetrain.state.files import TrainerDir
+from tests.state.endings import a_lease, an_assignment
 
 if TYPE_CHECKING:
     from freetrain.launch.local import Session
@@ -17,15 +18,6 @@ if TYPE_CHECKING:
 
 FOLDER = Path("/state/trainers/digits")
 PACK = Path("/home/ada/$(touch x); *")
-
-
-def member(node: str, job_id: int = 7) -> AssignedLease:
-    return AssignedLease(
-        key=LeaseKey(f"uuid-{node}", 0),
-        job_id=job_id,
-        display_id=str(job_id),
-        node=node,
-    )
 
 
 def job(launcher: str = "mpirun", **changes: Any) -> TrainerJob:  # noqa: ANN401
@@ -67,7 +59,10 @@ def request(  # noqa: PLR0913  # all of them have defaults
     environment_: dict[str, str] | None = None,
     **head: Any,  # noqa: ANN401
 ) -> WorldRequest:
-    members = tuple(member(node, 41 + place) for place, node in enumerate(nodes))
+    members = (
+        a_lease(LeaseKey(f"uuid-{node}", 0), node, 41 + place)
+        for place, node in enumerate(nodes)
+    )
     of_head: dict[str, Any] = {
         "environment": environment_ or {"PATH": "/bin"},
         "srun": "/opt/slurm/bin/srun",
@@ -76,14 +71,7 @@ def request(  # noqa: PLR0913  # all of them have defaults
     }
     return WorldRequest(
         job=a_job or job(),
-        assigned=Assigned(
-            trainer="digits",
-            generation=3,
-            members=members,
-            created_s=0.0,
-            author="broker",
-            reason="",
-        ),
+        assigned=an_assignment(3, *members, trainer="digits"),
         folder=TrainerDir(folder),
         environment=environment if environment is not None else {"PATH": "/usr/bin"},
         head=HeadNode(**(of_head | head)),

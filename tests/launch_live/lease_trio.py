@@ -26,8 +26,9 @@ from freetrain.config.job import (
 )
 from freetrain.launch.base import WORLD_MARK
 from freetrain.launch.local import LocalLauncher, this_node
-from freetrain.state.files import Assigned, AssignedLease, StateDir
+from freetrain.state.files import AssignedLease, StateDir
 from tests.cluster.waiting import wait_for
+from tests.state.endings import a_lease, an_assignment
 
 if TYPE_CHECKING:
     from freetrain.launch.local import Session
@@ -115,13 +116,8 @@ class Trio:
         members: tuple[AssignedLease, ...] | None = None,
     ) -> Session:
         self.seen.mkdir(exist_ok=True)
-        assigned = Assigned(
-            trainer=a_job.name,
-            generation=generation,
-            members=members or self.members,
-            created_s=0.0,
-            author="test",
-            reason="",
+        assigned = an_assignment(
+            generation, *(members or self.members), trainer=a_job.name
         )
         head = this_node(self._environment())
         launcher = LocalLauncher(self.state, head, SystemRandom())
@@ -227,5 +223,4 @@ def take_leases(cluster: Cluster, folder: Path) -> tuple[AssignedLease, ...]:
 
 
 def _member(job_id: str, node: str) -> AssignedLease:
-    key = LeaseKey(f"uuid-of-{node}", 0)
-    return AssignedLease(key=key, job_id=int(job_id), display_id=job_id, node=node)
+    return a_lease(LeaseKey(f"uuid-of-{node}", 0), node, int(job_id))

@@ -135,26 +135,17 @@ def cluster(
     )
 
 
-JOB_DEFAULTS = {
-    "ArrayTaskID": "N/A",
-    "UserID": "1001",
-    "UserName": "alice",
-    "Partition": "main",
-    "State": "PENDING",
-    "Reason": "Priority",
-    "PriorityLong": "1000",
-    "Nice": "0",
-    "SubmitTime": "2026-11-21T08:00:00",
-    "EligibleTime": "2026-11-21T08:00:00",
-    "StartTime": "N/A",
-    "EndTime": "N/A",
-    "TimeLimit": "1:00:00",
-    "NumNodes": "1",
-    "NumCPUs": "1",
-    "ReqNodes": "",
-    "SchedNodes": "(null)",
-    "NodeList": "",
-}
+def fields_of(text: str) -> dict[str, str]:
+    """The fields of ``Key=value Key=value``."""
+    return dict(pair.split("=", 1) for pair in text.split())
+
+
+JOB_DEFAULTS = fields_of(
+    "ArrayTaskID=N/A UserID=1001 UserName=alice Partition=main State=PENDING "
+    "Reason=Priority PriorityLong=1000 Nice=0 SubmitTime=2026-11-21T08:00:00 "
+    "EligibleTime=2026-11-21T08:00:00 StartTime=N/A EndTime=N/A TimeLimit=1:00:00 "
+    "NumNodes=1 NumCPUs=1 ReqNodes= SchedNodes=(null) NodeList="
+)
 
 
 def squeue_text(jobs: Iterable[Mapping[str, str]]) -> str:

@@ -44,6 +44,7 @@ from tests.record_slurm import RECORDED, Pseudonyms
 from tests.slurm.clusters import (
     RECORDINGS,
     SCENARIOS,
+    fields_of,
     recorded,
     scontrol_text,
     squeue_text,
@@ -51,16 +52,10 @@ from tests.slurm.clusters import (
 
 CONFIG = recorded("quiet", "config.txt")
 PARTITIONS = recorded("quiet", "partitions.txt")
-NODE = {
-    "NodeName": "n1",
-    "CPUAlloc": "0",
-    "CPUTot": "2",
-    "ActiveFeatures": "ib,cpu",
-    "Gres": "(null)",
-    "RealMemory": "2000",
-    "State": "IDLE",
-    "Partitions": "main,freetrain",
-}
+NODE = fields_of(
+    "NodeName=n1 CPUAlloc=0 CPUTot=2 ActiveFeatures=ib,cpu Gres=(null) "
+    "RealMemory=2000 State=IDLE Partitions=main,freetrain"
+)
 
 
 def nodes_of(scenario: str) -> dict[str, Node]:

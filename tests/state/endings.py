@@ -1,11 +1,20 @@
-"""Ends of generations, for tests that care about some of what is told of them."""
+"""Generations and their endings, for tests that care about some of their values."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from freetrain.state.files import Ended, GenerationEnding
+from freetrain.state.files import (
+    BROKER,
+    Assigned,
+    AssignedLease,
+    Ended,
+    GenerationEnding,
+)
+
+if TYPE_CHECKING:
+    from freetrain.broker.lease import LeaseKey
 
 _PLAIN = GenerationEnding(
     generation=1,
@@ -23,5 +32,26 @@ _PLAIN = GenerationEnding(
 
 
 def an_ending(generation: int, ended: Ended, **changes: Any) -> GenerationEnding:  # noqa: ANN401
-    """Return how *generation* ended: of nobody's doing, after a second."""
+    """An ending of *generation* after a second, without a failure or a request."""
     return replace(_PLAIN, generation=generation, ended=ended, **changes)
+
+
+def a_lease(key: LeaseKey, node: str = "n1", job_id: int = 1) -> AssignedLease:
+    return AssignedLease(key=key, job_id=job_id, display_id=str(job_id), node=node)
+
+
+def an_assignment(
+    generation: int,
+    *members: AssignedLease,
+    trainer: str = "t",
+    author: str = BROKER,
+    created_s: float = 0.0,
+) -> Assigned:
+    return Assigned(
+        trainer=trainer,
+        generation=generation,
+        members=members,
+        created_s=created_s,
+        author=author,
+        reason="",
+    )
