@@ -36,8 +36,8 @@ from slurm.holes import Hole, HoleEnd
 from slurm.records import JobRecord, JobState
 from tests.broker.broker_records import NOW_S, UID, hole, job
 from tests.broker.waiting_jobs import NODES, state_of, waiting
-from tests.slurm.clusters import statistics
-from tests.tick.test_limits_and_jobs import CONFIG
+from tests.slurm_library.clusters import statistics
+from tests.tick.test_leases import CONFIG
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the broker may do at a site, and the Slurm job of a lease."""
+"""Limits and mode of leases at a site, and the Slurm job of a lease."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from freetrain.agent.agent import TO_SWEEP
-from freetrain.broker.limits import Mode
-from freetrain.config import site as settings
-from freetrain.config.site import Site
+from freetrain.broker.limits import Limits, Mode
+from freetrain.config.site import LeaseMode, Site
 from freetrain.errors import BadConfigurationError
 from freetrain.tick.leases import (
     grace_s,
@@ -45,37 +45,38 @@ OURS = Partition(
 MAIN = replace(OURS, name="main", priority_tier=10)
 
 
-def test_every_setting_of_the_site_becomes_a_limit() -> None:
-    site = structs.replace(
-        SITE,
-        lease=structs.replace(SITE.lease, shortest_s=150.0, longest_s=3_600.0),
-        caps=settings.Caps(
-            leases=7, requests_per_tick=5, rpcs_per_tick=3, churn_per_hour=9
-        ),
-        starts=settings.StartSettings(pause_after=2, pause_s=7_200.0),
+def limits(site: Site = SITE, ours: Partition = OURS, **changes: Any) -> Limits:  # noqa: ANN401
+    """Return the limits, with *changes* of Slurm's configuration."""
+    return limits_of(site, replace(CONFIG, **changes), ours, partitions=[ours, MAIN])
+
+
+def site_with(part: str, **changes: object) -> Site:
+    return structs.replace(
+        SITE, **{part: structs.replace(getattr(SITE, part), **changes)}
     )
 
-    made = limits_of(site, CONFIG, OURS, partitions=[OURS, MAIN])
 
-    assert (made.most_leases, made.most_new_leases, made.most_calls) == (7, 5, 3)
-    assert (made.most_churn, made.churn_window_s) == (9, 3_600.0)
-    assert (made.least_limit_min, made.most_limit_min) == (3, 60)
-    assert (made.most_failed_starts, made.pause_s) == (2, 7_200.0)
-    assert made.most_pause_s >= made.pause_s
-    assert made.most_array_tasks == 5
+def test_every_setting_of_the_site_becomes_a_limit() -> None:
+    lease = limits(site_with("lease", shortest_s=150.0, longest_s=3_600.0))
+    caps = {"leases": 7, "requests_per_tick": 5, "rpcs_per_tick": 3}
+    capped = limits(site_with("caps", churn_per_hour=9, **caps))
+    starts = limits(site_with("starts", pause_after=2, pause_s=7_200.0))
 
-
-def test_arrays_are_no_larger_than_slurm_takes_and_given_up_once_refused() -> None:
-    small = replace(CONFIG, max_array_size=3)
-    some = limits_of(SITE, small, OURS, partitions=[OURS])
-    none = limits_of(SITE, CONFIG, OURS, partitions=[OURS], takes_arrays=False)
-    assert (some.most_array_tasks, none.most_array_tasks) == (3, 1)
+    assert (lease.least_limit_min, lease.most_limit_min) == (3, 60)
+    assert (capped.most_leases, capped.most_new_leases, capped.most_calls) == (7, 5, 3)
+    assert (capped.most_churn, capped.churn_window_s) == (9, 3_600.0)
+    assert capped.most_array_tasks == 5
+    assert (starts.most_failed_starts, starts.pause_s) == (2, 7_200.0)
+    assert starts.most_pause_s >= starts.pause_s
 
 
-def test_no_lease_asks_for_longer_than_its_partition_allows() -> None:
-    assert limits_of(SITE, CONFIG, OURS, partitions=[]).most_limit_min == 120
-    endless = replace(OURS, max_time_s=math.inf)
-    assert limits_of(SITE, CONFIG, endless, partitions=[]).most_limit_min == 240
+def test_slurm_caps_arrays_and_the_partition_caps_time_limits() -> None:
+    refused = limits_of(SITE, CONFIG, OURS, partitions=[OURS], takes_arrays=False)
+
+    assert limits(max_array_size=3).most_array_tasks == 3
+    assert refused.most_array_tasks == 1
+    assert limits().most_limit_min == 120
+    assert limits(ours=replace(OURS, max_time_s=math.inf)).most_limit_min == 240
 
 
 @pytest.mark.parametrize(
@@ -104,18 +105,14 @@ def test_slurm_makes_room_only_where_it_does_so_for_everybody(
     assert found is mode
 
 
-def test_what_the_site_says_about_the_mode_counts() -> None:
-    site = structs.replace(
-        SITE, lease=structs.replace(SITE.lease, mode=settings.LeaseMode.YIELD)
-    )
-    assert mode_of(site, CONFIG, OURS, partitions=[OURS, MAIN]) is Mode.YIELD
+def test_the_mode_that_the_site_sets_counts() -> None:
+    assert limits(site_with("lease", mode=LeaseMode.YIELD)).mode is Mode.YIELD
 
 
 def test_holes_are_left_early_enough_for_overrun_kill_and_epilog() -> None:
-    own = structs.replace(
-        SITE, holes=settings.HoleSettings(margin_s=45.0, epilog_s=8.0)
-    )
+    own = site_with("holes", margin_s=45.0, epilog_s=8.0)
     late = replace(OURS, over_time_limit_s=60.0)
+
     assert margin_s(SITE, CONFIG, OURS) == CONFIG.kill_wait_s
     assert margin_s(SITE, CONFIG, late) == CONFIG.kill_wait_s + 60.0
     assert margin_s(own, CONFIG, late) == 53.0
