@@ -8,18 +8,17 @@ import shutil
 import signal
 from collections import Counter as Count
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import structs
 
 from freetrain.cli.context import exit_code
 from freetrain.config.site import Caps, PlannerSettings
-from freetrain.errors import CannotWriteError
+from freetrain.errors import CannotWriteError, FreeTrainError
 from freetrain.state.database import (
     LOCK,
     StoreBusyError,
-    StoreUnwritableError,
     TickProcess,
     local_lock,
     open_store,
@@ -28,6 +27,7 @@ from freetrain.state.database import (
 from freetrain.state.files import Ended, StateDir, create_ending
 from freetrain.state.tables import Counter, TrainerState, counters, leases
 from freetrain.tick.environment import MOST_EVIDENCE, append_line, keep_evidence
+from freetrain.tick.tick import tick
 from slurm.errors import SlurmError, SlurmUnavailableError, UnreadableOutputError
 from tests.fakes.slurm.installing import FakeSlurm
 from tests.fakes.slurm.state import Act
@@ -47,16 +47,21 @@ _SMALL_BYTES = 4_096
 _NOBODY = 65_534
 
 
-def in_child(prepare: Callable[[], None], world: TickWorld) -> int:
+def in_child(
+    prepare: Callable[[], None],
+    world: TickWorld,
+    **environment: Any,  # noqa: ANN401
+) -> int:
     """Tick in a child after *prepare*; return the exit code it ends with."""
+    changed = replace(world.environment, **environment)
     child = os.fork()
     if child == 0:
         code = 1
         try:
             prepare()
-            world.tick()
+            tick(world.site, changed)
             code = 0
-        except (CannotWriteError, OSError, SlurmError) as error:
+        except (FreeTrainError, OSError, SlurmError) as error:
             code = exit_code(error)
         finally:
             os._exit(code)
@@ -158,27 +163,12 @@ def test_a_state_that_may_not_be_written_is_reported(world: TickWorld) -> None:
         os.chown(path, _NOBODY, _NOBODY)
     for path in (top, *top.iterdir()):
         path.chmod(0o500 if path.is_dir() else 0o400)
-    mine = world.environment
 
     def become() -> None:
         os.setgid(_NOBODY)
         os.setuid(_NOBODY)
 
-    child = os.fork()
-    if child == 0:
-        become()
-        code = 1
-        try:
-            from freetrain.tick.tick import tick  # noqa: PLC0415 - in the child only
-
-            tick(world.site, replace(mine, uid=_NOBODY))
-        except StoreUnwritableError as error:
-            code = exit_code(error)
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-
-    assert os.waitstatus_to_exitcode(status) == 73
+    assert in_child(become, world, uid=_NOBODY) == 73
 
 
 def test_two_ticks_on_one_host_do_not_overlap(world: TickWorld) -> None:
@@ -195,17 +185,18 @@ def test_two_ticks_on_one_host_do_not_overlap(world: TickWorld) -> None:
     assert world.status().done["leases asked for"] == 2
 
 
-def test_a_tick_on_another_host_is_left_its_turn(world: TickWorld) -> None:
-    world.submit("a", most=2)
-    elsewhere = TickProcess("elsewhere", 1, "boot")
+def lock_elsewhere(world: TickWorld, *, now_s: float, for_s: float) -> None:
+    """Let another host take the leader lock."""
+    process = TickProcess("elsewhere", 1, "boot")
     with open_store(world.folder.path, uid=UID) as store:
         take_leader_lock(
-            store,
-            elsewhere,
-            now_s=world.now_s,
-            for_s=100.0,
-            is_alive=lambda _: True,
+            store, process, now_s=now_s, for_s=for_s, is_alive=lambda _: True
         )
+
+
+def test_a_tick_on_another_host_is_left_its_turn(world: TickWorld) -> None:
+    world.submit("a", most=2)
+    lock_elsewhere(world, now_s=world.now_s, for_s=100.0)
 
     with pytest.raises(StoreBusyError, match="elsewhere"):
         world.tick()
@@ -219,14 +210,7 @@ def test_a_tick_that_lost_its_lock_changes_nothing_more(world: TickWorld) -> Non
 
     def overtaken(point: str) -> None:
         if point == "before writing intent":
-            with open_store(world.folder.path, uid=UID) as store:
-                take_leader_lock(
-                    store,
-                    TickProcess("elsewhere", 1, "boot"),
-                    now_s=world.now_s + 10_000.0,
-                    for_s=1.0,
-                    is_alive=lambda _: True,
-                )
+            lock_elsewhere(world, now_s=world.now_s + 10_000.0, for_s=1.0)
 
     world.reached = overtaken
     with pytest.raises(StoreBusyError, match="took over"):
