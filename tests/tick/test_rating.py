@@ -437,10 +437,6 @@ def speeds(one: TrainerJob, known: LearnedScaling) -> NDArray[np.float64]:
     return MeasuredSpeeds((), now_s=500.0).of(one, to_state(known)).samples_per_s
 
 
-def test_measured_speeds_replace_assumed_ones_even_where_they_fall() -> None:
-    assert speeds(job(), SEEN)[[2, 4]] == pytest.approx([50.0, 40.0], rel=0.05)
-
-
 def test_measured_costs_count_where_none_are_stated() -> None:
     one = job(costs=RescaleCosts(shrink_s=7.0))
     speed = MeasuredSpeeds((), now_s=500.0).of(one, to_state(SEEN))
@@ -497,14 +493,3 @@ def test_a_running_trainer_may_hope_for_unknown_sizes_where_that_pays() -> None:
     assert not hoped(ONE_SIZE, held=0).any(), "it waits"
     assert not hoped(ONE_SIZE, held=2, remaining=1.0).any(), "it is nearly done"
     assert not hoped(replace(ONE_SIZE, paid=dear), held=2).any(), "a trial is too dear"
-
-
-def test_only_waiting_trainers_speeds_are_lowered_where_samples_are_compared() -> None:
-    waits, runs, plain = (
-        MeasuredSpeeds((), now_s=500.0, deviations=deviations)
-        .of(job(), to_state(ONE_SIZE), held=held)
-        .samples_per_s
-        for deviations, held in ((1.0, 0), (1.0, 2), (0.0, 0))
-    )
-    assert (waits[1:] < plain[1:]).all()
-    assert (runs == plain).all()

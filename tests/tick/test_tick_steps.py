@@ -19,7 +19,14 @@ from freetrain.tick.status_report import TrainerLine, read_status_report, summar
 from milp.answer import PlanStatus
 from tests.client.client_states import a_page
 from tests.fakes.slurm.installing import FakeSlurm, install
-from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs, tick_world
+from tests.tick.tick_worlds import (
+    TickWorld,
+    lease_of,
+    running,
+    tell,
+    theirs,
+    tick_world,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,7 +123,7 @@ def test_the_report_is_json_that_every_reader_takes(world: TickWorld) -> None:
 def test_a_dry_run_shows_requests_and_writes_nothing(world: TickWorld) -> None:
     empty = world.tick(dry_run=True)
     needs_no_state = not world.folder.path.exists()
-    world.submit()
+    tell(world.submit(), 0.9, 0.8)
     before = written(world)
     report = world.tick(dry_run=True)
     assert (len(empty.status.holes), needs_no_state) == (8, True)

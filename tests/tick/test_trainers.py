@@ -243,13 +243,6 @@ def test_each_tick_adds_what_was_reported_since(world: TickWorld) -> None:
     assert (again.work, again.step, again.reported_s) == (40, 4, NOW_S + 4)
 
 
-def test_a_dry_run_remembers_nothing(world: TickWorld) -> None:
-    tell(world.submit(), 0.9)
-    world.tick(dry_run=True)
-    with world.reading() as state:
-        assert history_of(state, "a", submitted_s=1.0) is None
-
-
 def test_a_few_hundred_points_of_a_long_training_are_kept(world: TickWorld) -> None:
     run_dir = world.submit()
     for part in range(3):
