@@ -36,7 +36,7 @@ from slurm.holes import Hole, HoleEnd
 from slurm.records import JobRecord, JobState
 from tests.broker.broker_records import NOW_S, UID, hole, job
 from tests.broker.waiting_jobs import NODES, state_of, waiting
-from tests.slurm_library.clusters import statistics
+from tests.slurm.clusters import statistics
 from tests.tick.test_leases import CONFIG
 
 if TYPE_CHECKING:
