@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ HORIZON_S = 50.0
 CURVES = (custom([0.0, 10.0, 19.0, 27.0]), custom([0.0, 10.0, 20.0], (2,)))
 COSTS = ((0.0, 0.0, 0.0), (4.0, 2.0, 3.0), (4.0, 2.0, 9.0))
 Team = list[tuple[int, int, int]]
+Asked = tuple[Team, int, float]
 
 # Few sizes of few kinds, so that the same is asked again and again.
 teams = st.lists(
@@ -80,42 +82,35 @@ def test_counts_that_are_known_are_those_that_would_be_answered_anew(
         assert list(counts) == [n for (n,) in fresh.plan.counts]
 
 
-def test_the_same_is_asked_once_whoever_the_trainers_are() -> None:
-    solver, trainers = Counting(), KnownTrainers()
-    starts = Starts(solver)
-
-    for _ in range(2):
-        starts.counts(known(trainers, [(0, 0, 1), (1, 1, 2)]), 4, HORIZON_S)
-
-    assert solver.calls == 1
-
-
-def test_what_is_not_proven_is_asked_for_again() -> None:
-    solver, trainers = Stopped(), KnownTrainers()
-    starts = Starts(solver)
-
-    for _ in range(2):
-        starts.counts(known(trainers, [(0, 0, 1)]), 4, HORIZON_S)
-
-    assert solver.calls == 2
+ALIKE: list[Asked] = [([(0, 0, 1), (1, 1, 2)], 4, HORIZON_S)]
+DIFFERENT: list[Asked] = [
+    ([(0, 0, 1)], 2, 120.0),
+    ([(0, 0, 1)], 3, 120.0),
+    ([(0, 0, 2)], 3, 120.0),
+    ([(1, 0, 2)], 3, 120.0),
+    ([(1, 1, 2)], 3, 120.0),
+    ([(1, 2, 2)], 3, 120.0),
+    ([(1, 1, 2)], 3, 500.0),
+]
 
 
-def test_another_pool_count_curve_cost_or_look_ahead_is_asked_anew() -> None:
-    solver, trainers = Counting(), KnownTrainers()
-    starts = Starts(solver)
-
-    for team, nodes, t_fwd_s in (
-        ([(0, 0, 1)], 2, 120.0),
-        ([(0, 0, 1)], 3, 120.0),
-        ([(0, 0, 2)], 3, 120.0),
-        ([(1, 0, 2)], 3, 120.0),
-        ([(1, 1, 2)], 3, 120.0),
-        ([(1, 2, 2)], 3, 120.0),
-        ([(1, 1, 2)], 3, 500.0),
-    ):
+@pytest.mark.parametrize(
+    ("solver", "asked", "calls"),
+    [(Counting(), ALIKE * 2, 1), (Stopped(), ALIKE * 2, 2), (Counting(), DIFFERENT, 7)],
+    ids=[
+        "the same is asked once",
+        "an answer that is not proven is asked for again",
+        "another pool, count, curve, cost or look-ahead is asked anew",
+    ],
+)
+def test_the_published_planner_is_asked(
+    solver: Counting, asked: list[Asked], calls: int
+) -> None:
+    starts, trainers = Starts(solver), KnownTrainers()
+    for team, nodes, t_fwd_s in asked:
         starts.counts(known(trainers, team), nodes, t_fwd_s)
 
-    assert solver.calls == 7
+    assert solver.calls == calls
 
 
 def test_what_is_derived_from_a_trainer_is_derived_once() -> None:

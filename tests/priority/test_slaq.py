@@ -34,6 +34,8 @@ BOTH = pytest.mark.parametrize("priority", [Slaq(), SlaqMin()])
 
 
 LOSS = power_law(at=1e5, steepness=1.0)
+RISING = FakeForecast(truth=lambda s: abs(s - 1e5) / 1e5 + 0.1, done=1e5)
+NEARLY_DONE = FakeForecast(truth=exponential(at=2e4), done=1e5)
 
 
 def steep(name: str = "steep", **changes: object) -> Contender:
@@ -98,18 +100,22 @@ def test_of_newcomers_the_shorter_training_comes_first() -> None:
     assert planned_by(Slaq(), inputs) == {"long": 0, "short": 1}
 
 
-def test_newcomers_are_taken_to_learn_as_is_usual_and_are_no_floor() -> None:
-    inputs = inputs_of(contender("new", done_samples=0.0, total_samples=1e6), nodes=7)
-    (rating,) = Slaq().rate(inputs, {}).ratings
-    assert rating.floor == 0
-    assert "as trainings usually do" in rating.reason
-
-
-def test_a_trainer_without_values_by_half_of_its_work_counts_by_its_speed_up() -> None:
-    silent = contender("silent", done_samples=5e5, total_samples=1e6)
-    (rating,) = Slaq().rate(inputs_of(silent), {}).ratings
-    assert rating.floor == 1
-    assert "speed-up" in rating.reason
+@pytest.mark.parametrize(
+    ("nodes", "one", "floor", "is_background", "why"),
+    [
+        (7, contender("a", done_samples=0.0, total_samples=1e6), 0, False, "as train"),
+        (8, contender("a", done_samples=5e5, total_samples=1e6), 1, False, "speed-up"),
+        (7, contender("a", forecast=RISING), 0, True, "plateau"),
+        (7, contender("a", forecast=NEARLY_DONE), 0, True, "plateau"),
+    ],
+    ids=["new", "silent by half of its work", "a rising loss", "0.7 % to go"],
+)
+def test_a_trainer_that_cannot_be_forecast_or_gains_nothing(
+    nodes: int, one: Contender, floor: int, *, is_background: bool, why: str
+) -> None:
+    (rating,) = Slaq().rate(inputs_of(one, nodes=nodes), {}).ratings
+    assert (rating.floor, rating.is_background) == (floor, is_background)
+    assert why in rating.reason
 
 
 @BOTH
@@ -165,14 +171,6 @@ def test_a_diverging_trainer_comes_after_one_on_a_plateau() -> None:
     assert planned_by(Slaq(), inputs) == {"broken": 0, "flat": 8}
 
 
-def test_a_rising_loss_is_worth_nothing_rather_than_less() -> None:
-    rising = FakeForecast(truth=lambda s: abs(s - 1e5) / 1e5 + 0.1, done=1e5)
-    (rating,) = (
-        Slaq().rate(inputs_of(contender("a", forecast=rising), nodes=7), {}).ratings
-    )
-    assert rating.is_background
-
-
 @BOTH
 def test_a_trainer_with_few_values_gets_its_smallest_size_beside_steep_ones(
     priority: Slaq | SlaqMin,
@@ -188,13 +186,6 @@ def test_a_trainer_with_few_values_gets_its_smallest_size_beside_steep_ones(
     )
     counts = planned_by(priority, inputs)
     assert counts == {"steep": 5, "a": 0, "b": 0, "new": 1, "short": 1, "silent": 1}
-
-
-def test_a_gain_too_small_to_matter_is_a_plateau() -> None:
-    forecast = FakeForecast(truth=exponential(at=2e4), done=1e5)  # 0.7 % to go
-    inputs = inputs_of(contender("a", forecast=forecast), nodes=7)
-    (rating,) = Slaq().rate(inputs, {}).ratings
-    assert rating.is_background
 
 
 def test_a_trainer_without_gain_within_the_horizon_still_gets_what_is_left() -> None:
