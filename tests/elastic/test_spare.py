@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -246,6 +247,18 @@ def test_a_spare_that_does_not_answer_in_time_makes_no_rank_later(spare: Spare) 
     assert sum("late" in line for line in late.lines()) == 1
     stat = Path(f"/proc/{spare.process.pid}/stat").read_text().rpartition(")")[2]
     assert stat.split()[8] == "0"  # page faults of children that have ended: of none
+
+
+def test_a_signal_while_a_rank_waits_for_a_spare_is_for_the_program(
+    spare: Spare,
+) -> None:
+    spare.process.send_signal(signal.SIGSTOP)
+    rank = spare.rank()
+    time.sleep(0.5)  # it has asked by now, and waits two seconds for the answer
+
+    rank.process.send_signal(signal.SIGUSR2)
+
+    assert rank.ended() == -signal.SIGUSR2
 
 
 @pytest.mark.parametrize("name", ["FREETRAIN_WORLD", "FREETRAIN_LEASE"])

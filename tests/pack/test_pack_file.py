@@ -155,19 +155,22 @@ def test_two_trainers_of_one_folder_or_name_are_refused(
         Inbox(Pack(members=both), home=None, say=print)
 
 
-def test_the_inbox_is_read_once_and_mistakes_in_it_are_reported_once(
+def test_members_arrive_once_and_mistakes_in_the_inbox_are_reported_once(
     tmp_path: Path,
 ) -> None:
     said: list[str] = []
-    inbox = Inbox(Pack(inbox=tmp_path), home=None, say=said.append)
-    write_job(tmp_path, "a.toml", "a")
-    (tmp_path / "half.toml").write_text('name = "h')
-    (tmp_path / "notes.txt").write_text("no job file")
-    assert [job.name for job in inbox.arrivals()] == ["a"]
+    folder = tmp_path / "inbox"
+    folder.mkdir()
+    named = write_job(tmp_path, "named.toml", "named")
+    inbox = Inbox(Pack(members=(named,), inbox=folder), home=None, say=said.append)
+    write_job(folder, "a.toml", "a")
+    (folder / "half.toml").write_text('name = "h')
+    (folder / "notes.txt").write_text("no job file")
+    assert [job.name for job in inbox.arrivals()] == ["named", "a"]
     assert inbox.arrivals() == ()
     assert len(said) == 1
     assert "half.toml" in said[0]
-    write_job(tmp_path, "half.toml", "half")
+    write_job(folder, "half.toml", "half")
     assert [job.name for job in inbox.arrivals()] == ["half"]
     assert len(said) == 1
 
