@@ -435,3 +435,12 @@ def test_only_empty_groups_of_dead_packers_are_removed(
 
     kernel.is_read_only = False
     assert set(kernel.names(OWN)) == others | (set() if is_removed else {dead})
+
+
+def test_a_packer_has_left_processes_only_if_it_is_dead_and_of_the_same_pack() -> None:
+    living = this_packer("0123456789abcdef")
+    dead = replace(living, started=living.started - 1)
+    stranger = replace(dead, pack="fedcba9876543210")
+
+    labels = (dead.label, living.label, stranger.label, "what")
+    assert [living.has_left(label) for label in labels] == [True, False, False, False]
