@@ -136,22 +136,14 @@ def test_a_node_has_its_flags_resources_and_remarks() -> None:
 
 
 def test_a_partition_counts_in_seconds() -> None:
-    told: dict[str, Any] = {
-        "name": "p",
-        "nodes": "n[1-8]",
-        "state": "UP",
-        "max_time": 240,
-        "priority_tier": 1,
-        "preempt_mode": "CANCEL",
-        "preemption_grace_time": 10,
-        "over_time_limit": None,
-        "is_default": False,
-        "is_hidden": False,
-        "oversubscribe": "NO",
-    }
+    nothing = dict.fromkeys(
+        ("name", "nodes", "priority_tier", "preempt_mode", "over_time_limit")
+    )
+    known = nothing | {"is_default": False, "is_hidden": False, "oversubscribe": "NO"}
+    known |= {"state": "UP", "max_time": 240, "preemption_grace_time": 10}
 
-    part = read_partition(SimpleNamespace(**told))
-    open_part = read_partition(SimpleNamespace(**(told | {"max_time": "UNLIMITED"})))
+    part = read_partition(SimpleNamespace(**known))
+    open_part = read_partition(SimpleNamespace(**(known | {"max_time": "UNLIMITED"})))
 
     assert (part.max_time_s, part.grace_time_s) == (14_400.0, 10.0)
     assert part.over_time_limit_s is None

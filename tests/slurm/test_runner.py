@@ -22,7 +22,7 @@ from slurm.errors import (
     SlurmUnavailableError,
     UnreadableOutputError,
 )
-from slurm.runner import Runner, SubprocessRunner, scrubbed, user_name
+from slurm.runner import SubprocessRunner, scrubbed, user_name
 
 
 def test_variables_that_change_slurms_answers_are_taken_out() -> None:
@@ -68,38 +68,37 @@ def test_a_user_without_a_name_is_called_by_number() -> None:
     assert said.stdout.strip() == str(_UNKNOWN)
 
 
-WriteProgram = Callable[[str], str]
+Run = Callable[..., str]
+PATH = "/usr/bin:/bin"
 
 
 @pytest.fixture
-def runner(tmp_path: Path) -> Runner:
-    return SubprocessRunner({"PATH": f"{tmp_path}:/usr/bin:/bin", "ONLY": "this"})
+def run(tmp_path: Path) -> Run:
+    """Run a shell script as squeue, with arguments."""
+
+    def run(body: str, *arguments: str, timeout_s: float = 60, **limits: int) -> str:
+        runner = SubprocessRunner({"PATH": f"{tmp_path}:{PATH}", "ONLY": "x"}, **limits)
+        return runner.run([script(tmp_path, body), *arguments], timeout_s=timeout_s)
+
+    return run
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> WriteProgram:
-    def write(body: str) -> str:
-        path = tmp_path / "squeue"
-        path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
-        path.chmod(stat.S_IRWXU)
-        return str(path)
-
-    return write
+def script(folder: Path, body: str) -> str:
+    path = folder / "squeue"
+    path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+    path.chmod(stat.S_IRWXU)
+    return str(path)
 
 
-def test_the_whole_answer_comes_back(runner: Runner, program: WriteProgram) -> None:
-    command = program("seq 200000; echo 'é a|b  '")
-
-    answer = runner.run([command], timeout_s=60)
+def test_the_whole_answer_comes_back(run: Run) -> None:
+    answer = run("seq 200000; echo 'é a|b  '")
 
     assert answer.startswith("1\n2\n")
     assert answer.endswith("200000\né a|b  \n")
 
 
-def test_bytes_that_are_no_utf_8_are_kept(
-    runner: Runner, program: WriteProgram
-) -> None:
-    answer = runner.run([program(r"printf 'a\351\377b\n'")], timeout_s=60)
+def test_bytes_that_are_no_utf_8_are_kept(run: Run) -> None:
+    answer = run(r"printf 'a\351\377b\n'")
 
     assert answer.encode("utf-8", "surrogateescape") == b"a\xe9\xffb\n"
 
@@ -107,35 +106,28 @@ def test_bytes_that_are_no_utf_8_are_kept(
 @pytest.mark.parametrize(
     "argument", ["$(touch x)", "; touch x", "a b", "'", '"', "\n", "*", ""]
 )
-def test_arguments_never_meet_a_shell(
-    runner: Runner, program: WriteProgram, argument: str, tmp_path: Path
-) -> None:
-    command = program("printf '%s' \"$1\"")
-
-    assert runner.run([command, argument], timeout_s=60) == argument
+def test_arguments_never_meet_a_shell(run: Run, argument: str, tmp_path: Path) -> None:
+    assert run("printf '%s' \"$1\"", argument) == argument
     assert not (tmp_path / "x").exists()
 
 
-def test_the_environment_is_only_what_was_given(
-    runner: Runner, program: WriteProgram
-) -> None:
-    answer = runner.run([program("/usr/bin/env")], timeout_s=60)
+def test_the_environment_is_only_what_was_given(run: Run) -> None:
+    answer = run("/usr/bin/env")
 
     names = {line.partition("=")[0] for line in answer.splitlines()}
     assert names <= {"PATH", "ONLY", "PWD", "SHLVL", "_", "OLDPWD"}
-    assert "ONLY=this\n" in answer
+    assert "ONLY=x\n" in answer
 
 
-def test_programs_are_found_on_the_given_path(
-    runner: Runner, program: WriteProgram
-) -> None:
-    program("echo found")
+def test_programs_are_found_on_the_given_path(tmp_path: Path) -> None:
+    script(tmp_path, "echo found")
 
     # subprocess looks a bare name up on the PATH of the environment it gets
+    runner = SubprocessRunner({"PATH": f"{tmp_path}:{PATH}"})
     assert runner.run(["squeue"], timeout_s=60) == "found\n"
 
 
-def test_standard_input_is_empty_whatever_ours_is(program: WriteProgram) -> None:
+def test_standard_input_is_empty_whatever_ours_is(tmp_path: Path) -> None:
     code = (
         "import sys; from slurm.runner import SubprocessRunner;"
         "runner = SubprocessRunner({'PATH': '/usr/bin:/bin'});"
@@ -143,8 +135,8 @@ def test_standard_input_is_empty_whatever_ours_is(program: WriteProgram) -> None
     )
 
     done = subprocess.run(  # noqa: S603 -- our own interpreter
-        [sys.executable, "-c", code, program("cat; echo end")],
-        input="for somebody else",
+        [sys.executable, "-c", code, script(tmp_path, "cat; echo end")],
+        input="for another program",
         capture_output=True,
         text=True,
         check=True,
@@ -170,20 +162,16 @@ MISSING = "Slurm was not asked. Try again later; if that does not help, .* SLURM
     ],
 )
 def test_a_command_that_could_not_ask_says_when_to_try_again(
-    runner: Runner, program: WriteProgram, body: str, message: str
+    run: Run, body: str, message: str
 ) -> None:
     with pytest.raises(SlurmUnavailableError, match=message) as caught:
-        runner.run([program(body)], timeout_s=60)
+        run(body)
     assert type(caught.value) is SlurmUnavailableError
 
 
-def test_a_command_that_was_refused_says_why(
-    runner: Runner, program: WriteProgram
-) -> None:
-    command = program("echo part; echo 'error: Invalid partition name' >&2; exit 3")
-
+def test_a_command_that_was_refused_says_why(run: Run) -> None:
     with pytest.raises(SlurmRefusedError, match="exited with 3: error: Invalid part"):
-        runner.run([command], timeout_s=60)
+        run("echo part; echo 'error: Invalid partition name' >&2; exit 3")
 
 
 @pytest.mark.parametrize(
@@ -195,54 +183,44 @@ def test_a_command_that_was_refused_says_why(
     ],
 )
 def test_a_command_that_takes_too_long_is_killed_and_its_words_are_shown(
-    runner: Runner, program: WriteProgram, body: str, message: str
+    run: Run, body: str, message: str
 ) -> None:
     with pytest.raises(SlurmUnavailableError, match=message):
-        runner.run([program(body)], timeout_s=0.5)
+        run(body, timeout_s=0.5)
 
 
-def test_a_command_that_cannot_be_started_says_so(
-    runner: Runner, program: WriteProgram
-) -> None:
+def test_a_command_that_cannot_be_started_says_so(run: Run) -> None:
     with pytest.raises(SlurmMissingError, match=r"cannot be started.*PATH"):
-        runner.run(["no-such-command-of-slurm"], timeout_s=60)
+        SubprocessRunner({"PATH": PATH}).run(["no-such-command"], timeout_s=60)
     with pytest.raises(SlurmUnavailableError, match="cannot be started"):
-        runner.run([program("echo"), "a\0b"], timeout_s=60)
+        run("echo", "a\0b")
 
 
-def test_when_time_is_up_the_whole_group_is_gone(
-    runner: Runner, program: WriteProgram, tmp_path: Path
-) -> None:
+def test_when_time_is_up_the_whole_group_is_gone(run: Run, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    command = program(
-        f"sleep 600 & echo $! $$ > {pids}.new; mv {pids}.new {pids}; wait"
-    )
+    body = f"sleep 600 & echo $! $$ > {pids}.new; mv {pids}.new {pids}; wait"
 
     with pytest.raises(SlurmUnavailableError, match="did not answer within"):
-        runner.run([command], timeout_s=1.0)
+        run(body, timeout_s=1.0)
 
-    for pid in map(int, pids.read_text().split()):
-        assert ends(pid)
+    assert all(ends(int(pid)) for pid in pids.read_text().split())
 
 
 def test_a_child_that_keeps_the_output_open_is_not_waited_for(
-    runner: Runner, program: WriteProgram, tmp_path: Path
+    run: Run, tmp_path: Path
 ) -> None:
     pid = tmp_path / "pid"
-    command = program(f"sleep 600 & echo $! > {pid}; echo part; exit 0")
 
     with pytest.raises(SlurmUnavailableError, match="did not answer within"):
-        runner.run([command], timeout_s=1.0)
+        run(f"sleep 600 & echo $! > {pid}; echo part; exit 0", timeout_s=1.0)
 
     assert ends(int(pid.read_text()))
 
 
 @pytest.mark.parametrize("stream", ["1", "2"])
-def test_an_endless_answer_is_refused(program: WriteProgram, stream: str) -> None:
-    runner = SubprocessRunner({"PATH": "/usr/bin:/bin"}, max_output_bytes=1_000_000)
-
+def test_an_endless_answer_is_refused(run: Run, stream: str) -> None:
     with pytest.raises(UnreadableOutputError, match="longer than 1000000 bytes"):
-        runner.run([program(f"yes >&{stream}")], timeout_s=60)
+        run(f"yes >&{stream}", max_output_bytes=1_000_000)
 
 
 def ends(pid: int) -> bool:
