@@ -152,8 +152,8 @@ def test_in_a_tick_departures_before_the_latest_2048_do_not_count() -> None:
     for _ in range(KEPT):
         recent.saw([0], pair)
 
-    assert close > 0.99
-    assert recent.of([0, 1])[0, 1] < 0.01
+    assert close == pytest.approx((0.6 + KEPT) / (2 + KEPT))
+    assert recent.of([0, 1])[0, 1] == pytest.approx(0.6 / (2 + KEPT))
 
 
 def test_saved_departures_are_loaded_once_and_only_for_an_affinity() -> None:
