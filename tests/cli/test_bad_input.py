@@ -89,6 +89,7 @@ replay holes.csv --priority fun | no priority 'fun'. Choose one of through
 replay holes.csv --solver gurobi | for '--solver': 'gurobi' is not one of
 replay holes.csv --schedule easy | holds idle intervals and no jobs
 trace convert holes.csv --to swf | holds idle intervals and no jobs, so it
+trace convert holes.csv --to bogus | 'bogus' is not one of 'swf'
 trace convert holes.csv | Missing option '--to'
 trace generate --nodes 0 | Invalid value for '--nodes':
 trace generate --load inf | Invalid value for '--load':
