@@ -125,6 +125,8 @@ def intervals(result: Schedule) -> list[tuple[int, float, float]]:
         ("2 1 3, 5 1 4, 5 1 1", 2, 1, [(0, 0, 2), (1, 0, 5), (1, 6, 9)]),
         # Nodes of two units, the last of one. 0-4: units 0-2. 6-8: unit 0.
         ("0 3 4, 6 1 2", 5, 2, [(2, 0, 8), (0, 4, 6), (1, 4, 8)]),
+        # One unit of the only node runs 0-10, the other 1-3.
+        ("0 1 10, 1 1 2", 2, 2, []),
         # A job of zero run time leaves no trace.
         ("0 1 4, 1 1 0", 2, 1, [(1, 0, 4)]),
         ("", 2, 1, []),
