@@ -5,8 +5,8 @@
 ``[progress]``. Each parser is one class. All of them hand the fields that they find to
 one function, which checks the numbers.
 
-``Reader`` follows a trainer's files from their beginning as they grow, reads nothing
-twice, and leaves a ``Bookmark`` from which another process reads on.
+``ProgressReader`` follows a trainer's files from their beginning as they grow, reads
+nothing twice, and leaves a ``Bookmark`` from which another process reads on.
 ``latest_progress`` reads only the ends of the files.
 """
 
@@ -741,7 +741,7 @@ def _progress_after(records: Iterable[ProgressRecord]) -> Progress | None:
 # All files of a trainer
 
 
-class Reader:
+class ProgressReader:
     """Reads a trainer's progress, from its beginning on, without reading twice.
 
     A last line without its end waits for the rest. A file that shrank or was
@@ -869,7 +869,7 @@ def latest_progress(
     Returns:
         None where no progress is reported there. ``samples_per_s`` is over the part
         of the present generation that the end holds, so it may differ from a
-        ``Reader``'s.
+        ``ProgressReader``'s.
     """
     path = progress_file(job, run_dir)
     if path is not None:

@@ -351,7 +351,7 @@ _LEAST_SPAN = _DOUBLING * 0.99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prior:
+class SpeedPrior:
     """Speeds that are expected of a trainer: one node's, times nodes ** exponent.
 
     Attributes:
@@ -420,7 +420,7 @@ def _strays(points: list[tuple[float, float]], slope: float) -> float:
     return min(_MOST_VARIANCE, strayed * _DOUBLING / free) if free else _VARIANCE
 
 
-def site_prior(trainers: Iterable[Shown]) -> Prior:
+def site_prior(trainers: Iterable[Shown]) -> SpeedPrior:
     """Return the prior for a trainer at a site where *trainers* were measured.
 
     Medians, so that no single trainer decides; scales are assumed to differ by at
@@ -428,13 +428,13 @@ def site_prior(trainers: Iterable[Shown]) -> Prior:
     """
     shown = list(trainers)
     if not shown:
-        return Prior()
+        return SpeedPrior()
     logs = [math.log(trainer.one_node_per_s) for trainer in shown]
     even = [1.0] * len(logs)
     scale = weighted_median(logs, even)
     scale_sd = max(_LEAST_SCALE_SD, spread(logs, even, scale))
     exponent, exponent_sd = _exponents([trainer.exponent for trainer in shown])
-    return Prior(
+    return SpeedPrior(
         one_node_per_s=math.exp(scale),
         one_node_log_sd=_WIDE_SD if len(logs) < _FEW_TRAINERS else scale_sd,
         exponent=exponent,
@@ -493,7 +493,7 @@ def estimate(
     most: int,
     *,
     now_s: float,
-    prior: Prior | None = None,
+    prior: SpeedPrior | None = None,
     user: Mapping[int, float] | None = None,
 ) -> Estimate:
     """Return speeds at 0 .. *most* nodes.
@@ -512,7 +512,7 @@ def estimate(
         user: The user's own samples a second by node count, above 0; it replaces the
             prior's line, and measurements overrule it.
     """
-    expected = _of_user(prior or Prior()) if user else (prior or Prior())
+    expected = _of_user(prior or SpeedPrior()) if user else (prior or SpeedPrior())
     logs = np.log(np.arange(1, most + 1, dtype=np.float64))
     line = _line(expected, logs, user)
     seen = {n: pool(s, now_s=now_s) for n, s in learned.seen.items() if n <= most}
@@ -533,9 +533,9 @@ def estimate(
     return _bounded(mean, variance, frozenset(seen))
 
 
-def _of_user(prior: Prior) -> Prior:
+def _of_user(prior: SpeedPrior) -> SpeedPrior:
     """Return *prior* with the uncertainty of a user's figures."""
-    return Prior(
+    return SpeedPrior(
         one_node_per_s=prior.one_node_per_s,
         one_node_log_sd=_USER_LOG_SD,
         exponent=prior.exponent,
@@ -545,7 +545,7 @@ def _of_user(prior: Prior) -> Prior:
 
 
 def _line(
-    prior: Prior, logs: NDArray[np.float64], user: Mapping[int, float] | None
+    prior: SpeedPrior, logs: NDArray[np.float64], user: Mapping[int, float] | None
 ) -> NDArray[np.float64]:
     """Return expected logarithms of speed; beyond a user's points the prior's slope."""
     if not user:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from freetrain.losscurve.forecast import Better
+    from freetrain.losscurve.forecast import MetricDirection
 
 Array: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
@@ -54,7 +54,7 @@ class About:
     optimizer: str
     loss: str
     metric: str
-    better: Better
+    better: MetricDirection
 
 
 class Learner(Protocol):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ class Metric:
     """
 
     name: str
-    better: Better
+    better: MetricDirection
     of: Callable[[Array, NDArray[Any]], float]
 
 
@@ -77,10 +77,12 @@ SQUARED_ERROR = Loss("squared_error", _squared)
 CROSS_ENTROPY = Loss("cross_entropy", _cross_entropy)
 HINGE = Loss("hinge", _hinge)
 
-ACCURACY = Metric("accuracy", Better.HIGHER, _accuracy)
+ACCURACY = Metric("accuracy", MetricDirection.HIGHER, _accuracy)
 MEAN_SQUARED_ERROR = Metric(
-    "mean_squared_error", Better.LOWER, lambda *both: _squared(*both)[0]
+    "mean_squared_error", MetricDirection.LOWER, lambda *both: _squared(*both)[0]
 )
 VALIDATION_CROSS_ENTROPY = Metric(
-    "validation_cross_entropy", Better.LOWER, lambda *both: _cross_entropy(*both)[0]
+    "validation_cross_entropy",
+    MetricDirection.LOWER,
+    lambda *both: _cross_entropy(*both)[0],
 )

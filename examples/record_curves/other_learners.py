@@ -9,7 +9,7 @@ import numpy as np
 
 from examples.record_curves.learner import About
 from examples.record_curves.losses import SQUARED_ERROR
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 
 if TYPE_CHECKING:
     from examples.record_curves.learner import Array, Rows, Split
@@ -29,7 +29,7 @@ class Factors:
             optimizer=f"SGD, weight decay {decay:g}",
             loss="squared_error",
             metric="root_mean_squared_error",
-            better=Better.LOWER,
+            better=MetricDirection.LOWER,
         )
         counts = split.x.max(axis=0) + 1
         self._sides = [random.normal(scale=0.1, size=(n, rank)) for n in counts]
@@ -70,7 +70,7 @@ class Centres:
             optimizer="means of what each centre has seen",
             loss="inertia_per_sample",
             metric="validation_inertia_per_sample",
-            better=Better.LOWER,
+            better=MetricDirection.LOWER,
         )
         first = random.choice(len(split.x), size=centres, replace=False)
         self._centres = split.x[first].copy()
@@ -108,7 +108,7 @@ class Boosting:
             optimizer="a tree a step",
             loss=SQUARED_ERROR.name,
             metric="mean_squared_error",
-            better=Better.LOWER,
+            better=MetricDirection.LOWER,
         )
         self._split, self._random, self._depth = split, random, depth
         self._values = np.full(len(split.y), split.y.mean())

@@ -29,8 +29,8 @@ from freetrain.agent.environment import (
 )
 from freetrain.agent.observation import PATIENCE_VARIABLE, read_patience
 from freetrain.agent.observer import (
+    AgentMemory,
     LaunchedWorld,
-    Memory,
     Observer,
     OwnLease,
     StartedSpare,
@@ -58,7 +58,7 @@ from freetrain.errors import FreeTrainError, UsageError
 from freetrain.launch.local import LocalLauncher, this_node
 from freetrain.state.files import (
     AgentState,
-    Ended,
+    EndingKind,
     GenerationEnding,
     Heartbeat,
     StateDir,
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from freetrain.agent.board import TrainerFolder
     from freetrain.agent.observation import Observation, ObservedTrainer, Patience
     from freetrain.agent.rules import Action
-    from freetrain.state.files import Assigned
+    from freetrain.state.files import AssignmentFile
 
 
 USAGE = """\
@@ -473,7 +473,7 @@ class Executor:
         me: LeaseKey,
         board: Board,
         environment: Environment,
-        memory: Memory,
+        memory: AgentMemory,
         processes: NodeProcesses,
     ) -> None:
         """Take this lease and all that actions change."""
@@ -555,7 +555,7 @@ class Executor:
         how = ", as forks of spares" if is_forked else ""
         self._log(world, f"launched on {nodes}{after}{how}")
 
-    def _have_spares(self, assigned: Assigned) -> bool:
+    def _have_spares(self, assigned: AssignmentFile) -> bool:
         """Tell whether each lease has a spare; where it cannot be read, it has none."""
         with suppress(OSError, ValueError):
             return all(
@@ -607,7 +607,7 @@ class Executor:
             why = f": {ending.message}" if ending.message else ""
             self._log((trainer, ending.generation), f"over: {ending.ended.words}{why}")
 
-    def _start_spare(self, assigned: Assigned) -> None:
+    def _start_spare(self, assigned: AssignmentFile) -> None:
         if self._memory.now_s < self._spare_due_s:
             return
         job = self._board.job(assigned.trainer)
@@ -645,7 +645,7 @@ def draft_ending(
     """Return the ending as the agent of the lease *author* alone knows it."""
     return GenerationEnding(
         generation=action.generation,
-        ended=Ended.KILLED if action.was_launched else Ended.NOT_LAUNCHED,
+        ended=EndingKind.KILLED if action.was_launched else EndingKind.NOT_LAUNCHED,
         was_asked=action.was_asked,
         lost_lease=action.lost_lease,
         exit_code=action.exit_code,
@@ -664,7 +664,7 @@ def failed_launch(
     """Return the ending of a world that could not be started."""
     return GenerationEnding(
         generation=generation,
-        ended=Ended.FAILED,
+        ended=EndingKind.FAILED,
         was_asked=False,
         lost_lease=False,
         exit_code=None,
@@ -686,27 +686,27 @@ def complete_ending(
     is, a program that was asked to stop and did has been rescaled.
     """
     ended = ending.ended
-    if ended is Ended.KILLED and not elastic:
+    if ended is EndingKind.KILLED and not elastic:
         ended = _by_exit_code(action)
-    if action.is_done and ended not in {Ended.FAILED, Ended.DO_NOT_RESTART}:
-        ended = Ended.FINISHED
+    if action.is_done and ended not in {EndingKind.FAILED, EndingKind.DO_NOT_RESTART}:
+        ended = EndingKind.FINISHED
     message = ending.message or _exit_message(action, ended, elastic=elastic)
     return replace(ending, ended=ended, message=message)
 
 
-def _by_exit_code(action: WriteEnding) -> Ended:
+def _by_exit_code(action: WriteEnding) -> EndingKind:
     if action.was_killed or action.exit_code is None:
-        return Ended.KILLED
+        return EndingKind.KILLED
     if action.was_asked:
-        return Ended.RESCALED
+        return EndingKind.RESCALED
     if action.exit_code == 0:
-        return Ended.FINISHED
-    return Ended.KILLED if action.lost_lease else Ended.FAILED
+        return EndingKind.FINISHED
+    return EndingKind.KILLED if action.lost_lease else EndingKind.FAILED
 
 
-def _exit_message(action: WriteEnding, ended: Ended, *, elastic: bool) -> str:
+def _exit_message(action: WriteEnding, ended: EndingKind, *, elastic: bool) -> str:
     """Return the reason for people, of a world that left no outcome and failed."""
-    if ended not in {Ended.KILLED, Ended.FAILED} or action.exit_code is None:
+    if ended not in {EndingKind.KILLED, EndingKind.FAILED} or action.exit_code is None:
         return ""
     if action.was_asked or action.was_killed or action.lost_lease:
         return ""

@@ -17,9 +17,9 @@ from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import WorkSettings, read_job
 from freetrain.elastic.contract import read_outcome
 from freetrain.launch.base import logs_of, run_dir_of
-from freetrain.progress import Reader, work_is_done
+from freetrain.progress import ProgressReader, work_is_done
 from freetrain.state.files import (
-    Ended,
+    EndingKind,
     UnreadableFileError,
     create_assigned,
     create_ending,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from freetrain.elastic.contract import Outcome
     from freetrain.elastic.files import RunDir
     from freetrain.state.files import (
-        Assigned,
+        AssignmentFile,
         GenerationEnding,
         Heartbeat,
         StateDir,
@@ -93,7 +93,7 @@ class Board:
         self._folders: dict[str, int] = {}
         self._jobs: dict[str, TrainerJob] = {}
         self._gauges: dict[str, _WorkGauge] = {}
-        self._assigned: dict[tuple[str, int], Assigned] = {}
+        self._assigned: dict[tuple[str, int], AssignmentFile] = {}
         self._endings: dict[tuple[str, int], GenerationEnding] = {}
 
     def trainers(self) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ class Board:
         generations = self.generations(trainer)
         return TrainerFolder(trainer, generations, over) if generations else None
 
-    def assigned(self, trainer: str, generation: int) -> Assigned:
+    def assigned(self, trainer: str, generation: int) -> AssignmentFile:
         """Return one generation."""
         key = (trainer, generation)
         if key not in self._assigned:
@@ -212,7 +212,7 @@ class Board:
         endings = [self.ending(trainer, g) for g in sorted(self.endings(trainer))]
         return self._gauges[trainer].is_done(endings, running_s=running_s)
 
-    def propose(self, assigned: Assigned) -> bool:
+    def propose(self, assigned: AssignmentFile) -> bool:
         """Create a generation unless it is there; return whether this call did."""
         folder = self._trainer_dir(assigned.trainer)
         self._listing.forget(folder.assignments)
@@ -302,7 +302,7 @@ def _trim(known: MutableMapping[tuple[str, int], Any]) -> None:
 def _with_outcome(ending: GenerationEnding, outcome: Outcome) -> GenerationEnding:
     return replace(
         ending,
-        ended=Ended(str(outcome.ending)),
+        ended=EndingKind(str(outcome.ending)),
         step=outcome.step,
         committed_step=outcome.committed_step,
         message=outcome.message[:_LONGEST_MESSAGE] or ending.message,
@@ -325,7 +325,7 @@ class _WorkGauge:
     ) -> None:
         """Take the trainer, the places of its progress lines, and a clock."""
         self._work = job.work
-        self._reader = Reader(job, run_dir, logs)
+        self._reader = ProgressReader(job, run_dir, logs)
         self._elapsed_s = elapsed_s
         self._due_s = 0.0
         self._is_done = False

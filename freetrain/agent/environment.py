@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from freetrain.agent.observation import Patience
     from freetrain.config.job import TrainerJob
     from freetrain.launch.local import LocalLauncher
-    from freetrain.state.files import Assigned, AssignedLease
+    from freetrain.state.files import AssignedLease, AssignmentFile
     from slurm.backend import SlurmBackend
 
 
@@ -170,7 +170,7 @@ class Environment:
     def launch(
         self,
         job: TrainerJob,
-        assigned: Assigned,
+        assigned: AssignmentFile,
         *,
         after: int | None,
         is_forked: bool,
@@ -184,7 +184,7 @@ class Environment:
         return self._launcher.launch(job, assigned, after=after, is_forked=is_forked)
 
     def start_spare(
-        self, job: TrainerJob, assigned: Assigned, lease: LeaseKey
+        self, job: TrainerJob, assigned: AssignmentFile, lease: LeaseKey
     ) -> ProcessGroup:
         """Start a spare in *lease*, this one, for the trainer of *assigned*.
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
-from freetrain.state.files import GAVE_UP, AgentState, Ended, GenerationEnding
+from freetrain.state.files import GAVE_UP, AgentState, EndingKind, GenerationEnding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from freetrain.broker.lease import LeaseKey
     from freetrain.config.job import TrainerJob
-    from freetrain.state.files import Assigned, AssignedLease, Heartbeat
+    from freetrain.state.files import AssignedLease, AssignmentFile, Heartbeat
 
 
 _LONGEST_REASON = 300
@@ -54,7 +54,7 @@ def judge(endings: Iterable[GenerationEnding], job: TrainerJob) -> Verdict:
     """
     failures, committed_step, last = 0, 0, None
     for last in endings:
-        if last.ended in {Ended.FINISHED, Ended.DO_NOT_RESTART}:
+        if last.ended in {EndingKind.FINISHED, EndingKind.DO_NOT_RESTART}:
             return Verdict(is_final=True, reason=_reason(str(last.ended), last.message))
         if last.committed_step > committed_step or _must_have_committed(last, job):
             failures, committed_step = 0, last.committed_step
@@ -74,9 +74,9 @@ def is_failure(ending: GenerationEnding) -> bool:
     A stop that was not asked for does, else a program that stops by itself at once
     would be started for ever.
     """
-    if ending.lost_lease or ending.ended is Ended.NOT_LAUNCHED:
+    if ending.lost_lease or ending.ended is EndingKind.NOT_LAUNCHED:
         return False
-    return ending.ended is Ended.FAILED or not ending.was_asked
+    return ending.ended is EndingKind.FAILED or not ending.was_asked
 
 
 def _must_have_committed(ending: GenerationEnding, job: TrainerJob) -> bool:
@@ -291,7 +291,7 @@ class ObservedGeneration:
         world: Its world, where this agent launched it.
     """
 
-    assigned: Assigned
+    assigned: AssignmentFile
     age_s: float = 0.0
     is_over: bool = False
     outcome: str = ""
@@ -349,7 +349,7 @@ class ObservedTrainer:
     job: TrainerJob
     newest: ObservedGeneration
     earlier: tuple[ObservedGeneration, ...] = ()
-    previous: Assigned | None = None
+    previous: AssignmentFile | None = None
     verdict: Verdict = MAY_RUN
     failed: int = 0
     is_done: bool = False

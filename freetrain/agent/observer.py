@@ -1,9 +1,9 @@
 """How an agent makes its observation: from files, heartbeats, processes and its memory.
 
 The ``Observer`` reads the shared files in each turn, or less often where that is
-enough, and returns the ``Observation`` by which ``rules`` decides. The ``Memory`` holds
-all that outlives a turn: the worlds and the spare that the agent started, and for how
-long conditions have held.
+enough, and returns the ``Observation`` by which ``rules`` decides. The
+``AgentMemory`` holds all that outlives a turn: the worlds and the spare that the agent
+started, and for how long conditions have held.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from freetrain.agent.environment import Environment, ProcessGroup
     from freetrain.agent.observation import Patience, Peer
     from freetrain.broker.lease import LeaseKey
-    from freetrain.state.files import Assigned, GenerationEnding
+    from freetrain.state.files import AssignmentFile, GenerationEnding
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class StartedSpare:
 
 
 @dataclass(slots=True)
-class Memory:
+class AgentMemory:
     """Everything that outlives a turn.
 
     Attributes:
@@ -185,7 +185,7 @@ class Observer:
     ) -> None:
         """Take the lease, the shared files, the environment, and times to go by."""
         now_s = environment.elapsed_s()
-        self.memory = Memory(now_s, busy_s=now_s)
+        self.memory = AgentMemory(now_s, busy_s=now_s)
         self.processes = NodeProcesses(lease.key, board, environment, patience)
         self._lease = lease
         self._me = lease.key
@@ -472,7 +472,9 @@ def _members(trainers: Collection[ObservedTrainer]) -> frozenset[LeaseKey]:
     """Return every lease whose heartbeat matters."""
     found: set[LeaseKey] = set()
     for trainer in trainers:
-        before: tuple[Assigned, ...] = (trainer.previous,) if trainer.previous else ()
+        before: tuple[AssignmentFile, ...] = (
+            (trainer.previous,) if trainer.previous else ()
+        )
         for assigned in (*before, *(g.assigned for g in trainer.generations)):
             found |= assigned.keys
     return frozenset(found)

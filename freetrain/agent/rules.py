@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from freetrain.state.files import Assigned, lease_name
+from freetrain.state.files import AssignmentFile, lease_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class LaunchWorld:
     """Start the world of a generation, which waits for *after* to end, if any."""
 
-    assigned: Assigned
+    assigned: AssignmentFile
     after: int | None
 
 
@@ -81,7 +81,7 @@ class Sweep:
 class Propose:
     """Create the next generation, unless another agent or the broker was first."""
 
-    assigned: Assigned
+    assigned: AssignmentFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class EndLease:
 class StartSpare:
     """Start a spare for the trainer of a generation."""
 
-    assigned: Assigned
+    assigned: AssignmentFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -578,7 +578,7 @@ def succession(
         and members == trainer.newest.assigned.members
     ):
         return ()
-    assigned = Assigned(
+    assigned = AssignmentFile(
         trainer=trainer.name,
         generation=cause.generation + 1,
         members=members,

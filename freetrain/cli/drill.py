@@ -26,11 +26,11 @@ from freetrain.client.trainers import author_text
 from freetrain.config.job import TrainerJob
 from freetrain.errors import TryLaterError, UsageError
 from freetrain.launch.base import logs_of, run_dir_of
-from freetrain.progress import ProgressRecord, Reader
+from freetrain.progress import ProgressReader, ProgressRecord
 from freetrain.state.files import (
     AgentState,
-    Assigned,
     AssignedLease,
+    AssignmentFile,
     GenerationEnding,
     StateDir,
     UnreadableFileError,
@@ -187,7 +187,11 @@ class Drill:
     """
 
     def __init__(
-        self, state: StateDir, job: TrainerJob, assigned: Assigned, lease: AssignedLease
+        self,
+        state: StateDir,
+        job: TrainerJob,
+        assigned: AssignmentFile,
+        lease: AssignedLease,
     ) -> None:
         """Take the lease and its trainer; read the progress reported so far."""
         self.job = job
@@ -195,7 +199,7 @@ class Drill:
         self.lease = lease
         self.seen_s: dict[DrillMark, float] = {}
         self.ending: GenerationEnding | None = None
-        self.next: Assigned | None = None
+        self.next: AssignmentFile | None = None
         self.last_step = 0
         self.restored_step: int | None = None
         self.pause_s: float | None = None
@@ -204,7 +208,7 @@ class Drill:
         self._folder = state.trainer(assigned.trainer)
         self._run = run_dir_of(job, self._folder)
         logs = Path(logs_of(job, self._folder))
-        self._reader = Reader(job, self._run.path, logs)
+        self._reader = ProgressReader(job, self._run.path, logs)
         while self._reader.is_behind:
             self._take(self._reader.read(), now_s=0.0)
 
@@ -309,7 +313,7 @@ def choose(state: StateDir, status: TrainerStatus, *, lease: str = "") -> Drill:
     return Drill(state, job, newest, chosen)
 
 
-def _lease_named(assigned: Assigned, name: str) -> AssignedLease:
+def _lease_named(assigned: AssignmentFile, name: str) -> AssignedLease:
     known = {lease_name(member.key): member for member in assigned.members}
     known |= {member.node: member for member in assigned.members}
     if name in known:

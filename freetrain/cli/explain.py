@@ -52,8 +52,8 @@ from freetrain.client.trainers import author_text
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
 from freetrain.losscurve.fit import FittedForecast
-from freetrain.losscurve.forecast import Point
-from freetrain.state.files import Assigned, GenerationEnding, StateDir
+from freetrain.losscurve.forecast import MetricPoint
+from freetrain.state.files import AssignmentFile, GenerationEnding, StateDir
 from freetrain.state.tables import TrainerState
 from freetrain.text import (
     counted,
@@ -89,7 +89,7 @@ freetrain curves digits --json
 }
 
 
-Generations = Sequence[tuple[Assigned, GenerationEnding | None]]
+Generations = Sequence[tuple[AssignmentFile, GenerationEnding | None]]
 """A trainer's generations and how they ended, the oldest first."""
 
 MOST_GENERATIONS = 12
@@ -219,7 +219,7 @@ def _learned_lines(curves: TrainerCurves) -> Iterator[str]:
 
 
 def _events(
-    made: Assigned, ending: GenerationEnding | None
+    made: AssignmentFile, ending: GenerationEnding | None
 ) -> Iterator[tuple[float, int, str]]:
     """Yield when a generation was made and when it ended: time, number and text."""
     where = nodes_named(member.node for member in made.members) or "no nodes"
@@ -469,7 +469,7 @@ def explain_record(
 
 
 def _generation_record(
-    made: Assigned, ending: GenerationEnding | None
+    made: AssignmentFile, ending: GenerationEnding | None
 ) -> dict[str, Any]:
     return {
         "generation": made.generation,
@@ -571,7 +571,7 @@ def _values_table(curves: TrainerCurves) -> Table:
     return table
 
 
-def _evenly(points: Sequence[Point]) -> list[Point]:
+def _evenly(points: Sequence[MetricPoint]) -> list[MetricPoint]:
     """Return ``MEASURED_ROWS`` of *points* at most, the first and last included."""
     if len(points) <= MEASURED_ROWS:
         return list(points)

@@ -23,7 +23,7 @@ from freetrain.launch.base import logs_of
 from freetrain.progress import GrowingFile, log_files
 from freetrain.state.database import read_store
 from freetrain.state.files import (
-    Assigned,
+    AssignmentFile,
     StateDir,
     TrainerDir,
     UnreadableFileError,
@@ -183,7 +183,7 @@ def agent_sources(
     ]
 
 
-def _assigned(folder: TrainerDir, generation: int | None) -> Assigned | None:
+def _assigned(folder: TrainerDir, generation: int | None) -> AssignmentFile | None:
     if generation is not None:
         return read_assigned(folder, generation)
     for number in reversed(generations(folder.assignments)):

@@ -29,7 +29,7 @@ from freetrain.cli.context import (
 )
 from freetrain.errors import UsageError
 from freetrain.lookahead.base import DEFAULT_FORECASTER, FORECASTERS, check_forecaster
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 from freetrain.planning.settings import POLICIES, RATED_POLICIES, Solver
 from freetrain.replay.settings import (
     DEFAULT_PRIORITY,
@@ -165,7 +165,7 @@ Curves = Annotated[
     ),
 ]
 BetterValues = Annotated[
-    Better,
+    MetricDirection,
     typer.Option(
         metavar="WHICH", help="--curves: whether higher or lower values are good."
     ),
@@ -451,7 +451,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     days: Days = None,
     load: Load = 1.0,
     curves: Curves = None,
-    better: BetterValues = Better.HIGHER,
+    better: BetterValues = MetricDirection.HIGHER,
     parallel: Parallel = None,
     every: EveryS = None,
     requeue: Requeue = False,
@@ -616,7 +616,7 @@ class ReplayRequest:
     trainers: str
     load: float = 1.0
     curves: str | None = None
-    better: Better = Better.HIGHER
+    better: MetricDirection = MetricDirection.HIGHER
     topology: str | None = None
     policies: tuple[str, ...]
     priorities: tuple[str, ...] = (DEFAULT_PRIORITY,)
@@ -654,7 +654,7 @@ class ReplayRequest:
             ("--trainers", self.trainers),
             ("--load", None if self.load == 1.0 else f"{self.load:.15g}"),
             ("--curves", self.curves),
-            ("--better", self.better if self.better is Better.LOWER else None),
+            ("--better", self.better if self.better is MetricDirection.LOWER else None),
             *(("--policy", policy) for policy in self.policies),
             *(("--priority", priority) for priority in self.priorities),
             *(("--set", f"{k}={value:.15g}") for k, value in self.priority_settings),
@@ -840,7 +840,10 @@ def refuse_unused(request: ReplayRequest) -> None:
         UsageError: There is such an option.
     """
     has_log, has_draw = request.log is not None, is_drawn(request.trainers)
-    has_curves, is_lower = request.curves is not None, request.better is Better.LOWER
+    has_curves, is_lower = (
+        request.curves is not None,
+        request.better is MetricDirection.LOWER,
+    )
     rates = not set(RATED_POLICIES).isdisjoint(request.policies)
     plans = rates or "static" in request.policies
     without_effect = {

@@ -34,10 +34,15 @@ from freetrain.cli.context import (
 )
 from freetrain.cli.replay import DRAWN, ReplayRequest, Settings, is_drawn
 from freetrain.errors import BadDataError, MissingInputError, UsageError
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 from freetrain.losscurve.recorded import load as recorded_curves
 from freetrain.planning.settings import HORIZON_S, RATED_POLICIES
-from freetrain.priority.base import Basis, check_settings, priority_named, settings_of
+from freetrain.priority.base import (
+    RatingBasis,
+    check_settings,
+    priority_named,
+    settings_of,
+)
 from freetrain.replay.pool import DAY_S, PoolTimeline, idle_of
 from freetrain.replay.run import run_replay, with_costs
 from freetrain.replay.trainers import (
@@ -347,7 +352,7 @@ def _recorded_curves() -> Iterator[QualityTruth]:
             )
 
 
-def _curves_in(folder: Path, better: Better) -> list[QualityTruth]:
+def _curves_in(folder: Path, better: MetricDirection) -> list[QualityTruth]:
     """Return every curve under *folder*, of the column ``metric``.
 
     Raises:
@@ -368,7 +373,11 @@ def _curves_in(folder: Path, better: Better) -> list[QualityTruth]:
         for file in files
     ]
     if not any(better.is_reached(each.values[0], each.values[-1]) for each in curves):
-        other = Better.LOWER if better is Better.HIGHER else Better.HIGHER
+        other = (
+            MetricDirection.LOWER
+            if better is MetricDirection.HIGHER
+            else MetricDirection.HIGHER
+        )
         raise BadDataError(
             f"every curve in {folder} ends worse than it begins where {better} values "
             f"are good; nothing was replayed. Say --better {other}."
@@ -498,7 +507,7 @@ def missing_basis(
 ) -> tuple[str, ...]:
     """Return a caution for priorities that rate by losses or deadlines none has."""
     asked = {run.priority for run in results if run.policy in RATED_POLICIES}
-    by_losses = {n for n in asked if priority_named(n).basis is Basis.LOSSES}
+    by_losses = {n for n in asked if priority_named(n).basis is RatingBasis.LOSSES}
     cautions = []
     if by_losses and all(trainer.quality is None for trainer in trainers):
         names = ", ".join(sorted(by_losses))

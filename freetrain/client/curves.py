@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from freetrain.config.job import TrainerJob
     from freetrain.losscurve.fit import FittedForecast
-    from freetrain.losscurve.forecast import Better, Point
+    from freetrain.losscurve.forecast import MetricDirection, MetricPoint
     from freetrain.state.files import StateDir
     from freetrain.state.tables import TrainerRow
     from freetrain.tick.trainers import TrainerHistory
@@ -83,9 +83,9 @@ class TrainerCurves:
 
     name: str
     metric: str
-    better: Better
+    better: MetricDirection
     unit: str
-    measured: tuple[Point, ...]
+    measured: tuple[MetricPoint, ...]
     work: float | None
     total: float | None
     loss_forecast: FittedForecast | None

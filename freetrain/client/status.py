@@ -23,7 +23,7 @@ from freetrain.state.database import read_store
 from freetrain.state.files import (
     USER,
     AgentState,
-    Ended,
+    EndingKind,
     UnreadableFileError,
     generations,
     read_assigned,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from freetrain.pack.pack import PackRecord
     from freetrain.progress import Progress
     from freetrain.state.files import (
-        Assigned,
+        AssignmentFile,
         GenerationEnding,
         Heartbeat,
         StateDir,
@@ -169,7 +169,7 @@ _RESTING = {
     TrainerState.FAILED: Doing.FAILED,
 }
 
-_OVER = {Ended.FINISHED: Doing.FINISHED, Ended.DO_NOT_RESTART: Doing.FAILED}
+_OVER = {EndingKind.FINISHED: Doing.FINISHED, EndingKind.DO_NOT_RESTART: Doing.FAILED}
 """Activities that follow from a program's own end; the next tick records them."""
 
 
@@ -185,9 +185,9 @@ class Worlds:
         is_before_over: Whether ``before`` has ended, or there is none.
     """
 
-    newest: Assigned | None = None
-    last: Assigned | None = None
-    before: Assigned | None = None
+    newest: AssignmentFile | None = None
+    last: AssignmentFile | None = None
+    before: AssignmentFile | None = None
     ending: GenerationEnding | None = None
     is_before_over: bool = True
 
@@ -263,7 +263,7 @@ def doing_of(status: TrainerStatus) -> Doing:
     return _doing_on_nodes(status, last)
 
 
-def _doing_on_nodes(status: TrainerStatus, last: Assigned) -> Doing:
+def _doing_on_nodes(status: TrainerStatus, last: AssignmentFile) -> Doing:
     if status.worlds.ending is not None:
         return Doing.STARTING  # the next generation is about to be made
     if not status.worlds.is_before_over:
@@ -271,7 +271,7 @@ def _doing_on_nodes(status: TrainerStatus, last: Assigned) -> Doing:
     return Doing.TRAINING if _has_begun(status, last) else Doing.STARTING
 
 
-def _has_begun(status: TrainerStatus, last: Assigned) -> bool:
+def _has_begun(status: TrainerStatus, last: AssignmentFile) -> bool:
     """Return whether the world of *last* has reported, or its agent says it runs."""
     progress = status.progress
     if progress is not None and progress.generation is not None:
@@ -337,8 +337,8 @@ def _worlds(folder: TrainerDir) -> Worlds:
 
 
 def _that_ran(
-    folder: TrainerDir, numbers: tuple[int, ...], newest: Assigned
-) -> list[Assigned]:
+    folder: TrainerDir, numbers: tuple[int, ...], newest: AssignmentFile
+) -> list[AssignmentFile]:
     """Return the two newest generations with members, the newest first."""
     ran = [newest] if newest.members else []
     for number in reversed(numbers[:-1]):
@@ -354,7 +354,7 @@ def _that_ran(
 
 def generation_history(
     folder: TrainerDir, *, most: int
-) -> tuple[tuple[Assigned, GenerationEnding | None], ...]:
+) -> tuple[tuple[AssignmentFile, GenerationEnding | None], ...]:
     """Return the last *most* generations, the oldest first; damaged ones left out.
 
     Each has its ending beside it; None where it has not ended, or never ran.

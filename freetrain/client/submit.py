@@ -57,8 +57,8 @@ from freetrain.state.files import (
     GO_ON,
     MPI_TUNING,
     USER,
-    Assigned,
     AssignedLease,
+    AssignmentFile,
     StateDir,
     create_assigned,
     render_environment,
@@ -734,7 +734,7 @@ def _mark(folder: TrainerDir, submission: Submission, used: int) -> None:
     generation = max(used, next_generation(folder))
     create_assigned(
         folder,
-        Assigned(
+        AssignmentFile(
             trainer=submission.job.name,
             generation=generation,
             members=(),
@@ -835,14 +835,14 @@ def _world(
     return plan_world(request, find_tool(request))
 
 
-def _assigned(trainer: str, nodes: int, now_s: float) -> Assigned:
+def _assigned(trainer: str, nodes: int, now_s: float) -> AssignmentFile:
     members = tuple(
         AssignedLease(
             key=LeaseKey(UUID, n), job_id=n, display_id=str(n), node=f"node{n}"
         )
         for n in range(1, nodes + 1)
     )
-    return Assigned(
+    return AssignmentFile(
         trainer=trainer,
         generation=1,
         members=members,

@@ -23,7 +23,7 @@ from freetrain.state.files import (
     BROKER,
     GO_ON,
     USER,
-    Assigned,
+    AssignmentFile,
     create_assigned,
     generations,
     newest_assigned,
@@ -166,7 +166,7 @@ def _carry_out(state: StateDir, changed: Changed, verb: Verb, now_s: float) -> C
 _ATTEMPTS = 50
 
 
-def leave(folder: TrainerDir, *, reason: str, now_s: float) -> Assigned | None:
+def leave(folder: TrainerDir, *, reason: str, now_s: float) -> AssignmentFile | None:
     """Make the next generation of a trainer an empty one, so that its world stops.
 
     A tick or an agent that makes a generation at the same moment may be first; then
@@ -200,9 +200,11 @@ def _begin_again(folder: TrainerDir, *, now_s: float) -> None:
         create_assigned(folder, again)  # if another was first, it began again as well
 
 
-def _empty_after(newest: Assigned, *, reason: str, now_s: float) -> Assigned:
+def _empty_after(
+    newest: AssignmentFile, *, reason: str, now_s: float
+) -> AssignmentFile:
     """Return the generation after *newest*, in which nothing runs."""
-    return Assigned(
+    return AssignmentFile(
         trainer=newest.trainer,
         generation=newest.generation + 1,
         members=(),

@@ -84,7 +84,7 @@ class Form(Generic[T]):
     """
 
     expected: str
-    read: Callable[[object, Places], T]
+    read: Callable[[object, BaseFolders], T]
     write: Callable[[T], object]
 
 
@@ -138,7 +138,7 @@ def _form(type_: Any) -> Form[Any] | None:  # noqa: ANN401
     return next((note for note in notes if isinstance(note, Form)), None)
 
 
-def read_value(value: object, type_: Any, places: Places) -> Any:  # noqa: ANN401
+def read_value(value: object, type_: Any, places: BaseFolders) -> Any:  # noqa: ANN401
     """Return *value*, which tomllib read, as *type_* has it.
 
     Raises:
@@ -184,7 +184,7 @@ def _expected(type_: Any, value: object) -> str:  # noqa: ANN401
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class BaseFolders:
     """Where paths in a file start, both absolute.
 
     Attributes:
@@ -196,7 +196,7 @@ class Places:
     home: Path | None = None
 
 
-ROOT = Places(Path("/"))
+ROOT = BaseFolders(Path("/"))
 """For files of which every path is absolute."""
 
 
@@ -242,7 +242,7 @@ def read_limited(path: Path, *, named: str, file: FileKind) -> bytes:
 
 
 def parse_document(
-    content: bytes, *, path: str, file: FileKind, places: Places = ROOT
+    content: bytes, *, path: str, file: FileKind, places: BaseFolders = ROOT
 ) -> Table:
     """Return the outermost table of *content*; *path* is for messages.
 
@@ -276,7 +276,7 @@ class Table:
     where: str
     values: Mapping[str, object]
     consequence: str
-    places: Places = ROOT
+    places: BaseFolders = ROOT
 
     def read(
         self, record: type[Record], *, defaults: Mapping[str, object] | None = None
@@ -445,7 +445,7 @@ def choice(known: Collection[str]) -> Form[str]:
     """Return the form of words that are one of *known*."""
     expected = f"one of {', '.join(known)}"
 
-    def read(value: object, _: Places) -> str:
+    def read(value: object, _: BaseFolders) -> str:
         if not isinstance(value, str) or value not in known:
             raise MismatchError(f"{expected}.{closest(str(value), known)}")
         return value
@@ -462,7 +462,7 @@ def seconds(least_s: float = 0.0, most_s: float = math.inf) -> Form[float]:
     limits = "" if least_s == 0 else f", {exact_duration(least_s)} or more"
     limits += "" if math.isinf(most_s) else f", {exact_duration(most_s)} or less"
 
-    def read(value: object, _: Places) -> float:
+    def read(value: object, _: BaseFolders) -> float:
         if not isinstance(value, str):
             raise MismatchError
         try:
@@ -492,7 +492,7 @@ MOST_PATH_BYTES = 4_000
 """Longest path; Linux takes 4,095."""
 
 
-def _read_command(value: object, _: Places) -> tuple[str, ...]:
+def _read_command(value: object, _: BaseFolders) -> tuple[str, ...]:
     words = _words_of(_split(value) if isinstance(value, str) else value)
     if not words or not words[0].strip():
         raise MismatchError
@@ -522,7 +522,7 @@ def _words_of(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _read_path(value: object, places: Places) -> Path:
+def _read_path(value: object, places: BaseFolders) -> Path:
     if not isinstance(value, str) or not value or not value.isprintable():
         raise MismatchError
     if len(value.encode()) > MOST_PATH_BYTES or ".." in Path(value).parts:
@@ -583,7 +583,7 @@ def sizes(allowed: range) -> Form[tuple[int, ...]]:
     """Return the form of lists of node counts within *allowed*, ascending."""
     powers = tuple(2**k for k in range(allowed.stop.bit_length()) if 2**k in allowed)
 
-    def read(value: object, _: Places) -> tuple[int, ...]:
+    def read(value: object, _: BaseFolders) -> tuple[int, ...]:
         found = list(powers) if value == POWERS_OF_TWO else value
         if not isinstance(found, list) or not found:
             raise MismatchError
@@ -603,7 +603,7 @@ def curve(what: str) -> Form[tuple[tuple[int, float], ...]]:
     """Return the form of tables of *what*, a number above 0, by node count."""
     expected = f'{what} by node count, such as {{ "1" = 100.0, "2" = 190.0 }}'
 
-    def read(value: object, _: Places) -> tuple[tuple[int, float], ...]:
+    def read(value: object, _: BaseFolders) -> tuple[tuple[int, float], ...]:
         if not isinstance(value, dict) or not value:
             raise MismatchError
         points = (
@@ -665,7 +665,7 @@ Qos = Annotated[str, named(_WORD, _slurm_name("a quality of service"))]
 Account = Annotated[str, named(_WORD, _slurm_name("an account"))]
 
 
-def _read_features(value: object, _: Places) -> tuple[str, ...]:
+def _read_features(value: object, _: BaseFolders) -> tuple[str, ...]:
     if not isinstance(value, list) or len(value) > MOST_FEATURES:
         raise MismatchError
     for feature in value:
@@ -674,7 +674,7 @@ def _read_features(value: object, _: Places) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
-def _read_memory(value: object, _: Places) -> int:
+def _read_memory(value: object, _: BaseFolders) -> int:
     found = _MEMORY.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise MismatchError
@@ -686,7 +686,7 @@ def _memory_text(mib: int) -> str:
     return f"{mib // _MIB_BY_UNIT[unit]}{unit}"
 
 
-def _read_gres(value: object, _: Places) -> tuple[Gres, ...]:
+def _read_gres(value: object, _: BaseFolders) -> tuple[Gres, ...]:
     if not isinstance(value, str) or len(value) > MOST_GRES_CHARACTERS:
         raise MismatchError
     matches = [_GRES.fullmatch(item.strip()) for item in value.split(",")]

@@ -20,6 +20,7 @@ from freetrain.config.document import (
     AbsolutePath,
     Argument,
     Arguments,
+    BaseFolders,
     Command,
     Cpus,
     Features,
@@ -29,7 +30,6 @@ from freetrain.config.document import (
     MemoryMib,
     MismatchError,
     Partition,
-    Places,
     Positive,
     Table,
     TrainerName,
@@ -42,7 +42,7 @@ from freetrain.config.document import (
     seconds,
     sizes,
 )
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 from freetrain.plugins import UnusablePluginError, find_launcher, launcher_names
 from freetrain.text import closest, exact_duration, shown
 
@@ -75,7 +75,7 @@ _LATEST = datetime(9000, 1, 1, tzinfo=UTC)
 """A later time is a mistake, and could not be written in another time zone."""
 
 
-def _read_environment(value: object, _: Places) -> tuple[tuple[str, str], ...]:
+def _read_environment(value: object, _: BaseFolders) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, dict) or len(value) > MOST_VARIABLES:
         raise MismatchError
     for name, text in value.items():
@@ -92,7 +92,7 @@ def _read_environment(value: object, _: Places) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(value.items()))
 
 
-def _read_pattern(value: object, _: Places) -> str:
+def _read_pattern(value: object, _: BaseFolders) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MOST_PATTERN_CHARACTERS:
         raise MismatchError
     with warnings.catch_warnings():
@@ -106,7 +106,7 @@ def _read_pattern(value: object, _: Places) -> str:
     return value
 
 
-def _read_fields(value: object, _: Places) -> tuple[tuple[str, str], ...]:
+def _read_fields(value: object, _: BaseFolders) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, dict) or len(value) > MOST_FIELDS:
         raise MismatchError
     if not any(name in value for name in COUNTED):
@@ -119,7 +119,7 @@ def _read_fields(value: object, _: Places) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(value.items()))
 
 
-def _read_launcher(value: object, _: Places) -> str:
+def _read_launcher(value: object, _: BaseFolders) -> str:
     name = str(value)
     try:
         find_launcher(name)
@@ -171,7 +171,7 @@ class JobDeadline(Struct, frozen=True):
 def _deadline() -> Form[JobDeadline]:
     duration = seconds(1.0, LONGEST_S)
 
-    def read(value: object, places: Places) -> JobDeadline:
+    def read(value: object, places: BaseFolders) -> JobDeadline:
         if isinstance(value, str):
             return JobDeadline(after_s=duration.read(value, places))
         if not isinstance(value, datetime) or value.utcoffset() is None:
@@ -358,7 +358,7 @@ class QualitySettings(Struct, frozen=True, kw_only=True, rename=key_name):
             'a metric\'s name, such as "loss" or "val/accuracy"',
         ),
     ] = "loss"
-    better: Better = Better.LOWER
+    better: MetricDirection = MetricDirection.LOWER
 
     def is_reached(self, target: float, value: float) -> bool:
         """Tell whether *value* is *target* or better; nan never is."""
@@ -481,10 +481,10 @@ def read_job(
     """
     name = named or str(path)
     content = read_limited(path, named=name, file=FILE)
-    return parse_job(content, path=name, places=Places(path.parent, home))
+    return parse_job(content, path=name, places=BaseFolders(path.parent, home))
 
 
-def parse_job(content: bytes, *, path: str, places: Places) -> TrainerJob:
+def parse_job(content: bytes, *, path: str, places: BaseFolders) -> TrainerJob:
     """Return the trainer that *content* describes; *path* is for messages.
 
     Raises:

@@ -20,6 +20,7 @@ from freetrain.config.document import (
     NOT_A_KEY,
     AbsolutePath,
     Account,
+    BaseFolders,
     Cpus,
     Features,
     FileKind,
@@ -28,7 +29,6 @@ from freetrain.config.document import (
     MemoryMib,
     MismatchError,
     Partition,
-    Places,
     Qos,
     Table,
     choice,
@@ -59,7 +59,7 @@ _NAME = r"[a-z][a-z0-9_-]{0,39}"
 _MOST_NUMBERS = 100
 
 
-def _read_numbers(value: object, places: Places) -> tuple[tuple[str, float], ...]:
+def _read_numbers(value: object, places: BaseFolders) -> tuple[tuple[str, float], ...]:
     if not isinstance(value, dict) or len(value) > _MOST_NUMBERS:
         raise MismatchError
     try:
@@ -259,7 +259,7 @@ DEFAULTS = "the defaults"
 """Stands for the file's name where there is no file."""
 
 
-def parse_site(content: bytes, *, path: str, places: Places) -> Site:
+def parse_site(content: bytes, *, path: str, places: BaseFolders) -> Site:
     """Return the site that *content* describes; *path* is for messages.
 
     Raises:
@@ -314,7 +314,7 @@ def default_site(home: Path | None) -> Site:
     Raises:
         BadConfigurationError: *home* is unknown.
     """
-    return parse_site(b"", path=DEFAULTS, places=Places(Path("/"), home))
+    return parse_site(b"", path=DEFAULTS, places=BaseFolders(Path("/"), home))
 
 
 # ----------------------------------------------------------------------
@@ -380,7 +380,7 @@ def find_site(around: SiteSearch, *, asked: Path | None = None) -> Site:
 
 def _read(path: Path, around: SiteSearch) -> Site:
     content = read_limited(path, named=str(path), file=FILE)
-    places = Places(path.parent, around.home)
+    places = BaseFolders(path.parent, around.home)
     site = parse_site(content, path=str(path), places=places)
     return msgspec.structs.replace(site, path=path)
 

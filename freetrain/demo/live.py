@@ -24,7 +24,7 @@ from freetrain.demo.fake_slurm.processes import FakeSlurmFolder, at_work, instal
 from freetrain.errors import FreeTrainError
 from freetrain.state.files import (
     BROKER,
-    Ended,
+    EndingKind,
     StateDir,
     generations,
     read_assigned,
@@ -134,7 +134,9 @@ def read_history(name: str, folder: TrainerDir) -> History:
             for generation in known
             if generation in times
         ),
-        is_finished=any(e is not None and e.ended is Ended.FINISHED for e in endings),
+        is_finished=any(
+            e is not None and e.ended is EndingKind.FINISHED for e in endings
+        ),
     )
 
 

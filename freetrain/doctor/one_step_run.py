@@ -32,7 +32,7 @@ from freetrain.elastic.files import replaced
 from freetrain.errors import FreeTrainError
 from freetrain.launch.base import CannotLaunchError
 from freetrain.launch.local import LocalLauncher, this_node
-from freetrain.state.files import Assigned, AssignedLease, StateDir
+from freetrain.state.files import AssignedLease, AssignmentFile, StateDir
 from freetrain.text import one_line
 from slurm.batch import LeaseRequest, gres_argument
 from slurm.errors import SlurmError
@@ -317,7 +317,7 @@ def _launch(folder: Path, environ: Mapping[str, str]) -> dict[str, object]:
         display_id=environ.get("SLURM_JOB_ID", ""),
         node=environ.get("SLURMD_NODENAME", ""),
     )
-    assigned = Assigned(
+    assigned = AssignmentFile(
         trainer=TRAINER,
         generation=_GENERATION,
         members=(member,),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from signal import Signals
 
     from freetrain.config.job import LaunchSettings, TrainerJob
-    from freetrain.state.files import Assigned, AssignedLease, TrainerDir
+    from freetrain.state.files import AssignedLease, AssignmentFile, TrainerDir
 
 LEASE_MARK = "FREETRAIN_LEASE"
 """The variable that names the lease that a process belongs to, ``UUID-TASK``."""
@@ -104,7 +104,7 @@ class WorldRequest:
     """
 
     job: TrainerJob
-    assigned: Assigned
+    assigned: AssignmentFile
     folder: TrainerDir
     environment: Mapping[str, str]
     head: HeadNode

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from freetrain.broker.lease import LeaseKey
     from freetrain.config.job import TrainerJob
     from freetrain.launch.base import Tool
-    from freetrain.state.files import Assigned, StateDir, TrainerDir
+    from freetrain.state.files import AssignmentFile, StateDir, TrainerDir
 
 # How srun, which runs on the lease's own node, was reached from there: an address
 # that every node of the cluster can use, whatever resolves names.
@@ -55,7 +55,7 @@ class LocalLauncher:
     def launch(
         self,
         job: TrainerJob,
-        assigned: Assigned,
+        assigned: AssignmentFile,
         *,
         after: int | None = None,
         is_forked: bool = False,
@@ -82,7 +82,7 @@ class LocalLauncher:
         return start(plan, mark=f"{WORLD_MARK}={plan.environment[WORLD_MARK]}")
 
     def start_spare(
-        self, job: TrainerJob, assigned: Assigned, lease: LeaseKey
+        self, job: TrainerJob, assigned: AssignmentFile, lease: LeaseKey
     ) -> Session:
         """Start a spare on this node; asked to stop, it makes no more ranks.
 
@@ -101,7 +101,7 @@ class LocalLauncher:
         )
         return start(plan, mark=f"{WORLD_MARK}={plan.environment[WORLD_MARK]}")
 
-    def _request(self, job: TrainerJob, assigned: Assigned) -> WorldRequest:
+    def _request(self, job: TrainerJob, assigned: AssignmentFile) -> WorldRequest:
         folder = self.state.trainer(assigned.trainer)
         return WorldRequest(
             job=job,

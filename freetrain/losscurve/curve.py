@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from freetrain.losscurve.forecast import LARGEST_VALUE, Better
+from freetrain.losscurve.forecast import LARGEST_VALUE, MetricDirection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
-    from freetrain.losscurve.forecast import Point
+    from freetrain.losscurve.forecast import MetricPoint
 
 
 class LossHistory:
@@ -44,15 +44,15 @@ class LossHistory:
         broken: Values in a row at the end that are not finite, or overflows.
     """
 
-    def __init__(self, points: Iterable[Point] = ()) -> None:
-        self._points: list[Point] = []
+    def __init__(self, points: Iterable[MetricPoint] = ()) -> None:
+        self._points: list[MetricPoint] = []
         self._samples = array("d")
         self._values = array("d")
-        self._late: list[Point] = []
+        self._late: list[MetricPoint] = []
         self.broken = 0
         self.extend(points)
 
-    def extend(self, points: Iterable[Point]) -> None:
+    def extend(self, points: Iterable[MetricPoint]) -> None:
         """Add points, in the order in which they were reported."""
         for point in points:
             self._take(point)
@@ -62,7 +62,7 @@ class LossHistory:
         return self._cut() + 1 if self._late else len(self._points)
 
     @property
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[MetricPoint, ...]:
         """The usable points, ascending in samples, finite."""
         if not self._late:
             return tuple(self._points)
@@ -82,7 +82,7 @@ class LossHistory:
             return np.array(self._values)
         return np.append(self._values[: self._cut()], self._late[-1].value)
 
-    def _take(self, point: Point) -> None:
+    def _take(self, point: MetricPoint) -> None:
         if not (math.isfinite(point.samples) and point.samples >= 0):
             return
         if not abs(point.value) <= LARGEST_VALUE:
@@ -91,7 +91,7 @@ class LossHistory:
             self.broken = 0
             self._place(point)
 
-    def _place(self, point: Point) -> None:
+    def _place(self, point: MetricPoint) -> None:
         highest = self._samples[-1] if self._samples else -math.inf
         if point.samples >= highest:
             self._settle_late()
@@ -106,7 +106,7 @@ class LossHistory:
             self._insert(late)
         self._late.clear()
 
-    def _rewind(self, point: Point) -> None:
+    def _rewind(self, point: MetricPoint) -> None:
         first, cut = self._late[-1], self._cut()
         del self._points[cut:], self._samples[cut:], self._values[cut:]
         self._late.clear()
@@ -119,7 +119,7 @@ class LossHistory:
             return len(self._points)
         return bisect_left(self._samples, self._late[-1].samples)
 
-    def _insert(self, point: Point) -> None:
+    def _insert(self, point: MetricPoint) -> None:
         at = bisect_left(self._samples, point.samples)
         if at < len(self._samples) and self._samples[at] == point.samples:
             self._points[at] = point
@@ -350,7 +350,7 @@ class NormalizedCurve:
 
 
 def normalized(
-    samples: NDArray[np.float64], values: NDArray[np.float64], better: Better
+    samples: NDArray[np.float64], values: NDArray[np.float64], better: MetricDirection
 ) -> tuple[NormalizedCurve, Frame]:
     """Return the curve of a history or a part of it, without spikes, and its units.
 
@@ -364,7 +364,7 @@ def normalized(
     return _in_frame(points, frame).without_spikes(), frame
 
 
-def _frame_of(points: Downsampled, better: Better) -> Frame:
+def _frame_of(points: Downsampled, better: MetricDirection) -> Frame:
     """Return the frame in which *points*, without spikes, spans one unit each way.
 
     Work starts one typical step before the first point, not at the trainer's
@@ -375,12 +375,12 @@ def _frame_of(points: Downsampled, better: Better) -> Frame:
     origin = float(samples[0]) - step
     calm = values[~find_spikes(values, points.weights)]
     best, worst = float(calm.min()), float(calm.max())
-    if better is Better.HIGHER:
+    if better is MetricDirection.HIGHER:
         best, worst = worst, best
     tiny = SMALLEST_SPAN * max(abs(best), abs(worst), SMALLEST_SPAN)
     span = worst - best
     if abs(span) < tiny:
-        span = tiny if better is Better.LOWER else -tiny
+        span = tiny if better is MetricDirection.LOWER else -tiny
     return Frame(origin, float(samples[-1]) - origin, best, span)
 
 
@@ -428,7 +428,7 @@ class QualityScale:
         return self.sign * (self.best - self.start)
 
 
-def quality_scale(points: Downsampled, better: Better) -> QualityScale:
+def quality_scale(points: Downsampled, better: MetricDirection) -> QualityScale:
     """Return the scale of a whole history.
 
     A trainer that never got better than it began, by more than its noise, has no
@@ -436,7 +436,7 @@ def quality_scale(points: Downsampled, better: Better) -> QualityScale:
     """
     kept = ~find_spikes(points.values, points.weights)
     values = points.values[kept]
-    sign = 1 if better is Better.HIGHER else -1
+    sign = 1 if better is MetricDirection.HIGHER else -1
     noise = noise_of(values, points.weights[kept])
     start, best = float(values[0]), float(sign * (sign * values).max())
     worst = float(sign * (sign * values).min())

@@ -40,7 +40,7 @@ from freetrain.losscurve.curve import (
     scatter_of,
     weighted_quantile,
 )
-from freetrain.losscurve.forecast import Better, Expected
+from freetrain.losscurve.forecast import Expected, MetricDirection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -49,13 +49,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from freetrain.losscurve.curve import Family, NormalizedCurve
-    from freetrain.losscurve.forecast import LossForecast, Point
+    from freetrain.losscurve.forecast import LossForecast, MetricPoint
 
 _FEWEST_TO_FIT = 3
 """Usable points; two are a line through anything."""
 
 
-def fit_forecast(points: Iterable[Point], better: Better) -> FittedForecast | None:
+def fit_forecast(
+    points: Iterable[MetricPoint], better: MetricDirection
+) -> FittedForecast | None:
     """Return the forecast from *points*; None with fewer than three usable points.
 
     Args:
@@ -65,7 +67,7 @@ def fit_forecast(points: Iterable[Point], better: Better) -> FittedForecast | No
     return fit_history(LossHistory(points), better)
 
 
-def fit_history(history: LossHistory, better: Better) -> FittedForecast | None:
+def fit_history(history: LossHistory, better: MetricDirection) -> FittedForecast | None:
     """Return the forecast of a history; as :func:`fit_forecast`."""
     samples, values = history.samples, history.values
     if samples.size < _FEWEST_TO_FIT:
@@ -109,8 +111,8 @@ class FittedForecast:
         scale: The unit of quality.
     """
 
-    better: Better
-    points: tuple[Point, ...]
+    better: MetricDirection
+    points: tuple[MetricPoint, ...]
     is_diverging: bool
     phase_samples: float
     frame: Frame
@@ -181,8 +183,8 @@ FEWEST_BROKEN = 3
 class BrokenForecast:
     """A ``LossForecast`` that expects nothing, perhaps without any usable value."""
 
-    better: Better
-    points: tuple[Point, ...]
+    better: MetricDirection
+    points: tuple[MetricPoint, ...]
     family: str = "none"
     is_diverging: bool = True
 
@@ -203,7 +205,9 @@ class BrokenForecast:
         return math.inf
 
 
-def broken_forecast(history: LossHistory, better: Better) -> BrokenForecast | None:
+def broken_forecast(
+    history: LossHistory, better: MetricDirection
+) -> BrokenForecast | None:
     """Return a forecast where the last three values are not finite; else None."""
     if history.broken < FEWEST_BROKEN:
         return None
@@ -254,7 +258,7 @@ def is_diverging(
     )
 
 
-def has_diverged(points: Iterable[Point], better: Better) -> bool:
+def has_diverged(points: Iterable[MetricPoint], better: MetricDirection) -> bool:
     """Tell whether the last values of a metric are not finite, or far worse.
 
     Args:
@@ -304,7 +308,7 @@ on as slowly is no warm-up."""
 
 
 def present_start(
-    samples: NDArray[np.float64], values: NDArray[np.float64], better: Better
+    samples: NDArray[np.float64], values: NDArray[np.float64], better: MetricDirection
 ) -> int:
     """Return how many points are warm-up or of earlier phases.
 
@@ -668,7 +672,7 @@ _VERSION = 2
 """Of the format and of the fits; forecasts of other versions are not used."""
 
 
-def fingerprint(points: Iterable[Point], better: Better) -> str:
+def fingerprint(points: Iterable[MetricPoint], better: MetricDirection) -> str:
     """Return a hash of the points."""
     numbers = array("d")
     for point in points:
@@ -693,7 +697,7 @@ def to_state(forecast: FittedForecast) -> dict[str, object]:
 
 
 def from_state(
-    state: Mapping[str, Any], history: LossHistory, better: Better
+    state: Mapping[str, Any], history: LossHistory, better: MetricDirection
 ) -> FittedForecast:
     """Return the forecast of which :func:`to_state` made *state*.
 
@@ -745,10 +749,10 @@ REFIT_SHARE = 0.1
 class _Entry:
     """The history and the last fit of one trainer."""
 
-    better: Better
+    better: MetricDirection
     history: LossHistory
     reported: int = 0
-    last: Point | None = None
+    last: MetricPoint | None = None
     fitted_points: int = 0
     forecast: FittedForecast | None = None
 
@@ -766,7 +770,7 @@ class LossForecasts:
         self._entries: dict[str, _Entry] = {}
 
     def update(
-        self, name: str, points: Sequence[Point], better: Better
+        self, name: str, points: Sequence[MetricPoint], better: MetricDirection
     ) -> LossForecast | None:
         """Add new points of the trainer *name*; return its forecast, None for none.
 
@@ -807,7 +811,9 @@ class LossForecasts:
         entry.fitted_points = len(entry.history)
 
 
-def _continues(entry: _Entry, points: Sequence[Point], better: Better) -> bool:
+def _continues(
+    entry: _Entry, points: Sequence[MetricPoint], better: MetricDirection
+) -> bool:
     """Tell whether *points* begin with those of the last call."""
     if entry.better is not better or len(points) < entry.reported:
         return False

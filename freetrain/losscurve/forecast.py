@@ -14,7 +14,7 @@ LARGEST_VALUE = 1e100
 """Values beyond this count as overflows; their squares would be, too."""
 
 
-class Better(StrEnum):
+class MetricDirection(StrEnum):
     """Which values of a metric are the good ones."""
 
     LOWER = "lower"
@@ -22,11 +22,11 @@ class Better(StrEnum):
 
     def is_reached(self, target: float, value: float) -> bool:
         """Tell whether *value* is *target* or better; nan never is."""
-        return value <= target if self is Better.LOWER else value >= target
+        return value <= target if self is MetricDirection.LOWER else value >= target
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class MetricPoint:
     """One value that a trainer reported.
 
     Attributes:
@@ -64,12 +64,12 @@ class LossForecast(Protocol):
     """
 
     @property
-    def better(self) -> Better:
+    def better(self) -> MetricDirection:
         """Which values are good."""
         ...
 
     @property
-    def points(self) -> Sequence[Point]:
+    def points(self) -> Sequence[MetricPoint]:
         """The usable values, ascending in samples, finite; the newest last."""
         ...
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import numpy as np
 
 from freetrain.errors import BadDataError, MissingInputError
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -37,7 +37,7 @@ class Series:
     """
 
     metric: str
-    better: Better
+    better: MetricDirection
     samples: NDArray[np.float64]
     values: NDArray[np.float64]
 
@@ -189,10 +189,10 @@ def parse_curve(text: str, *, file: str) -> RecordedCurve:
     )
 
 
-def _metric(header: TableRow, key: str) -> tuple[str, Better]:
+def _metric(header: TableRow, key: str) -> tuple[str, MetricDirection]:
     """Read ``name, lower is better``."""
     name, _, rest = header.text(key).partition(", ")
-    meant = {f"{better} is better": better for better in Better}
+    meant = {f"{better} is better": better for better in MetricDirection}
     if rest not in meant:
         header.refuse(key, "NAME, lower is better, or NAME, higher is better")
     return name, meant[rest]

@@ -19,11 +19,11 @@ from msgspec import Struct
 from freetrain.config.document import (
     PATH,
     AbsolutePath,
+    BaseFolders,
     Cpus,
     FileKind,
     Form,
     MismatchError,
-    Places,
     Positive,
     key_name,
     named,
@@ -42,7 +42,7 @@ from freetrain.launch.base import (
     agent_files,
     assemble_plan,
 )
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 
 
 class SharingName(StrEnum):
@@ -66,7 +66,7 @@ MOST_MEMBERS = 100
 LONGEST_S = 86_400.0
 
 
-def _read_members(value: object, places: Places) -> tuple[Path, ...]:
+def _read_members(value: object, places: BaseFolders) -> tuple[Path, ...]:
     if not isinstance(value, list) or len(value) > MOST_MEMBERS:
         raise MismatchError
     return tuple(PATH.read(item, places) for item in value)
@@ -105,7 +105,7 @@ class Pack(Struct, frozen=True, kw_only=True, rename=key_name):
     metric: Annotated[
         str, named(r"[A-Za-z_][A-Za-z0-9_]{0,63}", "the name of a metric")
     ] = "loss"
-    better: Better = Better.LOWER
+    better: MetricDirection = MetricDirection.LOWER
     means: ControllerName = ControllerName.AUTO
     cpus: Cpus | None = None
 
@@ -127,7 +127,7 @@ def read_pack(path: Path, *, home: Path | None = None) -> Pack:
             key, what was found and what is expected.
     """
     content = read_limited(path, named=str(path), file=FILE)
-    places = Places(path.parent, home)
+    places = BaseFolders(path.parent, home)
     document = parse_document(content, path=str(path), file=FILE, places=places)
     pack = document.read(Pack)
     if not pack.members and pack.inbox is None:

@@ -46,7 +46,7 @@ from freetrain.launch.base import (
     is_passed_on,
     job_variables,
 )
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 from freetrain.pack.cpu_controllers import (
     MARK,
     KernelCgroups,
@@ -75,7 +75,7 @@ from freetrain.pack.pack import (
     write_record,
 )
 from freetrain.priority import flowcon
-from freetrain.progress import Reader, read_tail
+from freetrain.progress import ProgressReader, read_tail
 from freetrain.state.files import generation_name
 from freetrain.text import one_line, per_cent
 from slurm.runner import KEPT
@@ -455,7 +455,7 @@ class PackLoop:
             self._save()
 
     def _read_progress(self, member: RunningMember) -> None:
-        sign = -1.0 if self._pack.better is Better.HIGHER else 1.0
+        sign = -1.0 if self._pack.better is MetricDirection.HIGHER else 1.0
         member.read_progress(self._pack.metric, sign=sign, now_s=self._now_s())
         record = self._record.members[member.name]
         record.steps, record.samples = member.done
@@ -572,7 +572,7 @@ class Workers:
         try:
             run.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             logs.mkdir(parents=True, exist_ok=True, mode=0o700)
-            reader = Reader(job, run.path, logs)
+            reader = ProgressReader(job, run.path, logs)
             while reader.is_behind:  # skip the reports of earlier fragments
                 reader.read()
             with log.open("ab") as output:
@@ -715,7 +715,7 @@ class RunningMember:
     log: Path
     generation: int
     process: subprocess.Popen[bytes]
-    reader: Reader
+    reader: ProgressReader
     values: deque[tuple[float, float]] = field(
         default_factory=lambda: deque(maxlen=_MOST_VALUES)
     )

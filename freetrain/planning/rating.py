@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         Rating,
         RatingInputs,
     )
-    from freetrain.scaling import LearnedScaling, Prior, Profiling
+    from freetrain.scaling import LearnedScaling, Profiling, SpeedPrior
     from milp.problem import Curve
 
 
@@ -62,7 +62,7 @@ def learned_speeds(  # noqa: PLR0913 - one fact each
     *,
     held: int,
     now_s: float,
-    prior: Prior,
+    prior: SpeedPrior,
     deviations: float,
     profiling: Profiling | None = None,
     remaining_samples: float,

@@ -49,7 +49,7 @@ class Priority(Protocol):
     """
 
     name: str
-    basis: Basis
+    basis: RatingBasis
 
     def rate(self, inputs: RatingInputs, memory: Memory, /) -> RatingResult:
         """Return a rating for each contender.
@@ -62,7 +62,7 @@ class Priority(Protocol):
         ...
 
 
-class Basis(StrEnum):
+class RatingBasis(StrEnum):
     """The inputs of ratings, which must be made again when these change.
 
     ``TRAINER``: only the trainer's sizes, speeds and weight; other trainers, time and
@@ -375,8 +375,8 @@ class WithHysteresis:
                 f"such as 0.05 for 5 %."
             )
         self.name = priority.name
-        is_steady = priority.basis is Basis.TRAINER
-        self.basis: Basis = Basis.MOMENT if is_steady else priority.basis
+        is_steady = priority.basis is RatingBasis.TRAINER
+        self.basis: RatingBasis = RatingBasis.MOMENT if is_steady else priority.basis
         self._priority = priority
         self._gain = gain
         self._curves = CurveCache()

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
-from freetrain.priority.base import Basis, CurveCache, Rating, RatingResult
+from freetrain.priority.base import CurveCache, Rating, RatingBasis, RatingResult
 
 if TYPE_CHECKING:
     from freetrain.priority.base import Contender, Memory, RatingInputs
@@ -31,7 +31,7 @@ class Deadline:
     """
 
     name = "deadline"
-    basis = Basis.MOMENT
+    basis = RatingBasis.MOMENT
 
     def __init__(self, *, slack: float = 0.05) -> None:
         if not 0 <= slack < 1:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.errors import UsageError
-from freetrain.priority.base import Basis, CurveCache, Rating, RatingResult
+from freetrain.priority.base import CurveCache, Rating, RatingBasis, RatingResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class Fair:
     """
 
     name = "fair"
-    basis = Basis.MOMENT
+    basis = RatingBasis.MOMENT
 
     def __init__(self, *, turn_s: float = 0.0) -> None:
         if not 0 <= turn_s < math.inf:

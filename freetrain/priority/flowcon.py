@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.errors import UsageError
-from freetrain.losscurve.forecast import Better
-from freetrain.priority.base import Basis, CurveCache, Rating, RatingResult
+from freetrain.losscurve.forecast import MetricDirection
+from freetrain.priority.base import CurveCache, Rating, RatingBasis, RatingResult
 from freetrain.text import per_cent
 
 if TYPE_CHECKING:
@@ -403,7 +403,7 @@ class FlowCon:
     """
 
     name = "flowcon"
-    basis = Basis.LOSSES
+    basis = RatingBasis.LOSSES
 
     def __init__(self, alpha: float = DEFAULT_ALPHA) -> None:
         if not 0 < alpha < math.inf:
@@ -477,7 +477,7 @@ def _sample_of(contender: Contender, used_s: float) -> GrowthSample:
     forecast = contender.forecast
     if forecast is None:
         return GrowthSample(name=contender.name, values=(), used_s=used_s)
-    sign = -1.0 if forecast.better is Better.HIGHER else 1.0
+    sign = -1.0 if forecast.better is MetricDirection.HIGHER else 1.0
     return GrowthSample(
         name=contender.name,
         values=tuple((point.t_s, sign * point.value) for point in forecast.points),

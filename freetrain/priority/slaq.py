@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.errors import UsageError
-from freetrain.priority.base import Basis, CurveCache, Rating, RatingResult
+from freetrain.priority.base import CurveCache, Rating, RatingBasis, RatingResult
 from freetrain.priority.fair import level_nodes
 from freetrain.priority.losses import (
     Assessment,
@@ -59,7 +59,7 @@ class Slaq:
     """
 
     name = "slaq"
-    basis = Basis.LOSSES
+    basis = RatingBasis.LOSSES
 
     def __init__(self, *, horizon_s: float = 0.0) -> None:
         self._horizon_s = checked_horizon_s(horizon_s)

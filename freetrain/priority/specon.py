@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
-from freetrain.priority.base import Basis, CurveCache, Rating, RatingResult
+from freetrain.priority.base import CurveCache, Rating, RatingBasis, RatingResult
 from freetrain.priority.fair import level_nodes, share_curve
 from freetrain.priority.losses import (
     LossStatus,
@@ -52,7 +52,7 @@ class SpeCon:
     """
 
     name = "specon"
-    basis = Basis.LOSSES
+    basis = RatingBasis.LOSSES
 
     def __init__(self, *, threshold: float = 0.1, period_s: float = 10.0) -> None:
         for what, value in (("threshold", threshold), ("period_s", period_s)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.priority.base import Basis, CurveCache, Rating, RatingResult
+from freetrain.priority.base import CurveCache, Rating, RatingBasis, RatingResult
 from milp.answer import MalformedProblemError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class _BySpeed(ABC):
     """Rates each trainer by itself."""
 
-    basis = Basis.TRAINER
+    basis = RatingBasis.TRAINER
 
     def __init__(self) -> None:
         self._curves = CurveCache()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.priority.base import Basis, CurveCache, Rating, RatingResult
+from freetrain.priority.base import CurveCache, Rating, RatingBasis, RatingResult
 from freetrain.priority.losses import (
     Assessment,
     Claim,
@@ -34,7 +34,7 @@ class Tradl:
     """
 
     name = "tradl"
-    basis = Basis.LOSSES
+    basis = RatingBasis.LOSSES
 
     def __init__(self) -> None:
         self._curves = CurveCache()

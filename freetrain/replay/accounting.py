@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-    from freetrain.losscurve.forecast import Point
+    from freetrain.losscurve.forecast import MetricPoint
     from freetrain.replay.trainers import Scaling, TrainerSpec
 
 
@@ -65,7 +65,7 @@ class Run:
     committed: float = 0.0
     uncommitted_s: float = 0.0
     work: float = field(init=False)
-    points: list[Point] = field(default_factory=list)
+    points: list[MetricPoint] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Look up once what every event needs."""

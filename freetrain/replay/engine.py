@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.errors import FreeTrainError
-from freetrain.losscurve.forecast import Point
+from freetrain.losscurve.forecast import MetricPoint
 from freetrain.replay.accounting import Run, usable_rates
 from freetrain.replay.policies.base import View
 from freetrain.replay.pool import NodePool, PoolEvent
@@ -286,7 +286,9 @@ def _add_passed(run: Run, truth: QualityTruth, *, from_s: float, to_s: float) ->
         samples = truth.samples.item(place)
         since_s = (run.done - samples) / run.rate if run.rate else 0.0
         t_s = max(from_s, to_s - since_s)
-        points.append(Point(t_s=t_s, samples=samples, value=truth.values.item(place)))
+        points.append(
+            MetricPoint(t_s=t_s, samples=samples, value=truth.values.item(place))
+        )
         place += 1
 
 

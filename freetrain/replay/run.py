@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
 from freetrain.planning.settings import POLICIES, RATED_POLICIES
-from freetrain.priority.base import Basis, priority_named
+from freetrain.priority.base import RatingBasis, priority_named
 from freetrain.replay.accounting import PublishedAccountant, RealAccountant, Tally
 from freetrain.replay.engine import Engine
 from freetrain.replay.policies.base import Foretelling
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from freetrain.lookahead.reliability import ForecastRecord
-    from freetrain.losscurve.forecast import Point
+    from freetrain.losscurve.forecast import MetricPoint
     from freetrain.replay.accounting import Accountant, Run
     from freetrain.replay.engine import Step
     from freetrain.replay.policies.base import ReplayPolicy
@@ -119,7 +119,7 @@ def _with_polls(settings: ReplaySettings) -> ReplaySettings:
         UsageError: There is no such priority, or it has no such setting.
     """
     priority = priority_named(settings.priority, dict(settings.priority_settings))
-    is_steady = priority.basis is Basis.TRAINER
+    is_steady = priority.basis is RatingBasis.TRAINER
     if settings.policy == "static" and not is_steady:
         return replace(settings, priority=DEFAULT_PRIORITY, priority_settings=())
     if is_steady or settings.look_every_s or settings.policy not in RATED_POLICIES:
@@ -380,7 +380,7 @@ def _learning(run: Run, truth: QualityTruth, shares: Sequence[float]) -> Learnin
 
 
 def _reached_s(
-    points: Sequence[Point], truth: QualityTruth, value: float | None
+    points: Sequence[MetricPoint], truth: QualityTruth, value: float | None
 ) -> float | None:
     if value is None:
         return None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from freetrain.errors import UsageError
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 from freetrain.priority.base import Target
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class QualityTruth:
 
     samples: NDArray[np.float64]
     values: NDArray[np.float64]
-    better: Better
+    better: MetricDirection
     name: str = ""
 
     def scaled_to(self, samples: float) -> QualityTruth:
@@ -198,7 +198,7 @@ class QualityTruth:
                 counted in.
         """
         values = self.values[self.samples <= until]
-        signed = -values if self.better is Better.LOWER else values
+        signed = -values if self.better is MetricDirection.LOWER else values
         usable = np.isfinite(signed)
         if not usable.any():
             return np.zeros(len(signed))
@@ -220,7 +220,11 @@ class QualityTruth:
 
 
 def truth_of(
-    samples: Sequence[float], values: Sequence[float], better: Better, *, name: str
+    samples: Sequence[float],
+    values: Sequence[float],
+    better: MetricDirection,
+    *,
+    name: str,
 ) -> QualityTruth:
     """Return the curve through points in any order; of equal places the last stays.
 

@@ -29,7 +29,7 @@ from freetrain.config.document import (
     sizes,
 )
 from freetrain.errors import BadDataError
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 from freetrain.priority.base import Target
 from freetrain.replay.trainers import (
     BUILTIN_NAMES,
@@ -59,7 +59,7 @@ CURVE_FILE = FileKind(
 
 
 def read_curve(
-    path: Path, metric: str, better: Better, *, named: str | None = None
+    path: Path, metric: str, better: MetricDirection, *, named: str | None = None
 ) -> QualityTruth:
     """Return the curve of *metric* in the file at *path*.
 
@@ -112,7 +112,7 @@ class QualityTable(Struct, frozen=True, kw_only=True):
 
     file: Annotated[str, named(_TEXT, "the name of a CSV file")]
     metric: Annotated[str, named(_TEXT, "the name of a column")]
-    better: Better
+    better: MetricDirection
 
 
 class TargetTable(Struct, frozen=True, kw_only=True):

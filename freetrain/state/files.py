@@ -68,7 +68,7 @@ class AssignedLease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assigned:
+class AssignmentFile:
     """One generation of a trainer.
 
     Attributes:
@@ -108,7 +108,7 @@ class Assigned:
         )
 
 
-def create_assigned(folder: TrainerDir, assigned: Assigned) -> bool:
+def create_assigned(folder: TrainerDir, assigned: AssignmentFile) -> bool:
     """Create the file of *assigned* unless its generation has one.
 
     Returns:
@@ -136,7 +136,7 @@ def generations(folder: Path) -> tuple[int, ...]:
     return tuple(sorted(int(m[1]) for name in names if (m := _NAME.fullmatch(name))))
 
 
-def read_assigned(folder: TrainerDir, generation: int) -> Assigned:
+def read_assigned(folder: TrainerDir, generation: int) -> AssignmentFile:
     """Return the assignment in the file of *generation*.
 
     Raises:
@@ -150,12 +150,12 @@ def read_assigned(folder: TrainerDir, generation: int) -> Assigned:
             AssignedLease(**{**member, "key": LeaseKey(**member["key"])})
             for member in fields.pop("members")
         )
-        return Assigned(members=members, **fields)
+        return AssignmentFile(members=members, **fields)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UnreadableFileError(path, error) from error
 
 
-def newest_assigned(folder: TrainerDir) -> Assigned | None:
+def newest_assigned(folder: TrainerDir) -> AssignmentFile | None:
     """Return the newest generation; None before the first.
 
     Raises:
@@ -170,7 +170,7 @@ def newest_assigned(folder: TrainerDir) -> Assigned | None:
 # Endings: how a generation ended, written once
 
 
-class Ended(StrEnum):
+class EndingKind(StrEnum):
     """How a generation ended."""
 
     RESCALED = "rescaled"  # asked to stop, and it did
@@ -184,7 +184,7 @@ class Ended(StrEnum):
     @property
     def words(self) -> str:
         """The same for people: a program without an outcome need not be killed."""
-        return "ended without a word" if self is Ended.KILLED else str(self)
+        return "ended without a word" if self is EndingKind.KILLED else str(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +204,7 @@ class GenerationEnding:
     """
 
     generation: int
-    ended: Ended
+    ended: EndingKind
     was_asked: bool
     lost_lease: bool
     exit_code: int | None
@@ -236,7 +236,7 @@ def read_ending(folder: TrainerDir, generation: int) -> GenerationEnding | None:
     path = folder.ending(generation)
     try:
         fields = json.loads(path.read_bytes())
-        return GenerationEnding(**{**fields, "ended": Ended(fields["ended"])})
+        return GenerationEnding(**{**fields, "ended": EndingKind(fields["ended"])})
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:

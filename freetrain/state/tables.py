@@ -434,7 +434,7 @@ def pace(connection: sqlite3.Connection, *, since_s: float) -> Pace:
 # Sums over all ticks, for the metrics file
 
 
-class Counter(StrEnum):
+class TickCounter(StrEnum):
     """A sum over all ticks."""
 
     TICKS = "ticks"
@@ -449,7 +449,9 @@ class Counter(StrEnum):
     LOOKED_S = "seconds until the last look"
 
 
-def add_to_counters(connection: sqlite3.Connection, more: dict[Counter, float]) -> None:
+def add_to_counters(
+    connection: sqlite3.Connection, more: dict[TickCounter, float]
+) -> None:
     """Add to the sums."""
     connection.executemany(
         "INSERT INTO counters (name, value) VALUES (?, ?) "
@@ -458,10 +460,10 @@ def add_to_counters(connection: sqlite3.Connection, more: dict[Counter, float]) 
     )
 
 
-def counters(connection: sqlite3.Connection) -> dict[Counter, float]:
+def counters(connection: sqlite3.Connection) -> dict[TickCounter, float]:
     """Return all sums; those that were never added to are 0."""
     found = dict(select(connection, "counters", ("name", "value")))
-    return {counter: float(found.get(counter, 0.0)) for counter in Counter}
+    return {counter: float(found.get(counter, 0.0)) for counter in TickCounter}
 
 
 # ----------------------------------------------------------------------

@@ -20,8 +20,8 @@ from freetrain.elastic.contract import CheckpointError
 from freetrain.elastic.files import RunDir, replaced
 from freetrain.state.files import (
     BROKER,
-    Assigned,
     AssignedLease,
+    AssignmentFile,
     UnreadableFileError,
     create_assigned,
     lease_name,
@@ -160,7 +160,7 @@ def _assigned(
     assignment: Assignment,
     trainer: TickTrainer,
     leases: Mapping[LeaseKey, Lease],
-) -> Assigned:
+) -> AssignmentFile:
     """Return the content of the file of *assignment*.
 
     The head stays where it is, so that users who watch its output go on watching; else
@@ -173,7 +173,7 @@ def _assigned(
         order = [*stay, *_longest_first(new, leases)]
     else:
         order = _longest_first({*stay, *new}, leases)
-    return Assigned(
+    return AssignmentFile(
         trainer=assignment.trainer,
         generation=assignment.generation,
         members=tuple(_member(leases[key]) for key in order),

@@ -26,8 +26,8 @@ from freetrain.planning.rating import (
     rate,
 )
 from freetrain.priority.base import (
-    Basis,
     Contender,
+    RatingBasis,
     RatingInputs,
     Target,
     priority_named,
@@ -56,14 +56,16 @@ if TYPE_CHECKING:
 
     from freetrain.config.job import RescaleCosts, TrainerJob
     from freetrain.config.site import PlannerSettings
-    from freetrain.losscurve.forecast import Better, LossForecast, Point
+    from freetrain.losscurve.forecast import LossForecast, MetricDirection, MetricPoint
     from freetrain.planning.rating import Ratings, RescaleCostsS
     from freetrain.priority.base import Priority
     from freetrain.tick.environment import TickContext
     from freetrain.tick.observe import Observed
     from freetrain.tick.trainers import TickTrainer, TrainerProgress
 
-    Fitter = Callable[[str, Sequence[Point], Better], LossForecast | None]
+    Fitter = Callable[
+        [str, Sequence[MetricPoint], MetricDirection], LossForecast | None
+    ]
 
 
 def ratings_of(
@@ -87,7 +89,7 @@ def ratings_of(
     settings = context.site.planner
     priority = priority_of(settings)
     forecaster = LossForecaster(context.state)
-    fit = forecaster.forecast if priority.basis is Basis.LOSSES else None
+    fit = forecaster.forecast if priority.basis is RatingBasis.LOSSES else None
     speeds = _measured_speeds(context, observed)
     wanted = [
         (trainer, trainer.job)
@@ -379,7 +381,7 @@ class LossForecaster:
         self._state = state
 
     def forecast(
-        self, name: str, points: Sequence[Point], better: Better
+        self, name: str, points: Sequence[MetricPoint], better: MetricDirection
     ) -> LossForecast | None:
         """Return the forecast of the trainer *name*; None where there is none.
 

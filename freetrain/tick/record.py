@@ -17,9 +17,9 @@ from freetrain.state.files import (
     read_assigned,
 )
 from freetrain.state.tables import (
-    Counter,
     Event,
     EventKind,
+    TickCounter,
     add_events,
     add_to_counters,
     drop_events,
@@ -105,7 +105,7 @@ def record(
                 put_reported_generation(state, trainer.row.name, last)
             _record_outcome(state, trainer, observed.now_s)
         created = sum(len(events) for _, _, events in news)
-        add_to_counters(state, {Counter.GENERATIONS: float(created)})
+        add_to_counters(state, {TickCounter.GENERATIONS: float(created)})
         drop_events(state, before_s=observed.now_s - EVENTS_KEPT_S)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter as Count
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from freetrain.broker.limits import paused_until_s
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
 from freetrain.state.files import UnreadableFileError, lease_name
-from freetrain.state.tables import Counter, TrainerState
+from freetrain.state.tables import TickCounter, TrainerState
 from freetrain.text import gap_percent
 from milp.answer import PlanStatus
 
@@ -517,7 +517,7 @@ def utc(time_s: float) -> str:
 
 def summary_line(report: StatusReport) -> str:
     """Return what a tick saw and did, in one line for the log."""
-    states = Count(lease.state for lease in report.leases)
+    states = Counter(lease.state for lease in report.leases)
     wanting = [t for t in report.trainers if t.state == TrainerState.WANTED]
     running = sum(t.nodes > 0 for t in wanting)
     parts = [
@@ -549,31 +549,31 @@ def _plan(report: StatusReport) -> list[str]:
 # In numbers.
 
 _COUNTERS = {
-    Counter.TICKS: ("ticks_total", "Ticks that came to their end."),
-    Counter.FAILED_TICKS: ("failed_ticks_total", "Ticks that did not."),
-    Counter.REQUESTS: ("slurm_requests_total", "Slurm commands run."),
-    Counter.LEASES_ASKED: ("leases_asked_total", "Leases asked for."),
-    Counter.GENERATIONS: (
+    TickCounter.TICKS: ("ticks_total", "Ticks that came to their end."),
+    TickCounter.FAILED_TICKS: ("failed_ticks_total", "Ticks that did not."),
+    TickCounter.REQUESTS: ("slurm_requests_total", "Slurm commands run."),
+    TickCounter.LEASES_ASKED: ("leases_asked_total", "Leases asked for."),
+    TickCounter.GENERATIONS: (
         "generations_total",
         "Generations of trainers, those that only start or stop one included.",
     ),
-    Counter.IDLE_NODE_S: (
+    TickCounter.IDLE_NODE_S: (
         "idle_node_seconds_total",
         "Time of nodes that were idle or ours, as ticks saw it.",
     ),
-    Counter.LEASED_NODE_S: (
+    TickCounter.LEASED_NODE_S: (
         "leased_node_seconds_total",
         "Time of nodes that leases held.",
     ),
-    Counter.TRAINING_NODE_S: (
+    TickCounter.TRAINING_NODE_S: (
         "training_node_seconds_total",
         "Time of nodes that trainers had; over idle time it is the coverage.",
     ),
-    Counter.KEPT_PLANS: ("kept_plans_total", "Ticks whose planner had no plan."),
+    TickCounter.KEPT_PLANS: ("kept_plans_total", "Ticks whose planner had no plan."),
 }
 
 
-def render_metrics(report: StatusReport, sums: Mapping[Counter, float]) -> str:
+def render_metrics(report: StatusReport, sums: Mapping[TickCounter, float]) -> str:
     """Return the metrics file, in the text format of Prometheus."""
     lines: list[str] = []
     for counter, (name, help_text) in _COUNTERS.items():
@@ -586,9 +586,9 @@ def render_metrics(report: StatusReport, sums: Mapping[Counter, float]) -> str:
 def _gauges(
     report: StatusReport,
 ) -> Iterable[tuple[str, str, list[tuple[str, float]]]]:
-    leases = Count(lease.state for lease in report.leases)
+    leases = Counter(lease.state for lease in report.leases)
     states = [s for s in LeaseState if s is not LeaseState.GONE]
-    trainers = Count(trainer.state for trainer in report.trainers)
+    trainers = Counter(trainer.state for trainer in report.trainers)
     yield "last_tick_timestamp_seconds", "When it looked.", [("", report.at_s)]
     yield "last_tick_seconds", "How long it took.", [("", report.took_s)]
     yield "planner_seconds", "How long deciding took.", [("", report.planner_s)]

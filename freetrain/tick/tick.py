@@ -30,7 +30,7 @@ from freetrain.broker.yielding import (
 from freetrain.errors import BadConfigurationError, FreeTrainError
 from freetrain.state.database import StoreBusyError, StoreError
 from freetrain.state.files import StateDir, UnreadableFileError
-from freetrain.state.tables import Counter, add_to_counters, counters
+from freetrain.state.tables import TickCounter, add_to_counters, counters
 from freetrain.tick.act import carry_out, deliver
 from freetrain.tick.environment import (
     TURN_S,
@@ -189,7 +189,9 @@ def _check_cluster(context: TickContext, observed: Observed) -> None:
 def _write_report(context: TickContext, status: StatusReport) -> None:
     """Write the status report, the metrics file and a line of the log."""
     with context.writing("sums") as state:
-        add_to_counters(state, _increments(status, counters(state)[Counter.LOOKED_S]))
+        add_to_counters(
+            state, _increments(status, counters(state)[TickCounter.LOOKED_S])
+        )
     with context.effect("telling"):
         write_whole(context.folder.page, render_report(status))
         write_whole(
@@ -198,7 +200,7 @@ def _write_report(context: TickContext, status: StatusReport) -> None:
         append_line(context.folder.log, f"{utc(status.at_s)} {summary_line(status)}")
 
 
-def _increments(status: StatusReport, last_s: float) -> dict[Counter, float]:
+def _increments(status: StatusReport, last_s: float) -> dict[TickCounter, float]:
     """Return what this tick adds to the counters; node time as seen at its end.
 
     Args:
@@ -210,14 +212,14 @@ def _increments(status: StatusReport, last_s: float) -> dict[Counter, float]:
     leased = sum(lease.state == LeaseState.RUNNING for lease in status.leases)
     training = sum(trainer.nodes for trainer in status.trainers)
     return {
-        Counter.TICKS: 1.0,
-        Counter.REQUESTS: float(status.requests),
-        Counter.LEASES_ASKED: float(status.done["leases asked for"]),
-        Counter.KEPT_PLANS: float(status.planner == PlanStatus.KEPT),
-        Counter.IDLE_NODE_S: counted_s * len(status.holes),
-        Counter.LEASED_NODE_S: counted_s * leased,
-        Counter.TRAINING_NODE_S: counted_s * training,
-        Counter.LOOKED_S: passed_s,
+        TickCounter.TICKS: 1.0,
+        TickCounter.REQUESTS: float(status.requests),
+        TickCounter.LEASES_ASKED: float(status.done["leases asked for"]),
+        TickCounter.KEPT_PLANS: float(status.planner == PlanStatus.KEPT),
+        TickCounter.IDLE_NODE_S: counted_s * len(status.holes),
+        TickCounter.LEASED_NODE_S: counted_s * leased,
+        TickCounter.TRAINING_NODE_S: counted_s * training,
+        TickCounter.LOOKED_S: passed_s,
     }
 
 
@@ -232,7 +234,9 @@ def _report_failure(context: TickContext, error: Exception) -> None:
         append_line(context.folder.log, f"{utc(now_s)} failed: {error}")
     with suppress(StoreError), context.writing("failure") as state:
         requests = float(context.backend.requests)
-        add_to_counters(state, {Counter.FAILED_TICKS: 1.0, Counter.REQUESTS: requests})
+        add_to_counters(
+            state, {TickCounter.FAILED_TICKS: 1.0, TickCounter.REQUESTS: requests}
+        )
 
 
 def poll_queue(
@@ -259,7 +263,7 @@ def poll_queue(
             raise
         with context.writing("a glance") as state:
             requests = float(context.backend.requests)
-            add_to_counters(state, {Counter.REQUESTS: requests})
+            add_to_counters(state, {TickCounter.REQUESTS: requests})
     return digest_of(jobs, now_s=now_s)
 
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from freetrain.agent.observation import judge
-from freetrain.config.document import Places
+from freetrain.config.document import BaseFolders
 from freetrain.config.job import parse_job
 from freetrain.errors import BadConfigurationError, BadDataError
 from freetrain.launch.base import logs_of
-from freetrain.losscurve.forecast import LARGEST_VALUE, Point
-from freetrain.progress import BEGINNING, Bookmark, Reader, bookmark_from
+from freetrain.losscurve.forecast import LARGEST_VALUE, MetricPoint
+from freetrain.progress import BEGINNING, Bookmark, ProgressReader, bookmark_from
 from freetrain.scaling import (
     LearnedScaling,
     ProgressMark,
@@ -30,7 +30,7 @@ from freetrain.scaling import (
 from freetrain.state.files import (
     BROKER,
     USER,
-    Ended,
+    EndingKind,
     UnreadableFileError,
     generations,
     newest_assigned,
@@ -44,12 +44,17 @@ if TYPE_CHECKING:
 
     from freetrain.config.job import QualitySettings, TargetSettings, TrainerJob
     from freetrain.progress import ProgressRecord
-    from freetrain.state.files import Assigned, GenerationEnding, StateDir, TrainerDir
+    from freetrain.state.files import (
+        AssignmentFile,
+        GenerationEnding,
+        StateDir,
+        TrainerDir,
+    )
     from freetrain.state.tables import TrainerRow
     from freetrain.tick.environment import TickContext
 
 
-_FINAL = {Ended.FINISHED, Ended.DO_NOT_RESTART}
+_FINAL = {EndingKind.FINISHED, EndingKind.DO_NOT_RESTART}
 
 _OVER = {TrainerState.FINISHED, TrainerState.FAILED}
 
@@ -87,7 +92,7 @@ class TickTrainer:
 
     row: TrainerRow
     job: TrainerJob | None = None
-    newest: Assigned | None = None
+    newest: AssignmentFile | None = None
     outcome: TrainerOutcome | None = None
     problem: str = ""
 
@@ -109,7 +114,7 @@ def read_trainer(state: StateDir, row: TrainerRow) -> TickTrainer:
     """
     folder = state.trainer(row.name)
     try:
-        job = parse_job(row.job.encode(), path=row.name, places=Places(Path("/")))
+        job = parse_job(row.job.encode(), path=row.name, places=BaseFolders(Path("/")))
         newest = newest_assigned(folder)
         outcome = None if row.state in _OVER else _outcome(folder, job, newest)
     except (UnreadableFileError, BadConfigurationError) as error:
@@ -118,7 +123,7 @@ def read_trainer(state: StateDir, row: TrainerRow) -> TickTrainer:
 
 
 def _outcome(
-    folder: TrainerDir, job: TrainerJob, newest: Assigned | None
+    folder: TrainerDir, job: TrainerJob, newest: AssignmentFile | None
 ) -> TrainerOutcome | None:
     """Return how a trainer ended.
 
@@ -131,7 +136,7 @@ def _outcome(
     if last is not None:
         if _was_begun_again(folder, since=last.generation):
             return None
-        is_done = last.ended is Ended.FINISHED
+        is_done = last.ended is EndingKind.FINISHED
         state = TrainerState.FINISHED if is_done else TrainerState.FAILED
         return TrainerOutcome(state, last.message)
     if newest.members or newest.author in {BROKER, USER}:
@@ -337,9 +342,9 @@ class TrainerHistory:
                 grown[self.segment.generation] = (self.segment, self.previous)
         return list(grown.values())
 
-    def metric_points(self) -> list[Point]:
+    def metric_points(self) -> list[MetricPoint]:
         """Return the points of the metric, in the order in which they came."""
-        return [Point(*row) for row in self.points.rows]
+        return [MetricPoint(*row) for row in self.points.rows]
 
     def _add(self, record: ProgressRecord, job: TrainerJob, work: float | None) -> None:
         self.work = _newer(work, self.work)
@@ -554,7 +559,7 @@ def _read_on(
 ) -> tuple[TrainerProgress, int]:
     """Return the progress with what came since, and how many bytes were read."""
     folder = context.folder.trainer(trainer.row.name)
-    reader = Reader(
+    reader = ProgressReader(
         job,
         Path(trainer.row.run_dir),
         logs_of(job, folder),
@@ -604,7 +609,7 @@ def finished_at_target(
 
 # From a segment of progress, and the files of its generation, to a measured fragment.
 
-_FAILURES = {Ended.FAILED, Ended.KILLED}
+_FAILURES = {EndingKind.FAILED, EndingKind.KILLED}
 
 
 def _fragment(

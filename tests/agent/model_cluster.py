@@ -17,7 +17,7 @@ from freetrain.agent.observation import Patience
 from freetrain.agent.observer import OwnLease
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import NodeSettings, StopSettings, TrainerJob
-from freetrain.state.files import AgentState, Assigned, AssignedLease, Ended
+from freetrain.state.files import AgentState, AssignedLease, AssignmentFile, EndingKind
 from tests.state.endings import a_lease, an_assignment
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class ModelBoard(Board):
     """Holds what files would hold, by trainer and generation."""
 
     jobs: dict[str, TrainerJob] = field(default_factory=dict)
-    made: dict[tuple[str, int], Assigned] = field(default_factory=dict)
+    made: dict[tuple[str, int], AssignmentFile] = field(default_factory=dict)
     over: dict[tuple[str, int], GenerationEnding] = field(default_factory=dict)
     notes: set[tuple[str, int, LeaseKey]] = field(default_factory=set)
     ready: set[tuple[str, int]] = field(default_factory=set)
@@ -82,7 +82,7 @@ class ModelBoard(Board):
     def generations(self, trainer: str) -> tuple[int, ...]:
         return tuple(sorted(g for name, g in self.made if name == trainer))
 
-    def assigned(self, trainer: str, generation: int) -> Assigned:
+    def assigned(self, trainer: str, generation: int) -> AssignmentFile:
         if (trainer, generation) not in self.made:
             raise FileNotFoundError(generation)
         return self.made[trainer, generation]
@@ -124,7 +124,7 @@ class ModelBoard(Board):
         del running_s
         return trainer in self.done
 
-    def propose(self, assigned: Assigned) -> bool:
+    def propose(self, assigned: AssignmentFile) -> bool:
         where = (assigned.trainer, assigned.generation)
         return self.made.setdefault(where, assigned) is assigned
 
@@ -135,7 +135,7 @@ class ModelBoard(Board):
         said = self.outcomes.get((trainer, ending.generation))
         if said is None:
             return replace(ending, committed_step=self.committed.get(trainer, 0))
-        return replace(ending, ended=Ended(said[0]), committed_step=said[1])
+        return replace(ending, ended=EndingKind(said[0]), committed_step=said[1])
 
     def write_notice(self, trainer: str, generation: int, lease: LeaseKey) -> None:
         self.notes.add((trainer, generation, lease))
@@ -391,7 +391,7 @@ class ModelCluster:
             an_assignment(number, *members, trainer=trainer, created_s=self.now_s)
         )
 
-    def newest(self, trainer: str = TRAINER) -> Assigned:
+    def newest(self, trainer: str = TRAINER) -> AssignmentFile:
         return self.board.made[trainer, self.board.generations(trainer)[-1]]
 
     def living(self) -> list[LeaseKey]:
@@ -479,7 +479,7 @@ class ModelEnvironment(Environment):
     def launch(
         self,
         job: TrainerJob,
-        assigned: Assigned,
+        assigned: AssignmentFile,
         *,
         after: int | None,
         is_forked: bool,
@@ -506,7 +506,7 @@ class ModelEnvironment(Environment):
         return world
 
     def start_spare(
-        self, job: TrainerJob, assigned: Assigned, lease: LeaseKey
+        self, job: TrainerJob, assigned: AssignmentFile, lease: LeaseKey
     ) -> ModelSpare:
         assert job.name == assigned.trainer
         assert lease == self.key

@@ -15,8 +15,8 @@ from freetrain.elastic.contract import Ending as OutcomeEnding
 from freetrain.elastic.contract import Outcome, write_outcome
 from freetrain.state.files import (
     AgentState,
-    Assigned,
-    Ended,
+    AssignmentFile,
+    EndingKind,
     GenerationEnding,
     Heartbeat,
     StateDir,
@@ -52,13 +52,13 @@ def board(folder: TrainerDir, tmp_path: Path) -> Board:
     return Board(StateDir(tmp_path), Listing(lambda: 0.0), elapsed_s=lambda: 0.0)
 
 
-def assigned(generation: int) -> Assigned:
+def assigned(generation: int) -> AssignmentFile:
     return an_assignment(generation, a_lease(KEY))
 
 
 def ending(generation: int, *, exit_code: int = 1) -> GenerationEnding:
     plain = {"exit_code": exit_code, "started_s": None, "author": ""}
-    return an_ending(generation, Ended.KILLED, **plain)
+    return an_ending(generation, EndingKind.KILLED, **plain)
 
 
 def test_the_first_writer_of_a_generation_wins(board: Board) -> None:
@@ -106,7 +106,11 @@ def test_the_outcome_of_a_world_goes_into_its_ending(
     found = board.with_outcome("t", ending(1))
 
     assert board.outcome("t", 1) == "rescaled"
-    assert (found.ended, found.step, found.committed_step) == (Ended.RESCALED, 9, 8)
+    assert (found.ended, found.step, found.committed_step) == (
+        EndingKind.RESCALED,
+        9,
+        8,
+    )
     assert found.message == "why"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from freetrain.state.files import Ended
+from freetrain.state.files import EndingKind
 from tests.agent.model_cluster import GRACE_S, TRAINER, ModelCluster
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def test_no_ending_counts_a_lost_lease_against_the_program() -> None:
         cluster.run(30)
 
     ended = [ending.ended for ending in cluster.board.over.values()]
-    assert Ended.FAILED not in ended
+    assert EndingKind.FAILED not in ended
     assert all(ending.lost_lease for ending in cluster.board.over.values())
     assert cluster.newest().keys == set(keys[6:])
     assert cluster.training() == [cluster.newest().generation]

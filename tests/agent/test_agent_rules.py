@@ -31,7 +31,7 @@ from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import CheckpointSettings, RestartSettings
 from freetrain.state.files import (
     GAVE_UP,
-    Ended,
+    EndingKind,
     GenerationEnding,
 )
 from tests.agent.model_cluster import a_job
@@ -170,9 +170,9 @@ def test_clients_of_steps_may_hear_of_their_ends_before_they_are_killed(
 
 JOB = structs.replace(a_job(), restart=RestartSettings(attempts=3, wait_s=10.0))
 LONG = structs.replace(JOB, elastic=False, checkpoint=CheckpointSettings(every_s=60.0))
-CRASH = an_ending(1, Ended.KILLED, exit_code=1, author="")
-ERROR = replace(CRASH, ended=Ended.FAILED, message="KeyError: 'x'")
-RESCALE = replace(CRASH, ended=Ended.RESCALED, was_asked=True)
+CRASH = an_ending(1, EndingKind.KILLED, exit_code=1, author="")
+ERROR = replace(CRASH, ended=EndingKind.FAILED, message="KeyError: 'x'")
+RESCALE = replace(CRASH, ended=EndingKind.RESCALED, was_asked=True)
 COMMIT = replace(CRASH, committed_step=5)
 
 
@@ -188,7 +188,9 @@ COMMIT = replace(CRASH, committed_step=5)
         pytest.param([replace(CRASH, lost_lease=True)] * 9, 0, id="lost leases"),
         pytest.param([replace(ERROR, lost_lease=True)] * 9, 0, id="errors by these"),
         pytest.param([replace(CRASH, was_asked=True)] * 9, 0, id="asked to stop"),
-        pytest.param([replace(CRASH, ended=Ended.NOT_LAUNCHED)] * 9, 0, id="none ran"),
+        pytest.param(
+            [replace(CRASH, ended=EndingKind.NOT_LAUNCHED)] * 9, 0, id="none ran"
+        ),
     ],
 )
 def test_a_trainer_waits_longer_after_each_failure_of_its_program(
@@ -203,9 +205,12 @@ def test_a_trainer_waits_longer_after_each_failure_of_its_program(
         pytest.param([CRASH, RESCALE, CRASH, ERROR], id="the last of its attempts"),
         pytest.param([CRASH, COMMIT, COMMIT, COMMIT], id="no further commit"),
         pytest.param([replace(RESCALE, was_asked=False)] * 3, id="it stops unasked"),
-        pytest.param([replace(RESCALE, ended=Ended.FINISHED), RESCALE], id="finished"),
         pytest.param(
-            [replace(RESCALE, ended=Ended.DO_NOT_RESTART), RESCALE], id="its own wish"
+            [replace(RESCALE, ended=EndingKind.FINISHED), RESCALE], id="finished"
+        ),
+        pytest.param(
+            [replace(RESCALE, ended=EndingKind.DO_NOT_RESTART), RESCALE],
+            id="its own wish",
         ),
     ],
 )
@@ -237,15 +242,15 @@ def ended(action: WriteEnding, *, elastic: bool = True) -> GenerationEnding:
 @pytest.mark.parametrize(
     ("exit_code", "elastic", "how", "message"),
     [
-        (3, True, Ended.KILLED, "exit code 3"),
-        (1, False, Ended.FAILED, "exit code 1"),
-        (-9, True, Ended.KILLED, "its launcher was ended by signal 9"),
-        (0, False, Ended.FINISHED, ""),
-        (0, True, Ended.KILLED, "exit code 0, and no outcome; a program without"),
+        (3, True, EndingKind.KILLED, "exit code 3"),
+        (1, False, EndingKind.FAILED, "exit code 1"),
+        (-9, True, EndingKind.KILLED, "its launcher was ended by signal 9"),
+        (0, False, EndingKind.FINISHED, ""),
+        (0, True, EndingKind.KILLED, "exit code 0, and no outcome; a program without"),
     ],
 )
 def test_a_world_that_left_no_outcome_ends_as_its_exit_code_says(
-    exit_code: int, how: Ended, message: str, *, elastic: bool
+    exit_code: int, how: EndingKind, message: str, *, elastic: bool
 ) -> None:
     ending = ended(WriteEnding("digits", 1, exit_code=exit_code), elastic=elastic)
 

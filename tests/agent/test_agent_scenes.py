@@ -10,7 +10,7 @@ from msgspec import structs
 
 from freetrain.agent.observation import is_failure
 from freetrain.config.job import LaunchSettings, NodeSettings, RestartSettings
-from freetrain.state.files import GAVE_UP, Ended
+from freetrain.state.files import GAVE_UP, EndingKind
 from tests.agent.model_cluster import (
     PATIENCE,
     TRAINER,
@@ -102,7 +102,7 @@ def test_a_world_that_a_dead_agents_sweep_stops_counts_nothing_against_it() -> N
     cluster.run_until(lambda: (TRAINER, 1) in cluster.board.over)
 
     ending = cluster.board.over[TRAINER, 1]
-    assert (ending.ended, ending.was_asked) == (Ended.RESCALED, False)
+    assert (ending.ended, ending.was_asked) == (EndingKind.RESCALED, False)
     assert ending.lost_lease
     cluster.end_lease(keys[1])
     cluster.run_until(lambda: cluster.training() == [cluster.newest().generation])
@@ -144,7 +144,7 @@ def test_a_lease_leaves_before_its_time_limit() -> None:
     assert ended_s is not None
     assert 105.0 <= ended_s - 1000.0 <= 115.0
     assert cluster.training() == [2]
-    assert cluster.board.over[TRAINER, 1].ended is Ended.RESCALED
+    assert cluster.board.over[TRAINER, 1].ended is EndingKind.RESCALED
 
 
 def test_a_lease_without_work_is_given_back_after_a_while() -> None:
@@ -198,8 +198,8 @@ def test_a_world_that_is_launched_ahead_is_given_up_when_a_later_one_comes() -> 
     cluster.run_until(lambda: cluster.training() == [3])
     cluster.run(2)
 
-    assert cluster.board.over[TRAINER, 2].ended is Ended.NOT_LAUNCHED
-    assert cluster.board.over[TRAINER, 1].ended is Ended.RESCALED
+    assert cluster.board.over[TRAINER, 2].ended is EndingKind.NOT_LAUNCHED
+    assert cluster.board.over[TRAINER, 1].ended is EndingKind.RESCALED
 
 
 def test_a_program_that_is_not_elastic_is_launched_when_the_last_one_is_swept() -> None:
@@ -209,7 +209,7 @@ def test_a_program_that_is_not_elastic_is_launched_when_the_last_one_is_swept() 
     cluster.run_until(lambda: cluster.training() == [2])
 
     assert cluster.launches == [(1, (), None), (2, (), None)]
-    assert cluster.board.over[TRAINER, 1].ended is Ended.RESCALED
+    assert cluster.board.over[TRAINER, 1].ended is EndingKind.RESCALED
 
 
 def test_a_trainer_whose_work_is_done_is_stopped_and_counts_as_finished() -> None:
@@ -218,7 +218,7 @@ def test_a_trainer_whose_work_is_done_is_stopped_and_counts_as_finished() -> Non
     cluster.board.done.add(TRAINER)
     cluster.run(5)
 
-    assert cluster.board.over[TRAINER, 1].ended is Ended.FINISHED
+    assert cluster.board.over[TRAINER, 1].ended is EndingKind.FINISHED
     assert cluster.newest().members == ()
 
 
@@ -228,7 +228,7 @@ def test_a_program_that_ignores_every_request_is_killed_and_is_no_failure() -> N
     seconds = until_gone(cluster, keys[1], limit_s=15)
 
     assert seconds < 7
-    assert cluster.board.over[TRAINER, 1].ended is Ended.KILLED
+    assert cluster.board.over[TRAINER, 1].ended is EndingKind.KILLED
 
 
 def test_a_lease_that_moves_is_used_when_its_old_trainer_has_left_it() -> None:
@@ -277,7 +277,7 @@ def test_a_world_that_never_begins_is_killed_and_counts_as_a_failure() -> None:
     cluster.run_until(lambda: (TRAINER, 1) in cluster.board.over, limit_s=620)
 
     ending = cluster.board.over[TRAINER, 1]
-    assert ending.ended is Ended.KILLED
+    assert ending.ended is EndingKind.KILLED
     assert not ending.was_asked
     assert not ending.lost_lease
     assert ending.message == "it did not begin within 600 s"
@@ -326,7 +326,7 @@ def test_a_world_that_began_has_begun_though_its_successor_removed_the_sign_of_i
     cluster.run(2)
 
     ending = cluster.board.over[TRAINER, 1]
-    assert (ending.ended, ending.was_asked) == (Ended.RESCALED, True)
+    assert (ending.ended, ending.was_asked) == (EndingKind.RESCALED, True)
 
 
 # Spares.

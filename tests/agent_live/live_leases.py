@@ -23,8 +23,8 @@ from freetrain.config.job import (
     render_job,
 )
 from freetrain.state.files import (
-    Assigned,
     AssignedLease,
+    AssignmentFile,
     create_assigned,
     generations,
     read_ending,
@@ -128,7 +128,7 @@ class LiveLeases:
         assert create_assigned(self.trainer, assigned)
         return number
 
-    def newest(self) -> Assigned:
+    def newest(self) -> AssignmentFile:
         found = newest(self.trainer)
         assert found is not None
         return found

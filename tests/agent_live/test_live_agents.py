@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.state.files import Ended
+from freetrain.state.files import EndingKind
 from slurm.records import JobKey
 from tests.cluster.waiting import wait_for
 
@@ -35,7 +35,7 @@ def test_a_world_grows_and_shrinks_and_loses_no_step(live: LiveLeases) -> None:
 
     for number in trained[:2]:
         ending = live.wait_for_ending(number)
-        assert (ending.ended, ending.was_asked) == (Ended.RESCALED, True)
+        assert (ending.ended, ending.was_asked) == (EndingKind.RESCALED, True)
     steps = _steps(live)
     assert steps == sorted(set(steps))
 
@@ -46,7 +46,7 @@ def test_a_trainer_that_is_done_is_launched_no_more(live: LiveLeases) -> None:
 
     ending = live.wait_for_ending(1)
 
-    assert ending.ended is Ended.FINISHED
+    assert ending.ended is EndingKind.FINISHED
     wait_for("the last generation", lambda: live.newest().members == ())
     assert max(_steps(live)) == 84
 
@@ -64,7 +64,7 @@ def test_a_lease_told_to_leave_is_gone_at_once_and_no_step_is_lost(
     live.wait_for_training(began + 1)
 
     ending = live.wait_for_ending(began)
-    assert ending.ended is Ended.RESCALED, live.words()
+    assert ending.ended is EndingKind.RESCALED, live.words()
     assert leases[who].key not in live.newest().keys
     steps = _steps(live)
     assert steps == sorted(set(steps))
@@ -81,7 +81,7 @@ def test_a_preempted_trainer_commits_and_its_nodes_are_free_before_the_grace_is_
     started_s = time.monotonic() - told_s
 
     ending = live.wait_for_ending(began)
-    assert ending.ended is Ended.RESCALED, live.words()
+    assert ending.ended is EndingKind.RESCALED, live.words()
     # Lines of progress come once a second; steps come more often.
     assert ending.step == ending.committed_step >= max(_steps(live))
     assert started_s < 10, (job, live.words())  # the grace time
@@ -124,7 +124,7 @@ def test_an_agent_that_is_stopped_is_replaced_and_its_job_ended(
     live.signal(live.pid_of_agent(leases[who]), signal.SIGSTOP)
     live.wait_for_training(began + 1)
 
-    assert live.wait_for_ending(began).ended is Ended.RESCALED, live.words()
+    assert live.wait_for_ending(began).ended is EndingKind.RESCALED, live.words()
     wait_for("its job to end", lambda: live.is_over(leases[who]))
     steps = _steps(live)
     assert steps == sorted(set(steps))
@@ -140,7 +140,7 @@ def test_a_process_that_is_stopped_costs_a_generation_and_no_lease(
     live.wait_for_training(began + 1)
 
     ending = live.wait_for_ending(began)
-    assert (ending.ended, ending.lost_lease) == (Ended.KILLED, False), live.words()
+    assert (ending.ended, ending.lost_lease) == (EndingKind.KILLED, False), live.words()
     assert live.newest().keys == {lease.key for lease in leases}
     wait_for("all of it to be swept", lambda: not _of_generation(live, began))
 
@@ -154,7 +154,7 @@ def test_a_rank_that_is_killed_costs_a_generation_and_no_lease(
     live.wait_for_training(began + 1)
 
     ending = live.wait_for_ending(began)
-    assert (ending.ended, ending.lost_lease) == (Ended.KILLED, False), live.words()
+    assert (ending.ended, ending.lost_lease) == (EndingKind.KILLED, False), live.words()
     assert live.newest().keys == {lease.key for lease in leases}
 
 

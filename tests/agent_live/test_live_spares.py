@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from freetrain.state.files import Ended, lease_name
+from freetrain.state.files import EndingKind, lease_name
 from tests.agent_live.live_leases import a_live_job
 from tests.cluster.waiting import wait_for
 
@@ -47,7 +47,7 @@ def test_ranks_of_later_worlds_are_forks_and_no_step_is_lost(live: LiveLeases) -
     trains = live.wait_for_training(generation + 1)
 
     assert _is_fork(live, trains, 0)
-    assert live.wait_for_ending(generation).ended is Ended.RESCALED, live.words()
+    assert live.wait_for_ending(generation).ended is EndingKind.RESCALED, live.words()
     lines = map(json.loads, live.progress().splitlines())
     steps = [line["step"] for line in lines if "loss" in line]
     assert steps == sorted(set(steps))
@@ -67,7 +67,7 @@ def test_a_forked_rank_or_its_spare_that_fails_costs_a_generation_and_no_lease(
     live.wait_for_training(generation + 1)
 
     ending = live.wait_for_ending(generation)
-    assert (ending.ended, ending.lost_lease) == (Ended.KILLED, False), live.words()
+    assert (ending.ended, ending.lost_lease) == (EndingKind.KILLED, False), live.words()
     assert live.newest().keys == {lease.key for lease in leases[:2]}
 
 

@@ -12,7 +12,7 @@ from freetrain.broker.lease import LeaseKey, job_name
 from freetrain.cli.drill import Drill, DrillMark, choose, problems_of
 from freetrain.client.status import read_trainer_status
 from freetrain.errors import TryLaterError, UsageError
-from freetrain.state.files import AgentState, Ended, create_assigned
+from freetrain.state.files import AgentState, EndingKind, create_assigned
 from freetrain.state.tables import TrainerState
 from slurm.backend import CommandLine
 from slurm.batch import LeaseRequest
@@ -55,7 +55,7 @@ def obey(state: StateDir, drill: Drill) -> None:
     folder = state.trainer("digits")
     folder.notice(1, drill.lease.key).touch()
     folder.run.stop_request(1).touch()
-    end(state, "digits", 1, Ended.RESCALED, step=50, committed_step=50)
+    end(state, "digits", 1, EndingKind.RESCALED, step=50, committed_step=50)
     beat(state, drill.lease.key, AgentState.ENDED)
 
 
@@ -85,7 +85,7 @@ def test_a_trainer_that_has_ended_is_not_worth_another_try(
     if leaves_a_world or became == "given up":
         training(digits)
     if became == "given up":  # by its program; no tick has written it down
-        end(digits, "digits", 1, Ended.DO_NOT_RESTART)
+        end(digits, "digits", 1, EndingKind.DO_NOT_RESTART)
     else:
         put_state(digits, "digits", TrainerState(became))
 
@@ -195,7 +195,7 @@ class Stage:
     def obey(self) -> None:
         """Do what agents and program do when all is well."""
         self.state.trainer("digits").notice(1, LeaseKey("u1", 0)).touch()
-        end(self.state, "digits", 1, Ended.RESCALED, step=50, committed_step=50)
+        end(self.state, "digits", 1, EndingKind.RESCALED, step=50, committed_step=50)
         assign(self.state, "digits", 2, nodes=1)
         report(self.state, 2, 50)
         report(self.state, 2, 51)

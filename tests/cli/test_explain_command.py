@@ -12,7 +12,7 @@ from freetrain.broker.limits import HoleReason, TrainerReason
 from freetrain.cli.explain import plan_lines
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
-from freetrain.state.files import Ended
+from freetrain.state.files import EndingKind
 from freetrain.tick.status_report import HoleLine, LeaseOutcome, TrainerLine
 from milp.answer import PlanStatus
 from tests.cli.commands import NOW_S, run, run_json
@@ -63,7 +63,7 @@ SEEN = {
 
 def test_a_trainer_is_explained_by_the_tick_and_by_its_files(digits: StateDir) -> None:
     assign(digits, "digits", 1, nodes=2)
-    end(digits, "digits", 1, Ended.KILLED, message=EVIL)
+    end(digits, "digits", 1, EndingKind.KILLED, message=EVIL)
     assign(digits, "digits", 2, nodes=1, reason="a lease is lost")
     ticked(digits, **SEEN)
 
@@ -85,7 +85,7 @@ def test_a_generation_that_agents_made_is_shown_without_their_long_names(
     author = "0a1b2c3d-0000-4000-8000-0123456789ab-0"
     assign(digits, "digits", 1, nodes=1, author=author)
     message = {"message": "exit code 1", "step": 0, "committed_step": 0}
-    end(digits, "digits", 1, Ended.FAILED, **message)
+    end(digits, "digits", 1, EndingKind.FAILED, **message)
 
     assert "generation 1 on n1, by its agents: " in explain("digits")
     assert "generation 1 failed: exit code 1" in explain("digits")
@@ -99,7 +99,7 @@ def test_a_world_that_ended_by_itself_is_not_said_to_have_been_killed(
 ) -> None:
     assign(digits, "digits", 1, nodes=1)
     message = {"message": "exit code 3", "step": 0, "committed_step": 0}
-    end(digits, "digits", 1, Ended.KILLED, **message)
+    end(digits, "digits", 1, EndingKind.KILLED, **message)
 
     shown = explain("digits", verb=verb)
 
@@ -144,7 +144,7 @@ def test_before_the_first_tick_it_says_so() -> None:
 
 def test_all_of_it_is_there_for_programs(digits: StateDir) -> None:
     assign(digits, "digits", 1, nodes=2)
-    end(digits, "digits", 1, Ended.RESCALED)
+    end(digits, "digits", 1, EndingKind.RESCALED)
     ticked(digits, **SEEN)
 
     shown = run_json("explain")

@@ -12,10 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.config.document import Places, toml_value
+from freetrain.config.document import BaseFolders, toml_value
 from freetrain.config.job import parse_job, render_job
 from freetrain.state.database import open_store
-from freetrain.state.files import Assigned, AssignedLease, Ended, create_assigned
+from freetrain.state.files import (
+    AssignedLease,
+    AssignmentFile,
+    EndingKind,
+    create_assigned,
+)
 from freetrain.state.tables import TrainerState, put_trainers
 from freetrain.tick.status_report import HoleLine, TrainerLine
 from tests.cli.commands import NOW_S, Ran, Terminal, at_home, run
@@ -90,7 +95,7 @@ def test_words_of_a_command_are_kept_as_they_are(
     check_harmless(replace(ran, stderr=""), tmp_path)
     check_harmless(replace(shown, stderr=""), tmp_path)
     kept = state.trainer("digits").job.read_bytes()
-    job = parse_job(kept, path="kept", places=Places(tmp_path))
+    job = parse_job(kept, path="kept", places=BaseFolders(tmp_path))
     assert job.command == ("python3", evil)
     assert dict(job.environment) == {"EVIL": evil}
     assert render_job(job) == kept.decode()
@@ -167,7 +172,7 @@ def _let_everything_say(state: StateDir, texts: list[str]) -> None:
     member = AssignedLease(
         key=LeaseKey("u1", 0), job_id=1, display_id="1", node=node or "n"
     )
-    assigned = Assigned(
+    assigned = AssignmentFile(
         trainer="digits",
         generation=1,
         members=(member,),
@@ -176,7 +181,7 @@ def _let_everything_say(state: StateDir, texts: list[str]) -> None:
         reason=reason,
     )
     assert create_assigned(folder, assigned)
-    end(state, "digits", 1, Ended.FAILED, message=message)
+    end(state, "digits", 1, EndingKind.FAILED, message=message)
     folder.run.path.mkdir()
     told = {"t": NOW_S, "step": 1, "samples": 1, "generation": 1, metric: 1.5}
     folder.run.progress.write_text(json.dumps(told) + "\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from freetrain.state.files import Ended
+from freetrain.state.files import EndingKind
 from freetrain.state.tables import TrainerState
 from tests.cli.commands import Terminal, refused, run
 from tests.client.client_states import assign, end, put_state
@@ -101,7 +101,7 @@ def test_following_goes_on_across_generations_until_the_trainer_ends(
 
     def finish() -> None:
         print_to(digits, 2, "done\n")
-        end(digits, "digits", 2, Ended.FINISHED)
+        end(digits, "digits", 2, EndingKind.FINISHED)
         put_state(digits, "digits", TrainerState.FINISHED)
 
     happens = iter([rescale, lambda: print_to(digits, 1, "last words\n"), finish])

@@ -15,9 +15,9 @@ from freetrain.state.database import open_store, transaction
 from freetrain.state.files import (
     BROKER,
     AgentState,
-    Assigned,
     AssignedLease,
-    Ended,
+    AssignmentFile,
+    EndingKind,
     Heartbeat,
     StateDir,
     create_assigned,
@@ -82,7 +82,12 @@ def put_state(state: StateDir, name: str, value: TrainerState) -> None:
         put_trainers(connection, [row])
 
 
-def assignment(trainer: str, generation: int, nodes: int, **changes: Any) -> Assigned:  # noqa: ANN401
+def assignment(
+    trainer: str,
+    generation: int,
+    nodes: int,
+    **changes: Any,  # noqa: ANN401
+) -> AssignmentFile:
     """Return a generation on nodes n1 and so on."""
     members = tuple(
         AssignedLease(
@@ -90,7 +95,7 @@ def assignment(trainer: str, generation: int, nodes: int, **changes: Any) -> Ass
         )
         for n in range(1, nodes + 1)
     )
-    made = Assigned(
+    made = AssignmentFile(
         trainer=trainer,
         generation=generation,
         members=members,
@@ -107,7 +112,7 @@ def assign(
     generation: int,
     nodes: int,
     **changes: Any,  # noqa: ANN401
-) -> Assigned:
+) -> AssignmentFile:
     """Create the file of such a generation."""
     assigned = assignment(trainer, generation, nodes, **changes)
     assert create_assigned(state.trainer(trainer), assigned)
@@ -118,7 +123,7 @@ def end(
     state: StateDir,
     name: str,
     generation: int,
-    how: Ended,
+    how: EndingKind,
     **changes: Any,  # noqa: ANN401
 ) -> None:
     """Let a generation of *name* be over."""

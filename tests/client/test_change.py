@@ -12,7 +12,7 @@ from freetrain.errors import TryLaterError, UsageError
 from freetrain.state.files import (
     GO_ON,
     USER,
-    Assigned,
+    AssignmentFile,
     TrainerDir,
     create_assigned,
     generations,
@@ -129,7 +129,7 @@ def test_an_unknown_name_keeps_the_others_as_they_are(digits: StateDir) -> None:
 class Contested(TrainerDir):
     """A trainer's folder where another process creates files first, *first* times."""
 
-    first: list[Assigned] = field(default_factory=list)
+    first: list[AssignmentFile] = field(default_factory=list)
 
     def assignment(self, generation: int) -> Path:
         path = TrainerDir(self.path).assignment(generation)

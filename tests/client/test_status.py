@@ -16,7 +16,7 @@ from freetrain.client.status import (
     read_trainer_status,
 )
 from freetrain.client.trainers import Verb, change
-from freetrain.state.files import USER, AgentState, Ended
+from freetrain.state.files import USER, AgentState, EndingKind
 from freetrain.state.tables import TrainerState
 from tests.client.client_states import (
     NOW_S,
@@ -62,7 +62,7 @@ def test_it_waits_starts_trains_and_rescales(digits: StateDir) -> None:
 
     assign(digits, "digits", 2, nodes=3)
     assert (status(digits).doing, status(digits).nodes) == (Doing.RESCALING, 3)
-    end(digits, "digits", 1, Ended.RESCALED)
+    end(digits, "digits", 1, EndingKind.RESCALED)
     assert status(digits).doing is Doing.STARTING
     report(digits, 2, 2)
     assert status(digits).doing is Doing.TRAINING
@@ -79,17 +79,17 @@ def test_a_trainer_that_is_to_stop_is_stopping_until_it_is_over(
     change(digits, verb, ["digits"], now_s=NOW_S + 9.0, uid=UID)
     assert (status(digits).doing, status(digits).nodes) == (Doing.STOPPING, 0)
 
-    end(digits, "digits", 1, Ended.RESCALED)
+    end(digits, "digits", 1, EndingKind.RESCALED)
 
     assert (status(digits).doing, status(digits).since_s) == (rests, NOW_S + 9.0)
 
 
 @pytest.mark.parametrize(
     ("ended", "doing"),
-    [(Ended.FINISHED, Doing.FINISHED), (Ended.DO_NOT_RESTART, Doing.FAILED)],
+    [(EndingKind.FINISHED, Doing.FINISHED), (EndingKind.DO_NOT_RESTART, Doing.FAILED)],
 )
 def test_a_program_that_ended_its_training_is_believed_before_the_next_tick(
-    digits: StateDir, ended: Ended, doing: Doing
+    digits: StateDir, ended: EndingKind, doing: Doing
 ) -> None:
     assign(digits, "digits", 1, nodes=2)
     report(digits, 1, 1)
@@ -107,7 +107,7 @@ def test_a_trainer_that_its_user_resumed_waits_though_its_program_had_finished(
     digits: StateDir,
 ) -> None:
     assign(digits, "digits", 1, nodes=2)
-    end(digits, "digits", 1, Ended.FINISHED)
+    end(digits, "digits", 1, EndingKind.FINISHED)
 
     assign(digits, "digits", 2, nodes=0, author=USER)
 

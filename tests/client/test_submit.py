@@ -24,7 +24,7 @@ from freetrain.state.database import open_store
 from freetrain.state.files import (
     GO_ON,
     USER,
-    Ended,
+    EndingKind,
     UnreadableFileError,
     newest_assigned,
     read_environment,
@@ -137,7 +137,7 @@ def test_another_job_may_have_an_ended_ones_name_and_not_its_checkpoints(
     folder = digits.trainer("digits")
     leave_checkpoint(folder.run.path, generation=1, step=70)
     assign(digits, "digits", 1, nodes=2)
-    end(digits, "digits", 1, Ended.FINISHED)
+    end(digits, "digits", 1, EndingKind.FINISHED)
     put_state(digits, "digits", ended)
 
     anew = submitted(digits, structs.replace(job, weight=2.0))
@@ -160,7 +160,7 @@ def test_a_name_is_not_used_again_while_its_processes_may_run(
     with pytest.raises(TryLaterError, match="have not ended yet"):
         submitted(digits, job, on_left_over=OnLeftOver.ANEW)
 
-    end(digits, "digits", 1, Ended.RESCALED)
+    end(digits, "digits", 1, EndingKind.RESCALED)
     assert submitted(digits, job, on_left_over=OnLeftOver.ANEW).begin is Begin.ANEW
 
 
@@ -174,7 +174,7 @@ def test_going_on_keeps_the_checkpoints_and_begins_above_all_generations(
     folder = digits.trainer("digits")
     leave_checkpoint(folder.run.path, generation=3, step=70)
     assign(digits, "digits", 3, nodes=1)
-    end(digits, "digits", 3, Ended.FINISHED)
+    end(digits, "digits", 3, EndingKind.FINISHED)
     put_state(digits, "digits", TrainerState.FINISHED)
 
     result = goes_on(digits, structs.replace(job, weight=2.0))

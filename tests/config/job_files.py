@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from freetrain.config import job as jobs
-from freetrain.config.document import Places
+from freetrain.config.document import BaseFolders
 from freetrain.config.job import TrainerJob, parse_job
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 from slurm.records import Gres
 
-PLACES = Places(Path("/home/ada/work"), Path("/home/ada"))
+PLACES = BaseFolders(Path("/home/ada/work"), Path("/home/ada"))
 
 WHOLE = """
 name = "digits"
@@ -90,7 +90,7 @@ max = 4
 """
 
 
-def parse(text: str, places: Places = PLACES) -> TrainerJob:
+def parse(text: str, places: BaseFolders = PLACES) -> TrainerJob:
     return parse_job(text.encode(), path="job.toml", places=places)
 
 
@@ -207,7 +207,7 @@ deadlines = durations.filter(lambda s: s >= 1).map(jobs.JobDeadline) | st.dateti
 qualities = st.builds(
     jobs.QualitySettings,
     metric=st.sampled_from(["loss", "val/accuracy", "1@5"]),
-    better=st.sampled_from(Better),
+    better=st.sampled_from(MetricDirection),
 )
 
 
@@ -215,7 +215,7 @@ qualities = st.builds(
 def targets(draw: st.DrawFn, quality: jobs.QualitySettings) -> jobs.TargetSettings:
     ends = st.floats(allow_nan=False, allow_infinity=False)
     first, last = sorted(draw(st.tuples(ends, ends)))
-    if quality.better is Better.LOWER:
+    if quality.better is MetricDirection.LOWER:
         first, last = last, first
     return jobs.TargetSettings(
         deliver=first,

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.config import job as jobs
-from freetrain.config.document import Places, keys_of
+from freetrain.config.document import BaseFolders, keys_of
 from freetrain.config.job import TrainerJob, parse_job, read_job, render_job
 from freetrain.errors import BadConfigurationError, MissingInputError
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 from slurm.records import Gres
 from tests.config.job_files import (
     LEAST,
@@ -22,7 +22,7 @@ from tests.config.job_files import (
     with_line,
 )
 
-ELSEWHERE = Places(Path("/elsewhere"))
+ELSEWHERE = BaseFolders(Path("/elsewhere"))
 
 
 def test_a_job_file_says_everything_about_a_trainer() -> None:
@@ -77,7 +77,9 @@ def test_a_job_file_says_what_is_wanted_of_a_trainer() -> None:
     later = parse(with_line('deadline = "2h"')).deadline
     assert later is not None
     assert later.time_s(1_000.0) == 8_200.0
-    assert job.quality == jobs.QualitySettings(metric="loss", better=Better.HIGHER)
+    assert job.quality == jobs.QualitySettings(
+        metric="loss", better=MetricDirection.HIGHER
+    )
     assert job.target == jobs.TargetSettings(
         deliver=-1.0, final=0.25, hook=("notify", "--of", "two words"), hook_limit_s=5.0
     )
@@ -88,7 +90,9 @@ def test_without_a_word_a_lower_loss_is_better_and_nothing_is_written_about_it()
 ):
     job = parse(LEAST)
 
-    assert job.measure == jobs.QualitySettings(metric="loss", better=Better.LOWER)
+    assert job.measure == jobs.QualitySettings(
+        metric="loss", better=MetricDirection.LOWER
+    )
     assert job.measure.is_reached(0.5, 0.5)
     assert not job.measure.is_reached(0.5, float("nan"))
     assert "[quality]" not in render_job(job)
@@ -364,7 +368,7 @@ def test_the_message_that_the_page_shows_is_the_real_one() -> None:
 
 def test_home_is_not_guessed() -> None:
     with pytest.raises(BadConfigurationError, match="expected a path"):
-        parse(with_line('logs = "~/x"'), Places(PLACES.folder))
+        parse(with_line('logs = "~/x"'), BaseFolders(PLACES.folder))
 
 
 def test_nothing_is_expanded_in_a_command() -> None:

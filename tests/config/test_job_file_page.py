@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from freetrain.config.document import Key, Places, keys_of, toml_value
+from freetrain.config.document import BaseFolders, Key, keys_of, toml_value
 from freetrain.config.job import TrainerJob, parse_job
 from freetrain.config.site import Site, parse_site
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PLACES = Places(Path("/work"), Path("/home/ada"))
+PLACES = BaseFolders(Path("/work"), Path("/home/ada"))
 SAID_IN_WORDS = {"directory": "the file's folder", "state_directory": "`~/.freetrain`"}
 
 Rows = dict[tuple[str, str], str]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from freetrain.config import site as settings
-from freetrain.config.document import Places
+from freetrain.config.document import BaseFolders
 from freetrain.config.job import NodeSettings
 from freetrain.config.site import (
     Site,
@@ -21,8 +21,8 @@ from freetrain.planning.settings import Solver
 from slurm.records import Gres, Requirement
 
 HOME = Path("/home/ada")
-PLACES = Places(Path("/etc/freetrain"), HOME)
-ELSEWHERE = Places(Path("/elsewhere"))
+PLACES = BaseFolders(Path("/etc/freetrain"), HOME)
+ELSEWHERE = BaseFolders(Path("/elsewhere"))
 
 WHOLE = """
 state_directory = "~/state"

@@ -26,8 +26,8 @@ from freetrain.demo.report import (
 )
 from freetrain.state.files import (
     BROKER,
-    Assigned,
     AssignedLease,
+    AssignmentFile,
     TrainerDir,
     create_assigned,
 )
@@ -207,9 +207,9 @@ def test_a_trainer_that_never_began_has_an_empty_history(tmp_path: Path) -> None
     assert (history.steps, history.losses, history.segments) == (0, {}, ())
 
 
-def assigned(generation: int) -> Assigned:
+def assigned(generation: int) -> AssignmentFile:
     lease = AssignedLease(key=LeaseKey("u", 0), job_id=1, display_id="1", node="n1")
-    return Assigned(
+    return AssignmentFile(
         trainer="ada",
         generation=generation,
         members=(lease,),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from freetrain.elastic.files import RunDir
-    from freetrain.state.files import Assigned, TrainerDir
+    from freetrain.state.files import AssignmentFile, TrainerDir
 
 RELATIVE = 1e-9
 
@@ -116,5 +116,5 @@ def committed_step(run: RunDir) -> int:
     return int(names[-1].partition("-")[2]) if names else 0
 
 
-def _jobs(assigned: Assigned) -> int:
+def _jobs(assigned: AssignmentFile) -> int:
     return len({member.job_id for member in assigned.members})

@@ -9,7 +9,12 @@ import pytest
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.elastic.files import RunDir
-from freetrain.state.files import Assigned, AssignedLease, TrainerDir, create_assigned
+from freetrain.state.files import (
+    AssignedLease,
+    AssignmentFile,
+    TrainerDir,
+    create_assigned,
+)
 from tests.e2e.faults import Kind, kinds_of
 from tests.e2e.outcome import (
     Rescales,
@@ -59,7 +64,7 @@ def generation(folder: TrainerDir, number: int, nodes: int, author: str) -> None
     )
     create_assigned(
         folder,
-        Assigned(
+        AssignmentFile(
             trainer="a",
             generation=number,
             members=members,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.config.job import read_job
-from freetrain.progress import Reader, latest_progress, work_is_done
+from freetrain.progress import ProgressReader, latest_progress, work_is_done
 from tests.elastic.launching import REPOSITORY, clean_environment, wait_until
 
 if TYPE_CHECKING:
@@ -52,8 +52,10 @@ class Legacy:
         self.running.append(process)
         return process
 
-    def reader(self) -> Reader:
-        return Reader(read_job(FOLDER / "job.toml"), self.folder, self.folder / "logs")
+    def reader(self) -> ProgressReader:
+        return ProgressReader(
+            read_job(FOLDER / "job.toml"), self.folder, self.folder / "logs"
+        )
 
     def told(self) -> tuple[ProgressRecord, ...]:
         """All progress so far."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.client.submit import remarks
-from freetrain.config.document import Places
+from freetrain.config.document import BaseFolders
 from freetrain.config.job import parse_job
 from freetrain.errors import BadConfigurationError
 from freetrain.launch.base import launcher_of
@@ -80,7 +80,7 @@ def written(folder: Path, launch: str) -> TrainerJob:
         'name = "digits"\ncommand = ["echo", "trained"]\n[nodes]\nmax = 8\n'
         f"[launch]\n{launch}\n"
     )
-    return parse_job(text.encode(), path="job.toml", places=Places(folder))
+    return parse_job(text.encode(), path="job.toml", places=BaseFolders(folder))
 
 
 def test_a_world_is_started_by_a_launcher_of_another_package(

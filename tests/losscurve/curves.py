@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.losscurve import recorded
-from freetrain.losscurve.forecast import Better, Point
+from freetrain.losscurve.forecast import MetricDirection, MetricPoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,13 +40,13 @@ class WholeCurve:
     group: str
     samples: NDArray[np.float64]
     values: NDArray[np.float64]
-    better: Better
+    better: MetricDirection
 
-    def points(self, count: int) -> tuple[Point, ...]:
+    def points(self, count: int) -> tuple[MetricPoint, ...]:
         """Return the first *count* points, reported each second."""
         seen = zip(self.samples[:count], self.values[:count], strict=True)
         return tuple(
-            Point(float(i), float(s), float(v)) for i, (s, v) in enumerate(seen)
+            MetricPoint(float(i), float(s), float(v)) for i, (s, v) in enumerate(seen)
         )
 
 
@@ -61,7 +61,7 @@ def real_curves(shared: Path) -> Iterator[WholeCurve]:
             continue
         group = path.parent.name
         samples, values = np.array(rows).T
-        better = Better.LOWER if group in FALLING else Better.HIGHER
+        better = MetricDirection.LOWER if group in FALLING else MetricDirection.HIGHER
         yield WholeCurve(f"{group}/{path.stem}", group, samples, values, better)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.losscurve.forecast import Point
+from freetrain.losscurve.forecast import MetricPoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,10 +19,12 @@ STEP = 1000.0
 
 def reported(
     values: Iterable[float], samples: Sequence[float] | None = None
-) -> list[Point]:
+) -> list[MetricPoint]:
     """Return *values* as reported each second, at *samples* or every ``STEP``."""
     return [
-        Point(float(i), STEP * (i + 1) if samples is None else samples[i], float(value))
+        MetricPoint(
+            float(i), STEP * (i + 1) if samples is None else samples[i], float(value)
+        )
         for i, value in enumerate(values)
     ]
 

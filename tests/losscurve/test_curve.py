@@ -25,7 +25,7 @@ from freetrain.losscurve.curve import (
     noise_of,
     polished,
 )
-from freetrain.losscurve.forecast import Point
+from freetrain.losscurve.forecast import MetricPoint
 from tests.losscurve.reported import noisy, reported, steps
 
 # Usable values
@@ -33,7 +33,7 @@ from tests.losscurve.reported import noisy, reported, steps
 
 POINTS = st.lists(
     st.builds(
-        Point,
+        MetricPoint,
         t_s=st.floats(0, 1e6),
         samples=st.one_of(st.integers(0, 30).map(float), st.floats()),
         value=st.floats(),
@@ -43,7 +43,9 @@ POINTS = st.lists(
 
 
 @given(POINTS)
-def test_usable_points_are_finite_and_strictly_ascend(points: list[Point]) -> None:
+def test_usable_points_are_finite_and_strictly_ascend(
+    points: list[MetricPoint],
+) -> None:
     history = LossHistory(points)
 
     samples = [point.samples for point in history.points]
@@ -56,7 +58,7 @@ def test_usable_points_are_finite_and_strictly_ascend(points: list[Point]) -> No
 
 @given(POINTS, st.integers(0, 30))
 def test_reporting_in_two_parts_is_reporting_at_once(
-    points: list[Point], cut: int
+    points: list[MetricPoint], cut: int
 ) -> None:
     history = LossHistory(points[:cut])
     _ = history.points, history.samples
@@ -66,7 +68,7 @@ def test_reporting_in_two_parts_is_reporting_at_once(
 
 
 @given(POINTS)
-def test_the_newest_usable_value_is_kept(points: list[Point]) -> None:
+def test_the_newest_usable_value_is_kept(points: list[MetricPoint]) -> None:
     fit = [p for p in points if math.isfinite(p.samples) and p.samples >= 0]
     usable = [p for p in fit if abs(p.value) <= 1e100]
 

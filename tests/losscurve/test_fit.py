@@ -20,12 +20,12 @@ from freetrain.losscurve.fit import (
     usual_growth,
     warm_up_end,
 )
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 from tests.losscurve.reported import STEP, noisy, steps
 
 
 def curve(values: NDArray[np.float64]) -> NormalizedCurve:
-    return normalized(STEP * steps(values.size), values, Better.LOWER)[0]
+    return normalized(STEP * steps(values.size), values, MetricDirection.LOWER)[0]
 
 
 # The present phase
@@ -41,7 +41,9 @@ SMOOTH = {
 }
 
 
-def start(values: NDArray[np.float64], better: Better = Better.LOWER) -> int:
+def start(
+    values: NDArray[np.float64], better: MetricDirection = MetricDirection.LOWER
+) -> int:
     return present_start(STEP * steps(values.size), values, better)
 
 
@@ -64,7 +66,7 @@ def test_a_step_of_the_learning_rate_starts_a_phase(at: int) -> None:
     for seed in range(4):
         values = noisy(stepped(at), noise=0.02, seed=seed)
         assert abs(start(values) - at) <= 1
-        assert abs(start(-values, Better.HIGHER) - at) <= 1
+        assert abs(start(-values, MetricDirection.HIGHER) - at) <= 1
         assert start(values[:at]) == 0, "seen before it happens"
 
 
@@ -78,7 +80,7 @@ def test_work_that_leaps_is_fitted_without_a_warning() -> None:
     samples = np.append(STEP * steps(20), 1e15)
     values = np.append(noisy(SMOOTH["power"][:20], noise=0.3), 0.5)
 
-    assert present_start(samples, values, Better.LOWER) <= 20
+    assert present_start(samples, values, MetricDirection.LOWER) <= 20
 
 
 @pytest.mark.parametrize("slope", [0.05, 0.0])

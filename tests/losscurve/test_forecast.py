@@ -21,11 +21,13 @@ from freetrain.losscurve.fit import (
     from_state,
     to_state,
 )
-from freetrain.losscurve.forecast import Better, LossForecast, Point
+from freetrain.losscurve.forecast import LossForecast, MetricDirection, MetricPoint
 from tests.losscurve.reported import STEP, falling, noisy, reported, steps
 
 
-def fitted(values: Iterable[float], better: Better = Better.LOWER) -> FittedForecast:
+def fitted(
+    values: Iterable[float], better: MetricDirection = MetricDirection.LOWER
+) -> FittedForecast:
     forecast = fit_forecast(reported(values), better)
     assert forecast is not None
     return forecast
@@ -33,7 +35,7 @@ def fitted(values: Iterable[float], better: Better = Better.LOWER) -> FittedFore
 
 @pytest.mark.parametrize("values", [[], [1.0, 2.0], [math.nan] * 9, [1.0, math.inf]])
 def test_without_three_usable_values_there_is_no_forecast(values: list[float]) -> None:
-    assert fit_forecast(reported(values), Better.LOWER) is None
+    assert fit_forecast(reported(values), MetricDirection.LOWER) is None
 
 
 @given(
@@ -41,11 +43,11 @@ def test_without_three_usable_values_there_is_no_forecast(values: list[float]) -
         st.one_of(st.floats(-1e3, 1e3), st.sampled_from([math.nan, math.inf, 1e30])),
         max_size=40,
     ),
-    st.sampled_from(Better),
+    st.sampled_from(MetricDirection),
 )
 @settings(max_examples=60)
 def test_forecasts_are_numbers_for_any_values(
-    values: list[float], better: Better
+    values: list[float], better: MetricDirection
 ) -> None:
     forecast = fit_forecast(reported(values), better)
     if forecast is None:
@@ -81,7 +83,7 @@ def test_a_power_law_is_forecast_within_an_interval_that_grows(seed: int) -> Non
 @pytest.mark.parametrize("seed", range(5))
 def test_metrics_that_rise_are_losses_upside_down(seed: int) -> None:
     loss = fitted(falling(seed=seed))
-    gain = fitted(-falling(seed=seed), Better.HIGHER)
+    gain = fitted(-falling(seed=seed), MetricDirection.HIGHER)
     down, up = loss.expected(200 * STEP), gain.expected(200 * STEP)
 
     assert (up.value, up.low, up.high) == pytest.approx(
@@ -125,7 +127,7 @@ def test_on_a_plateau_nothing_more_is_expected() -> None:
 def test_a_hundred_thousand_noisy_steps_show_as_much_as_a_few_evaluations() -> None:
     k = steps(100_000)
     values = noisy(0.5 + 2 * (k / 1000) ** -0.3, noise=0.2)
-    forecast = fit_forecast(reported(values, k.tolist()), Better.LOWER)
+    forecast = fit_forecast(reported(values, k.tolist()), MetricDirection.LOWER)
 
     assert forecast is not None
     expected = forecast.expected(200_000.0)
@@ -165,10 +167,11 @@ def test_a_single_spike_does_not_flatten_the_rest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("better", "good", "bad"), [(Better.LOWER, 0.4, 0.6), (Better.HIGHER, 0.6, 0.4)]
+    ("better", "good", "bad"),
+    [(MetricDirection.LOWER, 0.4, 0.6), (MetricDirection.HIGHER, 0.6, 0.4)],
 )
 def test_a_target_is_reached_by_a_value_as_good_or_better(
-    better: Better, good: float, bad: float
+    better: MetricDirection, good: float, bad: float
 ) -> None:
     reached = [better.is_reached(0.5, v) for v in (good, 0.5, bad, math.nan)]
 
@@ -228,7 +231,7 @@ class Cache:
             self.update(POINTS[:count])
 
     def update(
-        self, points: list[Point], better: Better = Better.LOWER
+        self, points: list[MetricPoint], better: MetricDirection = MetricDirection.LOWER
     ) -> LossForecast:
         forecast = self.forecasts.update("a", points, better)
         assert forecast is not None
@@ -247,7 +250,10 @@ def test_the_curve_is_kept_until_the_history_has_grown_by_a_tenth() -> None:
 
 
 def test_between_fits_all_points_are_there_and_now_is_now() -> None:
-    kept, fresh = Cache(50).update(POINTS[:54]), fit_forecast(POINTS[:54], Better.LOWER)
+    kept, fresh = (
+        Cache(50).update(POINTS[:54]),
+        fit_forecast(POINTS[:54], MetricDirection.LOWER),
+    )
 
     assert fresh is not None
     assert kept.points == tuple(POINTS[:54])
@@ -260,24 +266,37 @@ def test_between_fits_all_points_are_there_and_now_is_now() -> None:
 @pytest.mark.parametrize(
     ("before", "points", "better", "usable"),
     [
-        pytest.param(range(3, 100, 7), POINTS, Better.LOWER, 120, id="a refit"),
         pytest.param(
-            [100], [*POINTS[:100], *POINTS[40:44]], Better.LOWER, 44, id="a restart"
+            range(3, 100, 7), POINTS, MetricDirection.LOWER, 120, id="a refit"
+        ),
+        pytest.param(
+            [100],
+            [*POINTS[:100], *POINTS[40:44]],
+            MetricDirection.LOWER,
+            44,
+            id="a restart",
         ),
         pytest.param(
             [100],
             reported(np.linspace(3.0, 1.0, 60)),
-            Better.LOWER,
+            MetricDirection.LOWER,
             60,
             id="a history that was rewritten",
         ),
         pytest.param(
-            [50], POINTS[:50], Better.HIGHER, 50, id="a metric that turned round"
+            [50],
+            POINTS[:50],
+            MetricDirection.HIGHER,
+            50,
+            id="a metric that turned round",
         ),
     ],
 )
 def test_a_new_fit_is_as_the_first_fit_of_these_points(
-    before: Iterable[int], points: list[Point], better: Better, usable: int
+    before: Iterable[int],
+    points: list[MetricPoint],
+    better: MetricDirection,
+    usable: int,
 ) -> None:
     kept, fresh = Cache(*before).update(points, better), fit_forecast(points, better)
 
@@ -298,12 +317,12 @@ def test_divergence_is_reported_at_once() -> None:
 
 def test_trainers_share_no_points_and_may_be_forgotten() -> None:
     forecasts = LossForecasts()
-    first = forecasts.update("a", POINTS[:50], Better.LOWER)
-    second = forecasts.update("b", POINTS[:60], Better.LOWER)
+    first = forecasts.update("a", POINTS[:50], MetricDirection.LOWER)
+    second = forecasts.update("b", POINTS[:60], MetricDirection.LOWER)
     forecasts.keep(["b"])
 
-    assert forecasts.update("b", POINTS[:60], Better.LOWER) is second
-    assert forecasts.update("a", POINTS[:50], Better.LOWER) is not first
+    assert forecasts.update("b", POINTS[:60], MetricDirection.LOWER) is second
+    assert forecasts.update("a", POINTS[:50], MetricDirection.LOWER) is not first
 
 
 @pytest.mark.parametrize("before", [(), (2.3,), (2.3, 2.2)])
@@ -327,7 +346,7 @@ def test_three_broken_values_are_a_divergence_before_any_curve_is_fitted(
 def test_fewer_broken_values_or_a_number_after_them_show_nothing_yet(
     values: tuple[float, ...],
 ) -> None:
-    assert LossForecasts().update("a", reported(values), Better.LOWER) is None
+    assert LossForecasts().update("a", reported(values), MetricDirection.LOWER) is None
 
 
 def test_a_trainer_that_recovers_is_fitted_again() -> None:
@@ -349,8 +368,8 @@ SAVED = {
 
 
 @pytest.mark.parametrize("name", SAVED)
-@pytest.mark.parametrize("better", Better)
-def test_a_saved_forecast_answers_as_before(name: str, better: Better) -> None:
+@pytest.mark.parametrize("better", MetricDirection)
+def test_a_saved_forecast_answers_as_before(name: str, better: MetricDirection) -> None:
     points, before = reported(SAVED[name]), fitted(SAVED[name], better)
 
     state = json.loads(json.dumps(to_state(before)))
@@ -382,7 +401,7 @@ def test_a_forecast_that_another_release_saved_is_refused(
     state = to_state(fitted(SAVED["learning"]))
 
     with pytest.raises(BadDataError, match="fitted again"):
-        from_state(state | change, LossHistory(), Better.LOWER)
+        from_state(state | change, LossHistory(), MetricDirection.LOWER)
 
 
 @settings(deadline=None)
@@ -394,9 +413,9 @@ def test_any_change_of_the_points_changes_the_fingerprint(
     at = data.draw(st.integers(0, len(values) - 1))
     other = [*values[:at], 0.5 if values[at] != 0.5 else 0.25, *values[at + 1 :]]
 
-    own = fingerprint(points, Better.LOWER)
+    own = fingerprint(points, MetricDirection.LOWER)
 
-    assert own == fingerprint(reported(values), Better.LOWER)
-    assert own != fingerprint(reported(other), Better.LOWER)
-    assert own != fingerprint(reported([*values, 0.5]), Better.LOWER)
-    assert own != fingerprint(points, Better.HIGHER)
+    assert own == fingerprint(reported(values), MetricDirection.LOWER)
+    assert own != fingerprint(reported(other), MetricDirection.LOWER)
+    assert own != fingerprint(reported([*values, 0.5]), MetricDirection.LOWER)
+    assert own != fingerprint(points, MetricDirection.HIGHER)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from freetrain.errors import BadDataError, MissingInputError
 from freetrain.losscurve import recorded
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 from freetrain.losscurve.recorded import RecordedCurve, load_from, parse_curve
 from tests.losscurve.files import CURVE, STEP_TIMES, folder, replaced
 
@@ -26,11 +26,11 @@ def test_a_curve_has_its_losses_and_its_validation_at_their_samples() -> None:
     assert curve.name == "small"
     assert (curve.batch_size, curve.epoch_samples, curve.seed) == (4, 8, 1)
     assert curve.loss.metric == "squared_error"
-    assert curve.loss.better is Better.LOWER
+    assert curve.loss.better is MetricDirection.LOWER
     np.testing.assert_array_equal(curve.loss.samples, [4, 8, 12, 16])
     np.testing.assert_array_equal(curve.loss.values, [1.25, np.inf, np.nan, np.nan])
     assert curve.validation.metric == "accuracy"
-    assert curve.validation.better is Better.HIGHER
+    assert curve.validation.better is MetricDirection.HIGHER
     np.testing.assert_array_equal(curve.validation.samples, [8, 16])
     np.testing.assert_array_equal(curve.validation.values, [0.5, np.nan])
     for series in (curve.loss, curve.validation):
@@ -175,7 +175,7 @@ def test_a_curve_names_its_origin_and_is_long_enough_to_be_fitted(
     assert "train, " in curve.data_set
     assert "numpy" in curve.made_with
     assert curve.licence == "Apache-2.0"
-    assert curve.loss.better is Better.LOWER
+    assert curve.loss.better is MetricDirection.LOWER
     assert curve.epoch_samples % curve.batch_size == 0
     assert 100 <= len(curve.loss.values) <= 400
     assert len(curve.validation.values) >= 10
@@ -194,7 +194,7 @@ def test_losses_come_at_regular_samples_and_validation_at_each_epoch(
 def test_values_are_where_their_metric_can_be(curve: RecordedCurve) -> None:
     for series in (curve.loss, curve.validation):
         finite = series.values[np.isfinite(series.values)]
-        most = 1 if series.better is Better.HIGHER else np.inf
+        most = 1 if series.better is MetricDirection.HIGHER else np.inf
         assert ((finite >= 0) & (finite <= most)).all()
 
 

@@ -18,7 +18,7 @@ from freetrain.config.job import (
 )
 from freetrain.elastic.files import RunDir
 from freetrain.errors import BadConfigurationError, FreeTrainError
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 from freetrain.pack.pack import (
     ControllerName,
     Inbox,
@@ -65,7 +65,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         interval_s=5.0,
         alpha=0.1,
         metric="accuracy",
-        better=Better.HIGHER,
+        better=MetricDirection.HIGHER,
         means=ControllerName.DUTY_CYCLE,
         cpus=3,
     )

@@ -28,7 +28,7 @@ from freetrain.errors import FreeTrainError
 from freetrain.pack.pack import PackRecord, member_folder, read_record
 from freetrain.state.database import read_store
 from freetrain.state.files import (
-    Ended,
+    EndingKind,
     StateDir,
     TrainerDir,
     newest_assigned,
@@ -173,7 +173,7 @@ class LeasedPack:
         (text,) = [t for t in self.printed(member).values() if "used" in t]
         return set(map(int, text.partition("used")[2].split()))
 
-    def ended(self) -> Ended | None:
+    def ended(self) -> EndingKind | None:
         """Return how generation 1 ended; None while it runs."""
         ending = read_ending(self.trainer, 1)
         return ending.ended if ending else None
@@ -274,7 +274,7 @@ def test_members_of_a_pack_lose_nothing_with_a_lease(scene: Scene) -> None:
     before = pack.steps("long")
     take_away(pack.node())
     pack.ticks_until("generation 1 to be over", pack.ended)
-    assert pack.ended() is Ended.RESCALED
+    assert pack.ended() is EndingKind.RESCALED
     assert pack.record.members["long"].end == "stopped"
     outcome = read_outcome(pack.trainer.run, 1)
     assert outcome is not None
@@ -318,7 +318,7 @@ def test_the_agent_ends_members_whose_packer_was_killed(scene: Scene) -> None:
     pack.kill_packer()
     pack.ticks_until("generation 1 to be over", pack.ended)
 
-    assert pack.ended() is Ended.KILLED
+    assert pack.ended() is EndingKind.KILLED
     assert not members & set(pack.stage.processes())
     _goes_on_to_its_end(pack, epochs)
 

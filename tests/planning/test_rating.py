@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.planning.rating import Ratings, rate
-from freetrain.priority.base import Basis, Contender, Rating, RatingInputs, RatingResult
+from freetrain.priority.base import (
+    Contender,
+    Rating,
+    RatingBasis,
+    RatingInputs,
+    RatingResult,
+)
 from milp.problem import throughput
 
 if TYPE_CHECKING:
@@ -22,7 +28,7 @@ class Scripted:
     """A priority that says what it is told to, and keeps what it saw."""
 
     name = "scripted"
-    basis = Basis.MOMENT
+    basis = RatingBasis.MOMENT
 
     def __init__(self, ratings: Mapping[str, Rating]) -> None:
         self.looks: list[tuple[RatingInputs, Memory]] = []

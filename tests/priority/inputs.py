@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import strategies as st
 
-from freetrain.losscurve.forecast import Better, Expected, Point
+from freetrain.losscurve.forecast import Expected, MetricDirection, MetricPoint
 from freetrain.planning.rating import planned_curves
 from freetrain.priority.base import Contender, RatingInputs, Target
 from milp.planner import Planner
@@ -103,7 +103,7 @@ class FakeForecast:
 
     Attributes:
         truth: Metric by samples; the lower the better, or the higher for
-            ``Better.HIGHER``.
+            ``MetricDirection.HIGHER``.
         done: Samples up to which values have been reported.
         reported: Number of values, evenly spread from the beginning.
         better: Which values are good.
@@ -114,16 +114,16 @@ class FakeForecast:
     truth: Callable[[float], float]
     done: float
     reported: int = 10
-    better: Better = Better.LOWER
+    better: MetricDirection = MetricDirection.LOWER
     family: str = "truth"
     is_diverging: bool = False
 
     @property
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[MetricPoint, ...]:
         """Values without noise; the last one at *done*."""
         last = max(self.reported - 1, 1)
         steps = [self.done * k / last for k in range(self.reported)]
-        return tuple([Point(at / 100, at, self.truth(at)) for at in steps])
+        return tuple([MetricPoint(at / 100, at, self.truth(at)) for at in steps])
 
     def expected(self, samples: float) -> Expected:
         """Return the truth, refusing questions about the past."""
@@ -135,8 +135,8 @@ class FakeForecast:
     def quality(self, value: float) -> float:
         """Return how far *value* is from the first to the best value reported."""
         shown = [point.value for point in self.points]
-        best = (min if self.better is Better.LOWER else max)(shown)
-        worst = (max if self.better is Better.LOWER else min)(shown)
+        best = (min if self.better is MetricDirection.LOWER else max)(shown)
+        worst = (max if self.better is MetricDirection.LOWER else min)(shown)
         value = worst if math.isnan(value) else value
         return (value - shown[0]) / (best - shown[0]) if best != shown[0] else 0.0
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 
 from freetrain.losscurve.fit import BrokenForecast
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 from freetrain.priority.base import (
     PRIORITIES,
-    Basis,
     Memory,
     Rating,
+    RatingBasis,
     RatingInputs,
     priority_named,
     settings_of,
@@ -32,7 +32,7 @@ from tests.priority.inputs import (
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "priorities.md"
 EVERY = pytest.mark.parametrize("name", PRIORITIES)
-BY_LOSSES = [n for n in PRIORITIES if priority_named(n).basis is Basis.LOSSES]
+BY_LOSSES = [n for n in PRIORITIES if priority_named(n).basis is RatingBasis.LOSSES]
 EVERY_BY_LOSSES = pytest.mark.parametrize("name", BY_LOSSES)
 FEW = settings(max_examples=20, deadline=None)
 LEARNING = FakeForecast(truth=power_law(at=1e5), done=1e5)
@@ -134,7 +134,7 @@ def test_it_has_the_name_it_is_called_by_and_a_row_in_the_guide(name: str) -> No
 @EVERY_BY_LOSSES
 @pytest.mark.parametrize(
     "broken",
-    [replace(LEARNING, is_diverging=True), BrokenForecast(Better.LOWER, ())],
+    [replace(LEARNING, is_diverging=True), BrokenForecast(MetricDirection.LOWER, ())],
     ids=["diverging", "never a number"],
 )
 def test_a_diverging_trainer_gets_nothing_that_another_wants(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.losscurve.forecast import Better, Point
+from freetrain.losscurve.forecast import MetricDirection, MetricPoint
 from freetrain.priority.flowcon import (
     LEAST_SHARE,
     SHORTEST,
@@ -297,18 +297,20 @@ class Reported(FakeForecast):
     until_s: float = math.inf
 
     @property
-    def points(self) -> tuple[Point, ...]:
-        past = (Point(10.0 * (k + 1), 0.0, v) for k, v in enumerate(self.values))
+    def points(self) -> tuple[MetricPoint, ...]:
+        past = (MetricPoint(10.0 * (k + 1), 0.0, v) for k, v in enumerate(self.values))
         return tuple(point for point in past if point.t_s <= self.until_s)
 
 
-def reported(*values: float, better: Better = Better.LOWER) -> Reported:
+def reported(
+    *values: float, better: MetricDirection = MetricDirection.LOWER
+) -> Reported:
     return Reported(truth=flat(), done=0.0, better=better, values=values)
 
 
 DOWN = reported(*(100 * 0.9**k for k in range(24)))
 REST = reported(100.0, *(1.0,) * 23)
-UP = reported(*(-value for value in DOWN.values), better=Better.HIGHER)
+UP = reported(*(-value for value in DOWN.values), better=MetricDirection.HIGHER)
 
 
 def trainer(name: str, forecast: Reported | None = None, **own: float) -> Contender:

@@ -9,7 +9,7 @@ import pytest
 from freetrain.errors import UsageError
 from freetrain.priority.base import (
     PRIORITIES,
-    Basis,
+    RatingBasis,
     priority_named,
     priority_names,
     settings_of,
@@ -29,7 +29,7 @@ def test_priorities_by_the_trainer_alone_have_no_hysteresis_by_default(
 ) -> None:
     one = inputs_of(contender("a", held=4))
     plain, asked = priority_named(name), priority_named(name, {"hysteresis": 0.1})
-    assert (plain.basis, asked.basis) == (Basis.TRAINER, Basis.MOMENT)
+    assert (plain.basis, asked.basis) == (RatingBasis.TRAINER, RatingBasis.MOMENT)
     before = plain.rate(one, {}).ratings[0].curve.value_per_s
     after = asked.rate(one, {}).ratings[0].curve.value_per_s
     assert after[4] == pytest.approx(1.1 * before[4])
@@ -74,11 +74,11 @@ def test_a_name_or_a_setting_that_means_nothing_is_refused(
 # Priorities of other packages
 
 MODULE = """\
-from freetrain.priority.base import Basis, CurveCache, RatingResult, Rating
+from freetrain.priority.base import RatingBasis, CurveCache, RatingResult, Rating
 
 class Flat:
     name = "flat"
-    basis = Basis.TRAINER
+    basis = RatingBasis.TRAINER
 
     def __init__(self, *, worth: float = 1.0) -> None:
         self._worth = worth

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 from freetrain.priority.base import DEFAULT_GAIN, Contender, WithHysteresis
 from freetrain.priority.losses import FEWEST_FOR_PLATEAU, FEWEST_POINTS
 from freetrain.priority.slaq import (
@@ -142,7 +142,9 @@ def test_work_since_the_last_value_is_not_gained_again() -> None:
 
 def test_higher_metrics_count_as_lower_ones_do() -> None:
     fall = power_law(at=1e5)
-    rise = FakeForecast(truth=lambda s: -fall(s), done=1e5, better=Better.HIGHER)
+    rise = FakeForecast(
+        truth=lambda s: -fall(s), done=1e5, better=MetricDirection.HIGHER
+    )
     drop = FakeForecast(truth=fall, done=1e5)
     inputs = inputs_of(
         contender("rise", forecast=rise), contender("drop", forecast=drop)

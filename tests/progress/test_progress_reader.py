@@ -24,7 +24,7 @@ from freetrain.progress import (
     LONGEST_LINE_BYTES,
     Bookmark,
     Lines,
-    Reader,
+    ProgressReader,
     bookmark_from,
     latest_progress,
     work_is_done,
@@ -122,8 +122,8 @@ class Stage:
     def logs(self) -> Path:
         return self.folder / "logs"
 
-    def reader(self, **options: object) -> Reader:
-        return Reader(self.job, self.folder, self.logs, **options)  # type: ignore[arg-type]
+    def reader(self, **options: object) -> ProgressReader:
+        return ProgressReader(self.job, self.folder, self.logs, **options)  # type: ignore[arg-type]
 
     def latest(self, tail_bytes: int = 1 << 18) -> Latest | None:
         return latest_progress(self.job, self.folder, self.logs, tail_bytes=tail_bytes)
@@ -184,7 +184,7 @@ def line(step: int, *, t: float = 0.0, generation: int = 1, loss: float = 0.5) -
     )
 
 
-def steps(reader: Reader) -> list[int | None]:
+def steps(reader: ProgressReader) -> list[int | None]:
     return [record.step for record in reader.read()]
 
 
@@ -474,7 +474,7 @@ def read_on(
 ) -> tuple[list[ProgressRecord], Bookmark]:
     """Read as a process of its own does, with a bookmark that went through JSON."""
     folder = job.directory
-    reader = Reader(
+    reader = ProgressReader(
         job, folder, folder / "logs", unix_s=lambda: now_s, since=again(since)
     )
     return list(reader.read(most_bytes=most_bytes)), reader.bookmark

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from freetrain.losscurve.forecast import Better, Point
+from freetrain.losscurve.forecast import MetricDirection, MetricPoint
 from freetrain.priority.base import (
-    Basis,
     Memory,
     Rating,
+    RatingBasis,
     RatingInputs,
     RatingResult,
     Target,
@@ -21,7 +21,7 @@ from freetrain.replay.trainers import QualityTruth, Scaling
 from milp.problem import throughput
 from tests.replay.worlds import linear, run, view
 
-LOSS = QualityTruth(np.array([10.0, 20.0]), np.array([4.0, 2.0]), Better.LOWER)
+LOSS = QualityTruth(np.array([10.0, 20.0]), np.array([4.0, 2.0]), MetricDirection.LOWER)
 
 
 class Counting:
@@ -29,7 +29,7 @@ class Counting:
 
     name = "counting"
 
-    def __init__(self, basis: Basis) -> None:
+    def __init__(self, basis: RatingBasis) -> None:
         self.basis = basis
         self.looks: list[RatingInputs] = []
         self.memories: list[Memory] = []
@@ -46,10 +46,10 @@ def test_a_contender_is_what_its_user_said_and_its_past() -> None:
     target = Target(deliver=2.0, final=1.0)
     one = run(0, 1, 2, target=target, quality=LOSS, deadline_s=99.0)
     one.done = 15.0
-    one.points.append(Point(t_s=8.0, samples=10.0, value=4.0))
+    one.points.append(MetricPoint(t_s=8.0, samples=10.0, value=4.0))
 
     early = contender_of(one, one.spec.scaling, None)
-    one.points.append(Point(t_s=9.0, samples=20.0, value=2.0))
+    one.points.append(MetricPoint(t_s=9.0, samples=20.0, value=2.0))
     late = contender_of(one, one.spec.scaling, None)
 
     assert (early.held, early.done_samples) == (2, 15.0)
@@ -61,7 +61,7 @@ def test_a_contender_is_what_its_user_said_and_its_past() -> None:
 
 
 def test_what_is_rated_by_the_trainer_alone_is_rated_once() -> None:
-    priority = Counting(Basis.TRAINER)
+    priority = Counting(RatingBasis.TRAINER)
     worth = RatedOnce(priority, GivenSpeeds(), t_fwd_s=120.0)
     shared = linear()
     alike, heavy = run(1, scaling=shared), run(2, scaling=shared, weight=2.0)
@@ -76,7 +76,7 @@ def test_what_is_rated_by_the_trainer_alone_is_rated_once() -> None:
 
 
 def test_what_changes_with_the_moment_is_rated_at_every_look_all_together() -> None:
-    priority = Counting(Basis.MOMENT)
+    priority = Counting(RatingBasis.MOMENT)
     worth = RatedAtEveryEvent(priority, GivenSpeeds(), None, t_fwd_s=120.0)
     team = [run(1), run(2)]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from freetrain.errors import UsageError
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 from freetrain.priority.base import PRIORITIES, Target
 from freetrain.replay.run import ReplayResult
 from freetrain.replay.settings import ReplaySettings
@@ -21,7 +21,7 @@ COSTS = Costs(grow_s=3.0, shrink_s=2.0, start_s=5.0, checkpoint_every_s=40.0)
 def truth(*values: float, step: float = 100.0) -> QualityTruth:
     """Return a loss that is evaluated every *step* samples."""
     samples = np.linspace(step, step * len(values), len(values))
-    return QualityTruth(samples, np.array(values), Better.LOWER, "by hand")
+    return QualityTruth(samples, np.array(values), MetricDirection.LOWER, "by hand")
 
 
 def learner(name: str = "t", *values: float, **changes: Any) -> TrainerSpec:  # noqa: ANN401
@@ -137,7 +137,9 @@ SAMPLES = np.linspace(400.0, 12_000.0, 30)
 @pytest.mark.parametrize("priority", sorted(PRIORITIES))
 def test_another_future_changes_nothing_before_it_comes(priority: str) -> None:
     curves = [
-        QualityTruth(SAMPLES, 0.1 + np.exp(-fall * SAMPLES / 4_000), Better.LOWER)
+        QualityTruth(
+            SAMPLES, 0.1 + np.exp(-fall * SAMPLES / 4_000), MetricDirection.LOWER
+        )
         for fall in (0.3, 1.0, 0.05)
     ]
     known = replay(POOL, team(curves), policy="freetrain", priority=priority)
@@ -156,7 +158,7 @@ def test_another_future_changes_nothing_before_it_comes(priority: str) -> None:
 
 @pytest.mark.parametrize("priority", sorted(PRIORITIES))
 def test_how_long_the_curve_goes_on_is_not_known_either(priority: str) -> None:
-    whole = QualityTruth(SAMPLES, 1 / SAMPLES, Better.LOWER)
+    whole = QualityTruth(SAMPLES, 1 / SAMPLES, MetricDirection.LOWER)
     short = replace(whole, samples=SAMPLES[:15], values=whole.values[:15])
 
     known, other = (
@@ -169,7 +171,7 @@ def test_how_long_the_curve_goes_on_is_not_known_either(priority: str) -> None:
 
 
 def test_what_trainers_told_changes_who_gets_nodes() -> None:
-    good = QualityTruth(SAMPLES, 1 / SAMPLES, Better.LOWER)
+    good = QualityTruth(SAMPLES, 1 / SAMPLES, MetricDirection.LOWER)
     bad = replace(good, values=np.where(SAMPLES > 3_000, 9.0, good.values))
 
     known, other = (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from freetrain.replay.policies.base import TrainerView, View
     from freetrain.replay.policies.ratings import Course, Speeds
     from freetrain.replay.trainers import TrainerSpec
-    from freetrain.scaling import Prior
+    from freetrain.scaling import SpeedPrior
 
 _SHUFFLES = 3
 
@@ -50,7 +50,7 @@ class Plain(LearnedSpeeds):
             return last
         return Scaling(trainer.spec.name, known.samples_per_s, sizes)
 
-    def _expected(self, trainer: TrainerView) -> Prior:
+    def _expected(self, trainer: TrainerView) -> SpeedPrior:
         del trainer
         return self._prior
 
@@ -58,7 +58,7 @@ class Plain(LearnedSpeeds):
 class TrueLevel(Plain):
     """Knows from the beginning how quick a trainer is on one node."""
 
-    def _expected(self, trainer: TrainerView) -> Prior:
+    def _expected(self, trainer: TrainerView) -> SpeedPrior:
         one_node_per_s = float(trainer.spec.scaling.samples_per_s[1])
         return replace(self._prior, one_node_per_s=one_node_per_s, one_node_log_sd=0.01)
 

@@ -19,10 +19,10 @@ from freetrain.scaling import (
     NORMAL_MAD,
     LearnedScaling,
     MeasuredSpeed,
-    Prior,
     Profiling,
     Rescale,
     RescaleCost,
+    SpeedPrior,
     Stake,
     TrainedFragment,
     cautious,
@@ -236,7 +236,7 @@ def test_a_measured_curve_of_any_shape_is_reproduced(speeds: list[float]) -> Non
     )
 
     # A prior that lets neighbours differ as much as these do.
-    known = estimate(learned, 8, now_s=0.0, prior=Prior(log_sd_per_doubling=1.0))
+    known = estimate(learned, 8, now_s=0.0, prior=SpeedPrior(log_sd_per_doubling=1.0))
 
     assert known.samples_per_s[1:] == pytest.approx(speeds, rel=0.05)
 
@@ -335,7 +335,7 @@ def test_the_prior_of_a_site_has_the_slope_and_spread_of_its_trainers() -> None:
 
     assert prior.one_node_per_s == pytest.approx(100.0, rel=0.05)
     assert prior.exponent == pytest.approx(0.6, abs=0.02)
-    assert prior.log_sd_per_doubling < Prior().log_sd_per_doubling
+    assert prior.log_sd_per_doubling < SpeedPrior().log_sd_per_doubling
 
 
 # Caution
@@ -377,7 +377,7 @@ def test_speeds_are_lowered_by_deviations_of_their_logarithm() -> None:
 
 def test_running_and_never_measured_trainers_keep_their_speeds() -> None:
     known = estimated(steady(4, 1000.0))
-    expected = estimate(LearnedScaling(), 8, now_s=0.0, prior=Prior(exponent=0.8))
+    expected = estimate(LearnedScaling(), 8, now_s=0.0, prior=SpeedPrior(exponent=0.8))
 
     assert cautious(known, held=4) is known
     assert cautious(expected, held=0) is expected

@@ -19,7 +19,7 @@ from tests.scaling.summit import MIXED, Case, play, summit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from freetrain.losscurve.forecast import Point
+    from freetrain.losscurve.forecast import MetricPoint
     from freetrain.priority.base import Target
     from freetrain.replay.policies.base import Change
 
@@ -36,7 +36,7 @@ class FakeTrainer:
     done: float = 0.0
     serial: int = 0
     arrival_s: float = 0.0
-    points: tuple[Point, ...] = ()
+    points: tuple[MetricPoint, ...] = ()
     target: Target | None = None
 
 

@@ -9,14 +9,14 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from freetrain.state.files import Ended, generations, read_assigned, read_ending
+from freetrain.state.files import EndingKind, generations, read_assigned, read_ending
 from tests.e2e.others import busy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from freetrain.elastic.files import RunDir
-    from freetrain.state.files import Assigned, TrainerDir
+    from freetrain.state.files import AssignmentFile, TrainerDir
     from tests.e2e.others import JobSeen, Run, Span
 
 _SLACK_S = 1.5
@@ -241,7 +241,7 @@ class Worked(NamedTuple):
             did not.
     """
 
-    assigned: Assigned
+    assigned: AssignmentFile
     started_s: float
     first_s: float
     last_s: float
@@ -320,7 +320,7 @@ def _pause(trainer: TrainerDir, before: Worked, after: Worked) -> Pause:
     return Pause(
         generation=after.assigned.generation,
         direction=Direction.GROW if change > 0 else moved,
-        was_asked=ending is not None and ending.ended is Ended.RESCALED,
+        was_asked=ending is not None and ending.ended is EndingKind.RESCALED,
         total_s=after.first_s - before.last_s,
         commit_s=None if outcome_s is None else outcome_s - before.last_s,
         launch_s=None if outcome_s is None else after.started_s - outcome_s,

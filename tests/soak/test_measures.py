@@ -11,9 +11,9 @@ import pytest
 from freetrain.broker.lease import LeaseKey
 from freetrain.elastic.files import RunDir
 from freetrain.state.files import (
-    Assigned,
     AssignedLease,
-    Ended,
+    AssignmentFile,
+    EndingKind,
     TrainerDir,
     create_assigned,
     create_ending,
@@ -194,7 +194,7 @@ def assign(folder: TrainerDir, generation: int, nodes: Sequence[str]) -> None:
     )
     create_assigned(
         folder,
-        Assigned(
+        AssignmentFile(
             trainer="a",
             generation=generation,
             members=members,
@@ -205,7 +205,7 @@ def assign(folder: TrainerDir, generation: int, nodes: Sequence[str]) -> None:
     )
 
 
-def end(folder: TrainerDir, generation: int, ended: Ended) -> None:
+def end(folder: TrainerDir, generation: int, ended: EndingKind) -> None:
     asked = {"was_asked": True, "started_s": None, "ended_s": 0.0, "author": "u-0"}
     create_ending(folder, an_ending(generation, ended, **asked))
 
@@ -231,11 +231,11 @@ def test_pauses_have_a_direction_and_parts(tmp_path: Path) -> None:
     for generation, nodes in enumerate((["n1"], ["n1", "n2"], [], ["n2"], ["n3"]), 1):
         assign(folder, generation, nodes)
     report(run, 1, [10.0, 10.5, 20.0], t=20.25)
-    end(folder, 1, Ended.RESCALED)
+    end(folder, 1, EndingKind.RESCALED)
     report(run, 2, [21.0, 21.5, 40.0], t=40.5)
-    end(folder, 2, Ended.RESCALED)
+    end(folder, 2, EndingKind.RESCALED)
     report(run, 4, [70.0, 71.0, 75.0])  # generation 3 had no nodes: that is no pause
-    end(folder, 4, Ended.KILLED)
+    end(folder, 4, EndingKind.KILLED)
     report(run, 5, [80.0, 81.0])
 
     worked = read_worked(folder, run)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from freetrain.state.files import (
     BROKER,
-    Assigned,
     AssignedLease,
-    Ended,
+    AssignmentFile,
+    EndingKind,
     GenerationEnding,
 )
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PLAIN = GenerationEnding(
     generation=1,
-    ended=Ended.KILLED,
+    ended=EndingKind.KILLED,
     was_asked=False,
     lost_lease=False,
     exit_code=0,
@@ -31,7 +31,7 @@ _PLAIN = GenerationEnding(
 )
 
 
-def an_ending(generation: int, ended: Ended, **changes: Any) -> GenerationEnding:  # noqa: ANN401
+def an_ending(generation: int, ended: EndingKind, **changes: Any) -> GenerationEnding:  # noqa: ANN401
     """An ending of *generation* after a second, without a failure or a request."""
     return replace(_PLAIN, generation=generation, ended=ended, **changes)
 
@@ -46,8 +46,8 @@ def an_assignment(
     trainer: str = "t",
     author: str = BROKER,
     created_s: float = 0.0,
-) -> Assigned:
-    return Assigned(
+) -> AssignmentFile:
+    return AssignmentFile(
         trainer=trainer,
         generation=generation,
         members=members,

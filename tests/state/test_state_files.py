@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.state.files import (
-    Assigned,
     AssignedLease,
-    Ended,
+    AssignmentFile,
+    EndingKind,
     Heartbeat,
     StateDir,
     TrainerDir,
@@ -41,11 +41,11 @@ def _assigned(
     author: str = "broker",
     reason: str = "grow",
     end_s: float | None = None,
-) -> Assigned:
+) -> AssignmentFile:
     lease = AssignedLease(
         key=LeaseKey("u", 1), job_id=7, display_id="6_1", node="n1", end_s=end_s
     )
-    return Assigned(
+    return AssignmentFile(
         trainer="digits",
         generation=generation,
         members=(lease,),
@@ -119,7 +119,7 @@ def test_a_damaged_file_is_named_and_never_guessed_at(
 def test_an_ending_is_said_once(tmp_path: Path) -> None:
     folder = _folder(tmp_path)
     done = {"was_asked": True, "step": 10, "committed_step": 10, "author": "u-0"}
-    first = an_ending(1, Ended.RESCALED, started_s=1.0, ended_s=2.0, **done)
+    first = an_ending(1, EndingKind.RESCALED, started_s=1.0, ended_s=2.0, **done)
 
     assert read_ending(folder, 1) is None
     assert create_ending(folder, first)

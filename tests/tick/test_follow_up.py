@@ -10,7 +10,7 @@ import pytest
 
 from freetrain.broker.yielding import APART_S
 from freetrain.config.site import LeaseMode
-from freetrain.state.tables import Counter, TrainerState, counters
+from freetrain.state.tables import TickCounter, TrainerState, counters
 from freetrain.tick.tick import tick_and_follow_up
 from slurm.errors import SlurmError
 from tests.fakes.slurm.state import Act
@@ -189,7 +189,7 @@ def test_quick_ticks_have_polls_of_the_queue_between_them(quick: Passing) -> Non
     assert len(looks_s) <= 2 * (1 + 60 / APART_S)
     programs = ("squeue", "scontrol", "sdiag", "sbatch", "scancel")
     with quick.world.reading() as state:
-        asked = counters(state)[Counter.REQUESTS]
+        asked = counters(state)[TickCounter.REQUESTS]
     assert asked == sum(map(len, map(slurm.calls, programs)))
 
 

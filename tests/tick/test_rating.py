@@ -31,7 +31,7 @@ from freetrain.config.job import (
 )
 from freetrain.config.site import PlannerSettings
 from freetrain.errors import BadConfigurationError
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 from freetrain.progress import BEGINNING, ProgressRecord
 from freetrain.scaling import (
     LearnedScaling,
@@ -42,7 +42,7 @@ from freetrain.scaling import (
     to_state,
 )
 from freetrain.state.database import migrate
-from freetrain.state.files import Ended, create_ending
+from freetrain.state.files import EndingKind, create_ending
 from freetrain.state.tables import (
     TrainerRow,
     TrainerState,
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from freetrain.losscurve.forecast import LossForecast, Point
+    from freetrain.losscurve.forecast import LossForecast, MetricPoint
     from freetrain.priority.base import Contender
     from freetrain.tick.rate import Fitter
 
@@ -148,9 +148,11 @@ def test_a_program_without_our_library_loses_half_a_commit_interval() -> None:
 
 
 def test_losses_are_fitted_where_the_priority_looks_at_them() -> None:
-    fitted: list[tuple[str, list[float], Better]] = []
+    fitted: list[tuple[str, list[float], MetricDirection]] = []
 
-    def fit(name: str, points: Sequence[Point], better: Better) -> LossForecast | None:
+    def fit(
+        name: str, points: Sequence[MetricPoint], better: MetricDirection
+    ) -> LossForecast | None:
         fitted.append((name, [point.value for point in points], better))
         return None
 
@@ -198,7 +200,7 @@ class Ticks:
     def forecast(self, name: str, count: int) -> LossForecast | None:
         """Forecast by the first points, and save new fits."""
         forecaster = LossForecaster(self.state)
-        found = forecaster.forecast(name, POINTS[:count], Better.LOWER)
+        found = forecaster.forecast(name, POINTS[:count], MetricDirection.LOWER)
         self.fits += len(forecaster.fresh)
         put_loss_forecasts(self.state, forecaster.fresh)
         return found
@@ -319,7 +321,7 @@ def test_coming_back_after_a_failure_is_no_rescale(world: TickWorld) -> None:
     run_dir = world.submit("a")
     generation(world, 1, 1, 0.0)
     tell(run_dir, *([0.5] * 5))
-    failed = an_ending(1, Ended.FAILED, exit_code=1)
+    failed = an_ending(1, EndingKind.FAILED, exit_code=1)
     create_ending(world.folder.trainer("a"), failed)
     generation(world, 2, 2, 10.0)
     tell(run_dir, *([0.5] * 5), since=50, generation=2)

@@ -6,7 +6,7 @@ import os
 import resource
 import shutil
 import signal
-from collections import Counter as Count
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,8 @@ from freetrain.state.database import (
     open_store,
     take_leader_lock,
 )
-from freetrain.state.files import Ended, StateDir, create_ending
-from freetrain.state.tables import Counter, TrainerState, counters, leases
+from freetrain.state.files import EndingKind, StateDir, create_ending
+from freetrain.state.tables import TickCounter, TrainerState, counters, leases
 from freetrain.tick.environment import MOST_EVIDENCE, append_line, keep_evidence
 from freetrain.tick.tick import tick
 from slurm.errors import SlurmError, SlurmUnavailableError, UnreadableOutputError
@@ -97,7 +97,7 @@ def test_where_the_look_fails_nothing_is_changed_and_the_next_tick_goes_on(
     assert "failed: " in world.folder.log.read_text()
     assert world.status().done["leases asked for"] == 2
     with world.reading() as store:
-        assert counters(store)[Counter.FAILED_TICKS] == 1.0
+        assert counters(store)[TickCounter.FAILED_TICKS] == 1.0
 
 
 def test_a_first_tick_in_mid_backfill_takes_no_holes(quick_folder: Path) -> None:
@@ -317,7 +317,7 @@ def finishing(world: TickWorld) -> None:
     rest(world)
     newest = world.newest("b")
     done = {"step": 9, "committed_step": 9, "author": "x"}
-    ending = an_ending(newest.generation, Ended.FINISHED, **done)
+    ending = an_ending(newest.generation, EndingKind.FINISHED, **done)
     create_ending(world.folder.trainer("b"), ending)
 
 
@@ -398,9 +398,9 @@ def ticked(world: TickWorld) -> StatusReport:
 
 def check(world: TickWorld) -> None:
     """What must hold after each tick, however it went."""
-    live = Count(map(lease_of, world.live()))
+    live = Counter(map(lease_of, world.live()))
     assert all(count == 1 for count in live.values()), f"a lease has two jobs: {live}"
-    held = Count(key for one in ("a", "b") for key in members(world, one))
+    held = Counter(key for one in ("a", "b") for key in members(world, one))
     assert all(count == 1 for count in held.values()), f"in two worlds: {held}"
 
 

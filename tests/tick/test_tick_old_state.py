@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import structs
 
-from freetrain.config.document import Places
+from freetrain.config.document import BaseFolders
 from freetrain.config.job import render_job
 from freetrain.config.site import parse_site
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import FakeJob, FakeJobState
-from freetrain.state.files import Ended, create_ending
+from freetrain.state.files import EndingKind, create_ending
 from freetrain.state.tables import TrainerState, history_of
 from tests.cli.commands import run
 from tests.state.endings import an_ending
@@ -62,7 +62,7 @@ def world(quick_folder: Path) -> TickWorld:
     with keeping.opened(world.slurm.folder) as cluster:
         cluster.jobs += jobs
         cluster.next_id = max(job.job_id for job in jobs) + 1
-    places = Places(quick_folder)
+    places = BaseFolders(quick_folder)
     content = (OLD / "freetrain.toml").read_bytes()
     site = parse_site(content, path="freetrain.toml", places=places)
     return replace(world, site=site, now_s=LOOKED_S)
@@ -167,7 +167,7 @@ def test_its_histories_and_forecasts_are_not_lost(world: TickWorld) -> None:
 
 def test_its_trainers_that_ended_stay_so_and_others_go_on(world: TickWorld) -> None:
     world.set_state("paused", TrainerState.WANTED)
-    ending = an_ending(1, Ended.FINISHED, exit_code=0, message="all samples done")
+    ending = an_ending(1, EndingKind.FINISHED, exit_code=0, message="all samples done")
     create_ending(world.folder.trainer("grower"), ending)
     for _ in range(3):
         world.beat()
@@ -187,7 +187,7 @@ def test_a_trainer_of_it_grows_by_a_generation_of_its_own(world: TickWorld) -> N
     job = world.job("steady")
     grown = structs.replace(job, nodes=structs.replace(job.nodes, max_nodes=3))
     world.put(replace(world.row("steady"), job=render_job(grown)))
-    ending = an_ending(1, Ended.FINISHED, exit_code=0, message="all samples done")
+    ending = an_ending(1, EndingKind.FINISHED, exit_code=0, message="all samples done")
     create_ending(world.folder.trainer("grower"), ending)
     for _ in range(3):
         world.beat()

@@ -11,8 +11,8 @@ import pytest
 
 from freetrain.config.site import Caps
 from freetrain.state.files import (
-    Assigned,
-    Ended,
+    AssignmentFile,
+    EndingKind,
     StateDir,
     TrainerDir,
     create_assigned,
@@ -81,7 +81,7 @@ def many_generations(folder: StateDir, name: str, count: int) -> TrainerDir:
     place = folder.trainer(name)
     place.create()
     for number in range(1, count + 1):
-        made = Assigned(
+        made = AssignmentFile(
             trainer=name,
             generation=number,
             members=(),
@@ -95,7 +95,7 @@ def many_generations(folder: StateDir, name: str, count: int) -> TrainerDir:
 
 def with_all_its_files(place: TrainerDir, generation: int) -> list[Path]:
     done = {"was_asked": True, "step": 1, "committed_step": 1}
-    ending = an_ending(generation, Ended.RESCALED, **done)
+    ending = an_ending(generation, EndingKind.RESCALED, **done)
     create_ending(place, ending)
     world, name = place.world(generation), generation_name(generation)
     world.mkdir(parents=True)

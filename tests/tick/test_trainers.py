@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from freetrain.state.files import (
     AgentState,
-    Assigned,
-    Ended,
+    AssignmentFile,
+    EndingKind,
     create_assigned,
     create_ending,
 )
@@ -32,7 +32,7 @@ from tests.state.endings import an_ending
 from tests.tick.tick_worlds import NOW_S, TickWorld, printed, printing, running, tell
 
 
-def end(world: TickWorld, how: Ended, message: str = "") -> None:
+def end(world: TickWorld, how: EndingKind, message: str = "") -> None:
     """Let the newest generation end."""
     ending = an_ending(world.generation(), how, exit_code=None, message=message)
     create_ending(world.folder.trainer("a"), ending)
@@ -54,12 +54,12 @@ def agent_assigns(world: TickWorld, *, is_empty: bool) -> None:
 @pytest.mark.parametrize(
     ("how", "state", "message"),
     [
-        (Ended.FINISHED, TrainerState.FINISHED, "all samples done"),
-        (Ended.DO_NOT_RESTART, TrainerState.FAILED, "diverged\n$(reboot)"),
+        (EndingKind.FINISHED, TrainerState.FINISHED, "all samples done"),
+        (EndingKind.DO_NOT_RESTART, TrainerState.FAILED, "diverged\n$(reboot)"),
     ],
 )
 def test_a_trainer_whose_program_said_so_is_over(
-    world: TickWorld, how: Ended, state: TrainerState, message: str
+    world: TickWorld, how: EndingKind, state: TrainerState, message: str
 ) -> None:
     running(world)
     end(world, how, message)
@@ -81,9 +81,9 @@ def test_a_world_started_ahead_takes_nothing_back(
     world: TickWorld, *, has_empty_generation: bool
 ) -> None:
     running(world)
-    end(world, Ended.FINISHED, "all done")
+    end(world, EndingKind.FINISHED, "all done")
     agent_assigns(world, is_empty=False)
-    end(world, Ended.KILLED)
+    end(world, EndingKind.KILLED)
     if has_empty_generation:
         agent_assigns(world, is_empty=True)
 
@@ -95,9 +95,9 @@ def test_a_world_started_ahead_takes_nothing_back(
 
 def test_a_trainer_that_failed_too_often_gets_no_nodes(world: TickWorld) -> None:
     running(world, text="[restart]\nattempts = 2\n")
-    end(world, Ended.FAILED, "no such file")
+    end(world, EndingKind.FAILED, "no such file")
     agent_assigns(world, is_empty=False)
-    end(world, Ended.FAILED, "no such file")
+    end(world, EndingKind.FAILED, "no such file")
     agent_assigns(world, is_empty=True)
     world.tick()
     assert world.row().state is TrainerState.FAILED
@@ -106,7 +106,7 @@ def test_a_trainer_that_failed_too_often_gets_no_nodes(world: TickWorld) -> None
 
 def test_an_empty_generation_alone_fails_no_trainer(world: TickWorld) -> None:
     running(world)
-    end(world, Ended.KILLED)
+    end(world, EndingKind.KILLED)
     agent_assigns(world, is_empty=True)
     world.tick()
     assert world.row().state is TrainerState.WANTED
@@ -162,7 +162,7 @@ def test_the_first_to_make_a_generation_wins(world: TickWorld) -> None:
     world.submit("b", most=1)
     world.tick()
     world.beat()
-    by_agent = Assigned(
+    by_agent = AssignmentFile(
         trainer="a", generation=1, members=(), created_s=1.0, author="x-0", reason="one"
     )
 

@@ -18,7 +18,7 @@ from uuid import uuid4
 from msgspec import structs
 
 from freetrain.broker.lease import LeaseKey, uuid_in
-from freetrain.config.document import Places
+from freetrain.config.document import BaseFolders
 from freetrain.config.job import parse_job, render_job
 from freetrain.config.site import Site
 from freetrain.demo.fake_slurm import cluster as keeping
@@ -29,8 +29,8 @@ from freetrain.elastic.checkpoint import Checkpoint, Position, write_checkpoint
 from freetrain.state.database import TickProcess, open_store, read_store, transaction
 from freetrain.state.files import (
     AgentState,
-    Assigned,
     AssignedLease,
+    AssignmentFile,
     Heartbeat,
     StateDir,
     create_assigned,
@@ -197,7 +197,7 @@ class TickWorld:
         """Record a trainer, as ``freetrain submit`` does; return where it runs."""
         nodes = f"[nodes]\nmin = {least}\nmax = {most}\n"
         whole = f'name = "{name}"\ncommand = "true"\n{text}\n{nodes}'
-        job = parse_job(whole.encode(), path="job.toml", places=Places(Path("/")))
+        job = parse_job(whole.encode(), path="job.toml", places=BaseFolders(Path("/")))
         self.folder.path.mkdir(mode=0o700, exist_ok=True)
         place = self.folder.trainer(name)
         place.create()
@@ -219,14 +219,14 @@ class TickWorld:
 
     def job(self, name: str = "a") -> TrainerJob:
         text = self.row(name).job.encode()
-        return parse_job(text, path=name, places=Places(Path("/")))
+        return parse_job(text, path=name, places=BaseFolders(Path("/")))
 
     def generation(self, name: str = "a") -> int:
         """The number of a trainer's newest generation; 0 before the first."""
         found = newest_assigned(self.folder.trainer(name))
         return 0 if found is None else found.generation
 
-    def newest(self, name: str = "a") -> Assigned:
+    def newest(self, name: str = "a") -> AssignmentFile:
         """A trainer's newest generation, which there must be."""
         found = newest_assigned(self.folder.trainer(name))
         assert found is not None
@@ -351,7 +351,7 @@ def again(folder: Path, *, is_at_hand: bool = True, **site: object) -> TickWorld
 
 def running(
     world: TickWorld, name: str = "a", most: int = 2, text: str = ""
-) -> Assigned:
+) -> AssignmentFile:
     """Let a trainer run on *most* nodes."""
     world.submit(name, text, most=most)
     world.tick()
@@ -438,7 +438,7 @@ def assigned(folder: TrainerDir, generation: int, nodes: int, *, at_s: float) ->
         AssignedLease(key=LeaseKey("u", n), job_id=n, display_id=str(n), node=f"n{n}")
         for n in range(1, nodes + 1)
     )
-    made = Assigned(
+    made = AssignmentFile(
         trainer=folder.path.name,
         generation=generation,
         members=members,

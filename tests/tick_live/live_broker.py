@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.config.document import Places
+from freetrain.config.document import BaseFolders
 from freetrain.config.job import parse_job, render_job
 from freetrain.config.site import LeaseSettings, Site
 from freetrain.state.database import open_store, transaction
@@ -51,7 +51,7 @@ class LiveBroker:
 
     def _submit(self, name: str, command: str, nodes: str, *, more: str = "") -> None:
         text = f'name = "{name}"\ncommand = "{command}"\n{more}\n[nodes]\n{nodes}'
-        job = parse_job(text.encode(), path="job.toml", places=Places(Path("/")))
+        job = parse_job(text.encode(), path="job.toml", places=BaseFolders(Path("/")))
         self.submit_job(job)
 
     def submit_job(self, job: TrainerJob) -> None:

@@ -17,7 +17,7 @@ from msgspec import structs
 from freetrain.broker.limits import EndReason
 from freetrain.config.job import NodeSettings
 from freetrain.state.database import read_store
-from freetrain.state.files import Ended, newest_assigned, read_ending
+from freetrain.state.files import EndingKind, newest_assigned, read_ending
 from freetrain.state.tables import EventKind, intents
 from freetrain.tick.tick import tick_and_follow_up
 from slurm.backend import CommandLine
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from freetrain.state.files import Assigned
+    from freetrain.state.files import AssignmentFile
     from freetrain.tick.status_report import StatusReport
     from slurm.records import JobRecord
     from tests.cluster.cluster import Cluster
@@ -220,7 +220,7 @@ def test_a_trainer_commits_and_leaves_a_part_of_its_nodes_to_others(
 
     ending = wait_for("the world to end", lambda: read_ending(place, before.generation))
     assert ending is not None
-    assert (ending.ended, ending.step) == (Ended.RESCALED, ending.committed_step)
+    assert (ending.ended, ending.step) == (EndingKind.RESCALED, ending.committed_step)
     after = training_on(broker, 2)
     assert after.keys < before.keys
     lines = [line for line in text(progress).splitlines() if "loss" in line]
@@ -229,7 +229,7 @@ def test_a_trainer_commits_and_leaves_a_part_of_its_nodes_to_others(
     assert waited_s < _BUSY_S
 
 
-def training_on(broker: LiveBroker, nodes: int) -> Assigned:
+def training_on(broker: LiveBroker, nodes: int) -> AssignmentFile:
     """Tick until the trainer does steps on so many nodes."""
     place = broker.folder.trainer(TRAINER)
 

@@ -13,7 +13,7 @@ from freetrain.errors import (
     MissingInputError,
     UsageError,
 )
-from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.forecast import MetricDirection
 from freetrain.priority.base import Target
 from freetrain.replay.trainers import (
     QualityTruth,
@@ -23,8 +23,8 @@ from freetrain.replay.trainers import (
 )
 from freetrain.replay.trainers_file import read_curve, read_trainers
 
-LOSS = truth_of([1, 2, 3, 4], [3.0, 2.0, 2.5, 1.0], Better.LOWER, name="loss")
-SCORE = truth_of([0, 5], [0.2, 0.9], Better.HIGHER, name="score")
+LOSS = truth_of([1, 2, 3, 4], [3.0, 2.0, 2.5, 1.0], MetricDirection.LOWER, name="loss")
+SCORE = truth_of([0, 5], [0.2, 0.9], MetricDirection.HIGHER, name="score")
 
 values = st.floats(-1e6, 1e6) | st.sampled_from([np.nan, np.inf, -np.inf])
 
@@ -35,9 +35,9 @@ def test_quality_is_the_best_so_far_between_the_first_and_the_best_value() -> No
     assert LOSS.quality(until=3).tolist() == [0, 1, 1]
 
 
-@given(st.lists(values, min_size=2, max_size=30), st.sampled_from(Better))
+@given(st.lists(values, min_size=2, max_size=30), st.sampled_from(MetricDirection))
 def test_quality_never_falls_and_ends_at_1_or_never_leaves_0(
-    reported: list[float], better: Better
+    reported: list[float], better: MetricDirection
 ) -> None:
     curve = truth_of(range(len(reported)), reported, better, name="any")
 
@@ -62,7 +62,7 @@ def test_a_curve_is_stretched_to_the_work_of_a_trainer() -> None:
 
 
 def test_points_come_in_any_order_and_the_last_of_two_counts() -> None:
-    curve = truth_of([4, 2, 4], [1.0, 2.0, 3.0], Better.LOWER, name="c")
+    curve = truth_of([4, 2, 4], [1.0, 2.0, 3.0], MetricDirection.LOWER, name="c")
 
     assert curve.samples.tolist() == [2, 4]
     assert curve.values.tolist() == [2, 3]
@@ -71,7 +71,7 @@ def test_points_come_in_any_order_and_the_last_of_two_counts() -> None:
 @pytest.mark.parametrize("places", [[], [1.0], [1.0, 1.0], [-1.0, 2.0], [1.0, np.nan]])
 def test_a_curve_without_two_places_is_refused(places: list[float]) -> None:
     with pytest.raises(UsageError, match="2 or more, finite and not negative"):
-        truth_of(places, [0.0] * len(places), Better.LOWER, name="c")
+        truth_of(places, [0.0] * len(places), MetricDirection.LOWER, name="c")
 
 
 CSV = "progress,iteration,metric,grad_sqr\n100,7,0.5,1e3\n200,14,0.75,nan\n"
@@ -83,8 +83,8 @@ def test_a_curve_file_is_read_with_comments_and_gaps(tmp_path: Path) -> None:
         "# model: m\nsamples,loss,accuracy\n10,2.5,\n20,nan,0.5\n30,1,0.6\n"
     )
 
-    loss = read_curve(file, "loss", Better.LOWER)
-    accuracy = read_curve(file, "accuracy", Better.HIGHER)
+    loss = read_curve(file, "loss", MetricDirection.LOWER)
+    accuracy = read_curve(file, "accuracy", MetricDirection.HIGHER)
 
     assert loss.samples.tolist() == [10, 20, 30]
     assert np.isnan(loss.values[1])
@@ -107,7 +107,7 @@ def test_a_file_that_is_no_curve_is_refused(
     (tmp_path / "c.csv").write_text(text)
 
     with pytest.raises(BadDataError, match=why):
-        read_curve(tmp_path / "c.csv", "metric", Better.HIGHER)
+        read_curve(tmp_path / "c.csv", "metric", MetricDirection.HIGHER)
 
 
 TRAINERS = """
@@ -134,7 +134,7 @@ def test_a_trainers_file_names_a_curve_beside_it_and_targets(tmp_path: Path) -> 
 
     assert trainer.quality is not None
     assert trainer.quality.samples.tolist() == [500, 1000]
-    assert trainer.quality.better is Better.HIGHER
+    assert trainer.quality.better is MetricDirection.HIGHER
     assert trainer.target == Target(deliver=0.6, final=0.7)
     assert trainer.deadline_s == 3 * 3_600
     assert trainer.work == 1000
@@ -167,7 +167,7 @@ def test_a_curve_file_that_is_missing_is_named(tmp_path: Path) -> None:
 
 
 def drawn(count: int = 30, *, seed: int = 1, load: float = 1.0) -> list[TrainerSpec]:
-    curves = [LOSS, SCORE, truth_of([1, 2], [1, 2], Better.LOWER, name="bad")]
+    curves = [LOSS, SCORE, truth_of([1, 2], [1, 2], MetricDirection.LOWER, name="bad")]
     return list(quality_trainers(count, curves, seed=seed, nodes=16.0, load=load))
 
 
@@ -215,7 +215,7 @@ def test_parts_of_drawn_trainers_fit_each_other() -> None:
 
 
 def test_targets_are_drawn_at_60_to_90_and_at_95_to_100_percent_of_quality() -> None:
-    line = truth_of(range(1001), range(1001), Better.HIGHER, name="line")
+    line = truth_of(range(1001), range(1001), MetricDirection.HIGHER, name="line")
     trainers = quality_trainers(400, [line], seed=1, nodes=16.0, load=1.0)
     targets = [trainer.target for trainer in trainers]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from freetrain.lookahead.reliability import ScoredForecaster
-    from freetrain.losscurve.forecast import Better, Point
+    from freetrain.losscurve.forecast import MetricDirection, MetricPoint
     from freetrain.priority.base import Target
     from freetrain.replay.trainers import Costs, Scaling
 
@@ -23,7 +23,7 @@ class StatedQuality(Protocol):
     """What is known of a metric before a trainer has run."""
 
     @property
-    def better(self) -> Better:
+    def better(self) -> MetricDirection:
         """Which of its values are good."""
         ...
 
@@ -106,7 +106,7 @@ class TrainerView(Protocol):
         ...
 
     @property
-    def points(self) -> Sequence[Point]:
+    def points(self) -> Sequence[MetricPoint]:
         """The evaluations that it has passed and not lost, ascending in samples."""
         ...
 

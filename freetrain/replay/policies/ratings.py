@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from freetrain.losscurve.forecast import LossForecast
     from freetrain.priority.base import Memory, Priority, Target
     from freetrain.replay.policies.base import Change, ReplayPolicy, TrainerView, View
-    from freetrain.scaling import Prior, Profiling, Shown
+    from freetrain.scaling import Profiling, Shown, SpeedPrior
 
 
 _MOST_CURVES = 10_000
@@ -328,7 +328,7 @@ class LearnedSpeeds:
         self._deviations = deviations
         self._courses: dict[int, Course] = {}
         self._shown: dict[int, Shown] = {}
-        self._prior: Prior = site_prior(())
+        self._prior: SpeedPrior = site_prior(())
         self._changes = 0
         self._paid = LearnedScaling()
         self._node_per_s = 0.0

@@ -17,7 +17,7 @@ from freetrain.planning.lookahead import QuickSearch
 from freetrain.planning.policy import PlanTrainer, Request, Tools, make_policy
 from freetrain.planning.settings import HORIZON_S, POLICIES, RATED_POLICIES
 from freetrain.plugins import load
-from freetrain.priority.base import Basis, priority_named
+from freetrain.priority.base import RatingBasis, priority_named
 from freetrain.replay.policies.base import Change
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
 from freetrain.replay.policies.ratings import (
@@ -149,9 +149,9 @@ def _learning(
 def _curves(settings: ReplaySettings, speeds: Speeds) -> CurveSource:
     own, t_fwd_s = dict(settings.priority_settings), settings.t_fwd_s
     priority = priority_named(settings.priority, own)
-    if priority.basis is Basis.TRAINER:
+    if priority.basis is RatingBasis.TRAINER:
         return RatedOnce(priority, speeds, t_fwd_s=t_fwd_s)
-    forecasts = _forecasts() if priority.basis is Basis.LOSSES else None
+    forecasts = _forecasts() if priority.basis is RatingBasis.LOSSES else None
     return RatedAtEveryEvent(priority, speeds, forecasts, t_fwd_s=t_fwd_s)
 
 
