@@ -64,6 +64,19 @@ def test_every_command_a_document_shows_can_be_called(path: Path) -> None:
         parse(line)
 
 
+@pytest.mark.skipif(
+    not (TOP / "freetrain").is_dir(), reason="needs the sources, not the wheel"
+)
+@pytest.mark.parametrize(
+    "path", [*documents(), TOP / "CONTRIBUTING.md"], ids=lambda path: path.name
+)
+def test_every_module_a_document_names_exists(path: Path) -> None:
+    named = re.findall(r"`([a-z_0-9]+/[a-z_0-9/]+\.py)", path.read_text("utf-8"))
+
+    roots = (TOP, TOP / "freetrain")
+    assert not [name for name in named if not any((r / name).exists() for r in roots)]
+
+
 @pytest.mark.parametrize("verb", verbs())
 def test_the_help_of_every_verb_has_examples_of_it_that_can_be_called(
     verb: tuple[str, ...],
