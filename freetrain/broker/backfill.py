@@ -141,7 +141,7 @@ class EligibleNodes:
     """The nodes that jobs of one kind can use; one object for each kind.
 
     Attributes:
-        units: These nodes, whoever holds them.
+        units: These nodes, also those that jobs hold.
         required: Those that each of the jobs must have. Where one of them is not
             known, no node is eligible.
     """

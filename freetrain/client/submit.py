@@ -1,7 +1,7 @@
 """Submitting a trainer: read the job file, check it, decide how it begins, keep it.
 
 ``submit_file`` is the command. It refuses mistakes (``kept_environment``,
-``check_program``); a possible mistake becomes a remark. ``decide`` finds how the
+``check_program``); a possible mistake becomes a remark. ``choose_begin`` finds how the
 training begins before anything changes, from the trainers, folders and checkpoints that
 are there. Then files and row are written inside one transaction; submitting twice is
 the same as submitting once. ``preview_of`` is for ``freetrain submit --dry-run``.
@@ -451,7 +451,7 @@ class ExistingState:
     kept: LeftOver = NOTHING_LEFT
 
 
-def decide(submission: Submission, found: ExistingState) -> Begin:
+def choose_begin(submission: Submission, found: ExistingState) -> Begin:
     """Return how *submission* begins.
 
     Raises:
@@ -652,7 +652,7 @@ def _named(submission: Submission, state: StateDir) -> LeftOver:
 
 
 def _judged(submission: Submission, found: ExistingState) -> SubmissionOutcome:
-    begin = decide(submission, found)
+    begin = choose_begin(submission, found)
     if begin is Begin.SAME and found.row is not None:
         return SubmissionOutcome(begin=begin, row=found.row, left=found.left)
     both = (found.left, found.kept) if begin is Begin.GO_ON else ()
