@@ -56,6 +56,7 @@ def test_a_trainer_gets_leases_and_then_a_generation(world: TickWorld) -> None:
     assert unheard == 0
     assert newest.keys == set(world.running())
     assert (len(newest.members), newest.author) == (3, "broker")
+    assert newest.reason == "starts on 3 nodes"
     assert {m.job_id for m in newest.members} == {j.job_id for j in world.live()}
     assert len(world.slurm.calls("sbatch")) == 1
 
@@ -108,6 +109,10 @@ def test_report_log_and_metrics_say_what_was_done(world: TickWorld) -> None:
     assert "freetrain_ticks_total 3\n" in numbers
     assert "freetrain_training_nodes 2\n" in numbers
     assert "freetrain_planner_gap_ratio 0\n" in numbers
+    (idle_s,) = re.findall(
+        r"^freetrain_idle_node_seconds_total (\S+)", numbers, re.MULTILINE
+    )
+    assert float(idle_s) == 8 * round(float(idle_s) / 8) > 64, "8 nodes, a few seconds"
 
 
 def test_the_report_is_json_that_every_reader_takes(world: TickWorld) -> None:
@@ -142,6 +147,8 @@ def test_leases_that_never_answer_make_ticks_pause(world: TickWorld) -> None:
     with world.reading() as store:
         assert pace(store, since_s=0.0).failed_starts >= 3
     assert status.brake == "leases failed to start repeatedly"
+    assert status.paused_until_s is not None
+    assert status.paused_until_s > status.at_s
     assert world.live() == []
 
 
