@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from freetrain.lookahead.base import LASTS_S
 from freetrain.lookahead.life_table import LifeTable
 
 HORIZON_S = 400.0
@@ -69,3 +70,17 @@ def test_a_node_older_than_the_usual_age_of_departures_is_expected_to_stay() -> 
 
     assert table.survival(0, HORIZON_S) < 0.5
     assert table.survival(9, HORIZON_S) > 0.9
+
+
+def test_departures_and_exposure_fade_alike() -> None:
+    table = LifeTable(HORIZON_S)
+    table.see(0.0, joined=range(2), left=())
+    table.see(100.0, joined=(), left=(0,))
+    before = table.to_state() | {"lived_s": 2 * LASTS_S}
+    old = LifeTable(HORIZON_S, state=before)
+    old.see(3_600.0, joined=(), left=())
+
+    keeps = math.exp(-3_600.0 / LASTS_S)
+    after = old.to_state()
+    assert sum(after["departures"]) == pytest.approx(keeps)
+    assert sum(after["exposure"]) == pytest.approx(keeps * 3_700.0)

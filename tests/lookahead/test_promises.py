@@ -64,6 +64,12 @@ def test_a_promise_is_believed_until_something_is_learned_of_promises() -> None:
     assert later.hit == pytest.approx(0.0)
 
 
+def test_an_overdue_promise_is_expected_to_come_four_times_a_lead() -> None:
+    survival = Promises().survival(0.0, lead_s=-10.0, after_s=30.0)
+
+    assert survival == pytest.approx(math.exp(-4.0))
+
+
 def test_the_prospect_without_the_promise_counts_until_it_is_due() -> None:
     far = lived(Promises(), lead_s=50_000.0, plain=UNSURE)
 

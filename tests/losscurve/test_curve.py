@@ -1,6 +1,7 @@
 """Usable values, few points in place of many, and the families fitted to them."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -254,6 +255,14 @@ def test_no_further_gain_stays_at_the_last_values() -> None:
     fit = fit_family(FLAT, curve(np.append(1 - WORK[:70], [0.2] * 10)))
 
     assert fit.forecast(np.array([1.0, 9.0])).tolist() == [0.2, 0.2]
+
+
+def test_the_lag_of_the_last_points_counts_fully_at_once_and_less_further_on() -> None:
+    fit = replace(fit_family(POWER, curve(0.1 + 0.2 * WORK**-0.4)), lag=0.1)
+    work = np.array([1.0, 1.25, 9.0])
+
+    above = fit.forecast(work) - fit.curve(work)
+    assert above == pytest.approx([0.1, 0.1 / math.e, 0.0], abs=1e-9)
 
 
 def test_polishing_never_fits_worse_than_the_grid() -> None:
