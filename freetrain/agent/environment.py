@@ -141,7 +141,7 @@ class Environment:
         self._is_lease_ending = True
 
     def is_lease_ending(self) -> bool:
-        """Tell whether Slurm has signalled that the lease ends."""
+        """Tell whether Slurm, a tick or a drill has signalled that the lease ends."""
         if self._listener is not None and not self._is_lease_ending:
             self._is_lease_ending = self._listener.has_heard()
         return self._is_lease_ending
@@ -252,7 +252,7 @@ class LeaseEndListener:
         return self._step is not None
 
     def has_heard(self) -> bool:
-        """Tell whether Slurm has signalled that the job ends; listens from now on."""
+        """Tell whether the job was signalled to end; listens from now on."""
         if self._step is not None and self._step.poll() is not None:
             self._has_heard |= self._step.returncode in _TERMINATED
             self._step = None

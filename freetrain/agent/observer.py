@@ -203,7 +203,7 @@ class Observer:
         for world in self.memory.worlds.values():
             world.look(self.memory.now_s)
         if self._environment.is_lease_ending():  # before all else: others wait for it
-            self._leave("Slurm takes the node")
+            self._leave("asked to leave by Slurm, a tick or a drill")
         spare = self.memory.spare
         if spare is not None:
             if not spare.has_ended:

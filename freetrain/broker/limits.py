@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import Lease, LeaseEnd
-
-if TYPE_CHECKING:
-    from freetrain.broker.lease import Lease
 
 
 class Mode(StrEnum):

@@ -380,7 +380,7 @@ def _making_room(situation: Situation, limits: Limits) -> Iterator[_Ending]:
 
 
 def _claimed(situation: Situation, limits: Limits) -> Iterator[_Ending]:
-    """Yield leases that others wait for: by notice first, for they commit in a moment.
+    """Yield leases that others wait for: by notice first, so that they commit.
 
     Cancelled at once, a lease loses its work: scancel reaches mpirun under its batch
     script, which ends the world there and then. A lease without an agent has none.

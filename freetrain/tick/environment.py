@@ -180,7 +180,7 @@ def _boot_id() -> str:
 
 # The context of one tick, and its locks.
 
-TURN_S = 600.0
+LEADER_LOCK_S = 600.0
 """The leader lock lasts so long; a tick that takes longer has lost it."""
 
 _READING_REQUESTS = 9
@@ -274,12 +274,12 @@ def _locked(
         local_lock(folder.path / LOCK),
         open_store(folder.path, uid=environment.uid) as state,
     ):
-        with _effect(environment, "taking the turn"):
+        with _effect(environment, "taking the leader lock"):
             leader_lock = take_leader_lock(
                 state,
                 environment.process,
                 now_s=environment.now_s(),
-                for_s=TURN_S,
+                for_s=LEADER_LOCK_S,
                 is_alive=environment.is_alive,
             )
         try:

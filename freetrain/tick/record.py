@@ -1,4 +1,7 @@
-"""What a tick records of what it observed, and what it removes as long over."""
+"""Recording what a tick observed and learned, and removing what is long over.
+
+Actions are not recorded here: ``tick.act`` records each as it is carried out.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ def record(
     observed: Observed,
     plan: TickPlan,
 ) -> None:
-    """Record what was observed, and the events since the last tick that it shows.
+    """Record what was observed and learned, and the events since the last tick.
 
     All in one transaction: a tick that is killed before it records the same again.
 

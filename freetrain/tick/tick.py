@@ -33,7 +33,7 @@ from freetrain.state.files import StateDir, UnreadableFileError
 from freetrain.state.tables import TickCounter, add_to_counters, counters
 from freetrain.tick.act import carry_out, deliver
 from freetrain.tick.environment import (
-    TURN_S,
+    LEADER_LOCK_S,
     append_line,
     keep_evidence,
     opened,
@@ -208,7 +208,7 @@ def _increments(status: StatusReport, last_s: float) -> dict[TickCounter, float]
         last_s: When the last tick took its snapshot, Unix time; 0 for never.
     """
     passed_s = status.at_s - last_s
-    counted_s = passed_s if 0.0 < passed_s <= TURN_S else 0.0
+    counted_s = passed_s if 0.0 < passed_s <= LEADER_LOCK_S else 0.0
     leased = sum(lease.state == LeaseState.RUNNING for lease in status.leases)
     training = sum(trainer.nodes for trainer in status.trainers)
     return {

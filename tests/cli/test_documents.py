@@ -77,6 +77,18 @@ def test_every_module_a_document_names_exists(path: Path) -> None:
     assert not [name for name in named if not any((r / name).exists() for r in roots)]
 
 
+@pytest.mark.skipif(
+    not (TOP / "freetrain").is_dir(), reason="needs the sources, not the wheel"
+)
+def test_the_architecture_page_names_functions_that_their_modules_have() -> None:
+    named = re.findall(r"`([a-z_/]+\.py)`, `(\w+)`", document("docs/architecture.md"))
+
+    assert named
+    for module, name in named:
+        text = document(f"freetrain/{module}")
+        assert re.search(rf"^\s*(def|class) {name}\b", text, re.MULTILINE), name
+
+
 @pytest.mark.parametrize("verb", verbs())
 def test_the_help_of_every_verb_has_examples_of_it_that_can_be_called(
     verb: tuple[str, ...],

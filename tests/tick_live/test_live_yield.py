@@ -382,7 +382,7 @@ def test_with_care_the_first_in_line_starts_at_once(
     assert nodes_of(scene.broker.tick()) == {"n8"}
 
 
-def test_people_are_told_for_whom_idle_nodes_are_kept_free(
+def test_status_and_explain_say_for_which_job_idle_nodes_are_kept_free(
     scene_of: Callable[[int], Scene], folder: Path
 ) -> None:
     scene = scene_of(7)
@@ -396,11 +396,11 @@ def test_people_are_told_for_whom_idle_nodes_are_kept_free(
     assert {hole.node: hole.refusal for hole in page.holes} == dict.fromkeys(
         ("n6", "n7", "n8"), f"{why}: {scene.first}"
     )
-    told = f"no hole that meets its requirement can be used: {why}."
-    assert f"a: {told}" in shown("status", folder.parent)
+    reason = f"no hole that meets its requirement can be used: {why}."
+    assert f"a: {reason}" in shown("status", folder.parent)
     explained = shown("explain", folder.parent)
-    assert f"Why: {told}" in explained
-    assert f"another ended: {scene.first})" in explained  # a table that folds its text
+    assert f"Why: {reason}" in explained
+    assert f"ended: {scene.first})" in explained  # a table that folds its text
 
 
 def nodes_of(page: StatusReport) -> set[str]:
