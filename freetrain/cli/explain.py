@@ -170,16 +170,16 @@ def _state_lines(trainer: TrainerStatus, view: Overview) -> Iterator[str]:
     if is_wanted and line is not None:
         yield from _counts(trainer, line)
         yield from _rating(line, view)
-        if view.page is not None and line.node_names:
+        if view.report is not None and line.node_names:
             nodes = set(line.node_names)
-            yield from _forecast_lines(view.page, view.now_s, nodes=nodes)
+            yield from _forecast_lines(view.report, view.now_s, nodes=nodes)
     elif is_wanted and trainer.doing is Doing.WAITING:
         yield "No tick has seen it yet; `freetrain cron show` tells what makes ticks."
     yield from (f"{text[:1].upper()}{text[1:]}" for text in aim_lines(trainer, view))
     if trainer.pack is not None:
         yield f"It is a pack: {pack_line(trainer.pack)}."
         yield from member_lines(trainer.pack)
-    if is_wanted and view.page is not None and view.is_tick_missing:
+    if is_wanted and view.report is not None and view.is_tick_missing:
         yield "No tick for ten minutes or more: nothing changes without one."
 
 
@@ -204,9 +204,9 @@ def _sizes(sizes: Sequence[int]) -> str:
 
 
 def _rating(line: TrainerLine, view: Overview) -> Iterator[str]:
-    if line.rating and view.page is not None:
+    if line.rating and view.report is not None:
         last = " It gets only what the others leave." if line.is_background else ""
-        yield f"Rated by {view.page.priority}: {line.rating}.{last}"
+        yield f"Rated by {view.report.priority}: {line.rating}.{last}"
 
 
 def _learned_lines(curves: TrainerCurves) -> Iterator[str]:
@@ -239,20 +239,20 @@ def _ending_text(ending: GenerationEnding) -> str:
 
 def _holes_screen(view: Overview) -> RenderableType:
     """Return the uses of the last tick's holes, and the state of the tick itself."""
-    page, now_s = view.page, view.now_s
-    if page is None:
+    report, now_s = view.report, view.now_s
+    if report is None:
         why = view.problem or "No tick has looked at Slurm so far"
         return _joined(["", f"{why.rstrip('.')}. `freetrain holes` looks now."])
-    outcomes = _forecast_outcomes(page, now_s)
-    if not page.holes:
-        return _joined(["", *outcomes, *_tick_lines(page, now_s), "It saw no hole."])
-    lines = [*_forecast_lines(page, now_s), *outcomes, *_tick_lines(page, now_s)]
-    return Group("", _holes_table(page, now_s), "", _joined(lines))
+    outcomes = _forecast_outcomes(report, now_s)
+    if not report.holes:
+        return _joined(["", *outcomes, *_tick_lines(report, now_s), "It saw no hole."])
+    lines = [*_forecast_lines(report, now_s), *outcomes, *_tick_lines(report, now_s)]
+    return Group("", _holes_table(report, now_s), "", _joined(lines))
 
 
-def _holes_table(page: StatusReport, now_s: float) -> Table:
+def _holes_table(report: StatusReport, now_s: float) -> Table:
     together: dict[tuple[str, ...], list[HoleLine]] = defaultdict(list)
-    for hole in page.holes:
+    for hole in report.holes:
         together[_used_for(hole), _end(hole, now_s)].append(hole)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0))
     table.add_column("holes", justify="right", no_wrap=True)
@@ -288,44 +288,46 @@ def _when(left_s: float) -> str:
     return f"in {short_age(left_s)}" if left_s >= 0.0 else f"{short_age(-left_s)} ago"
 
 
-def _tick_lines(page: StatusReport, now_s: float) -> list[str]:
-    torn = ", during backfill" if page.is_torn else ""
-    where = f"partition {page.partition} of {page.cluster}, mode {page.mode}{torn}"
-    when = f"{ago(page.at_s, now_s)} ({clock_text(page.at_s)})"
+def _tick_lines(report: StatusReport, now_s: float) -> list[str]:
+    torn = ", during backfill" if report.is_torn else ""
+    where = (
+        f"partition {report.partition} of {report.cluster}, mode {report.mode}{torn}"
+    )
+    when = f"{ago(report.at_s, now_s)} ({clock_text(report.at_s)})"
     lines = [f"Seen {when} in {where}."]
-    if page.forecaster:
-        lines.append(f"How long nodes stay is predicted by {page.forecaster}.")
-    if page.held_back:
-        lines.append(f"No more leases are asked for: {page.held_back}.")
-    if page.paused_until_s is not None:
-        lines.append(f"Paused until {clock_text(page.paused_until_s)}.")
-    return [*lines, *plan_lines(page), *page.problems]
+    if report.forecaster:
+        lines.append(f"How long nodes stay is predicted by {report.forecaster}.")
+    if report.held_back:
+        lines.append(f"No more leases are asked for: {report.held_back}.")
+    if report.paused_until_s is not None:
+        lines.append(f"Paused until {clock_text(report.paused_until_s)}.")
+    return [*lines, *plan_lines(report), *report.problems]
 
 
-def plan_lines(page: StatusReport) -> Iterator[str]:
+def plan_lines(report: StatusReport) -> Iterator[str]:
     """Yield the gap of the last plan to its bound; nothing without a plan."""
-    is_wanted = any(trainer.state == TrainerState.WANTED for trainer in page.trainers)
-    if page.planner_gap is None or not is_wanted:
+    is_wanted = any(trainer.state == TrainerState.WANTED for trainer in report.trainers)
+    if report.planner_gap is None or not is_wanted:
         return
     lives = "by how long nodes are expected to stay"
-    counted = f"counted {lives if page.is_by_lives else 'as if every node stayed'}"
-    if page.planner == PlanStatus.PROVEN:
+    counted = f"counted {lives if report.is_by_lives else 'as if every node stayed'}"
+    if report.planner == PlanStatus.PROVEN:
         yield f"The plan is proven to be the best, {counted}."
     else:
-        stays = " that stays" if page.planner == PlanStatus.KEPT else ""
-        most = gap_percent(page.planner_gap)
+        stays = " that stays" if report.planner == PlanStatus.KEPT else ""
+        most = gap_percent(report.planner_gap)
         yield f"The plan{stays} is at most {most} below the best, {counted}."
-    if page.planner_reason:
-        yield f"Of the plan: {page.planner_reason.rstrip('.')}."
+    if report.planner_reason:
+        yield f"Of the plan: {report.planner_reason.rstrip('.')}."
 
 
 def _forecast_lines(
-    page: StatusReport, now_s: float, *, nodes: Collection[str] | None = None
+    report: StatusReport, now_s: float, *, nodes: Collection[str] | None = None
 ) -> Iterator[str]:
     """Yield the forecasts of *nodes*, or of every hole; equal ones share a line."""
     forecasts = {
         hole.node: hole.expected
-        for hole in page.holes
+        for hole in report.holes
         if hole.expected is not None and (nodes is None or hole.node in nodes)
     }
     alike: dict[str, list[str]] = defaultdict(list)
@@ -377,10 +379,10 @@ def _neighbour_lines(forecasts: Mapping[str, NodeForecast]) -> Iterator[str]:
         yield "For their place among them {} are expected first, {} last.".format(*ends)
 
 
-def _forecast_outcomes(page: StatusReport, now_s: float) -> list[str]:
+def _forecast_outcomes(report: StatusReport, now_s: float) -> list[str]:
     """Return how forecasts turned out, for leases, promises and neighbours."""
-    leases = [_outcome_text(lease, now_s) for lease in page.came[:MOST_OUTCOMES]]
-    return [*leases, *map(_promise_text, page.promises), *_leaf_lines(page)]
+    leases = [_outcome_text(lease, now_s) for lease in report.came[:MOST_OUTCOMES]]
+    return [*leases, *map(_promise_text, report.promises), *_leaf_lines(report)]
 
 
 def _outcome_text(lease: LeaseOutcome, now_s: float) -> str:
@@ -408,12 +410,12 @@ def _after(seconds: float) -> str:
     return f"{short_age(abs(seconds))} {'early' if seconds < 0.0 else 'late'}"
 
 
-def _leaf_lines(page: StatusReport) -> Iterator[str]:
-    if page.leaves and page.leaf_rate is not None:
+def _leaf_lines(report: StatusReport) -> Iterator[str]:
+    if report.leaves and report.leaf_rate is not None:
         yield (
-            f"Slurm reports {page.leaves} leaf switches or blocks: two idle nodes "
-            f"below one are taken to leave together {per_cent(page.leaf_rate)} of the "
-            f"times that either leaves."
+            f"Slurm reports {report.leaves} leaf switches or blocks: two idle nodes "
+            f"below one are taken to leave together {per_cent(report.leaf_rate)} of "
+            f"the times that either leaves."
         )
 
 
@@ -427,20 +429,20 @@ def explain_record(
     learned: Mapping[str, TrainerCurves],
 ) -> dict[str, Any]:
     """Return the record of ``--json``; values that no tick reported are empty."""
-    page = view.page
+    report = view.report
     return {
         "now_s": view.now_s,
-        "at_s": None if page is None else page.at_s,
-        "problems": list(page.problems) if page else [],
-        "priority": page.priority if page else "",
-        "forecaster": (page.forecaster if page else "") or None,
+        "at_s": None if report is None else report.at_s,
+        "problems": list(report.problems) if report else [],
+        "priority": report.priority if report else "",
+        "forecaster": (report.forecaster if report else "") or None,
         "plan": None
-        if page is None
+        if report is None
         else {
-            "outcome": page.planner,
-            "reason": page.planner_reason,
-            "gap": page.planner_gap,
-            "is_by_lives": page.is_by_lives,
+            "outcome": report.planner,
+            "reason": report.planner_reason,
+            "gap": report.planner_gap,
+            "is_by_lives": report.is_by_lives,
         },
         "trainers": [
             {
@@ -459,12 +461,12 @@ def explain_record(
             }
             for trainer in view.standings
         ],
-        "holes": page.holes if page else (),
-        "leases": page.leases if page else (),
-        "came": page.came if page else (),
-        "promises": page.promises if page else (),
-        "leaves": page.leaves if page else 0,
-        "leaf_rate": page.leaf_rate if page else None,
+        "holes": report.holes if report else (),
+        "leases": report.leases if report else (),
+        "came": report.came if report else (),
+        "promises": report.promises if report else (),
+        "leaves": report.leaves if report else 0,
+        "leaf_rate": report.leaf_rate if report else None,
     }
 
 

@@ -163,7 +163,7 @@ def _lines(view: Overview) -> Iterator[str]:
         if trainer.pack is not None:
             yield f"{trainer.row.name}: {pack_line(trainer.pack)}"
     yield f"Leases: {_leases(view)}. {_tick(view)}"
-    yield from () if view.page is None else view.page.problems
+    yield from () if view.report is None else view.report.problems
 
 
 def _leases(view: Overview) -> str:
@@ -179,13 +179,13 @@ def _leases(view: Overview) -> str:
 def _tick(view: Overview) -> str:
     if view.problem:
         return view.problem
-    if view.page is None:
+    if view.report is None:
         return "No tick so far; `freetrain cron show` tells what would make them."
-    text = f"Last tick {ago(view.page.at_s, view.now_s)}."
+    text = f"Last tick {ago(view.report.at_s, view.now_s)}."
     if view.is_tick_missing:
         text = f"{text} That is long: does cron call it? `freetrain cron show`."
-    if view.page.forecaster:
-        text = f"{text} It looks ahead by the forecaster {view.page.forecaster}."
+    if view.report.forecaster:
+        text = f"{text} It looks ahead by the forecaster {view.report.forecaster}."
     return text
 
 
@@ -349,11 +349,11 @@ def status_record(view: Overview) -> dict[str, Any]:
     """Return the record of ``--json``; unknown values are null."""
     return {
         "now_s": view.now_s,
-        "last_tick_s": None if view.page is None else view.page.at_s,
+        "last_tick_s": None if view.report is None else view.report.at_s,
         "is_tick_missing": view.is_tick_missing,
-        "forecaster": (view.page.forecaster if view.page else "") or None,
+        "forecaster": (view.report.forecaster if view.report else "") or None,
         "leases": {str(state): count for state, count in view.leases.items()},
-        "problems": list(view.page.problems) if view.page else [],
+        "problems": list(view.report.problems) if view.report else [],
         "trainers": [_record(trainer, view) for trainer in view.standings],
     }
 

@@ -68,7 +68,7 @@ def tick(
 def _write_record(
     context: CliContext, reports: Iterable[TickReport], *, is_dry: bool
 ) -> None:
-    """Write the last tick's page, and the commands of all."""
+    """Write the last tick's status report, and the commands of all."""
     record: dict[str, object] = {}
     commands: list[list[str]] = []
     for report in reports:

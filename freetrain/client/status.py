@@ -64,7 +64,7 @@ class Overview:
     Attributes:
         standings: Trainers, in order of submission.
         leases: The number of leases in each state, as the last tick knew.
-        page: The last tick's status report; None before the first.
+        report: The last tick's status report; None before the first.
         problem: Why the report cannot be read, empty where it can.
         left_out: How many trainers ended too long ago to be shown.
         deliveries: Models that are handed over, by trainer and submission time.
@@ -73,7 +73,7 @@ class Overview:
     now_s: float
     standings: tuple[TrainerStatus, ...]
     leases: Mapping[LeaseState, int]
-    page: StatusReport | None = None
+    report: StatusReport | None = None
     problem: str = ""
     left_out: int = 0
     deliveries: Mapping[tuple[str, float], Delivery] = field(default_factory=dict)
@@ -81,11 +81,11 @@ class Overview:
     @property
     def tick_age_s(self) -> float | None:
         """How long ago the last tick was; None before the first."""
-        return None if self.page is None else max(0.0, self.now_s - self.page.at_s)
+        return None if self.report is None else max(0.0, self.now_s - self.report.at_s)
 
     def of_trainer(self, name: str) -> TrainerLine | None:
         """Return the line of the trainer *name* in the last tick's report, if any."""
-        lines = () if self.page is None else self.page.trainers
+        lines = () if self.report is None else self.report.trainers
         return next((line for line in lines if line.name == name), None)
 
     def delivery_of(self, row: TrainerRow) -> Delivery | None:
@@ -120,21 +120,21 @@ def overview(
     else:
         long_s = math.inf if ended else LONG_S
         wanted = tuple(row for row in rows if _matters(row, now_s, long_s))
-    page, problem = _page(state)
+    report, problem = _report(state)
     return Overview(
         now_s=now_s,
         standings=tuple(read_trainer_status(state, row) for row in wanted),
         leases=Counter(lease.state for lease in held),
-        page=page,
+        report=report,
         problem=problem,
         left_out=0 if name is not None else len(rows) - len(wanted),
         deliveries=delivered,
     )
 
 
-def _page(state: StateDir) -> tuple[StatusReport | None, str]:
+def _report(state: StateDir) -> tuple[StatusReport | None, str]:
     try:
-        return read_status_report(state.page), ""
+        return read_status_report(state.status_report), ""
     except UnreadableFileError as error:  # another version's, until the next tick
         return None, str(error)
 

@@ -510,7 +510,7 @@ class StateDir:
         return self.path / "tick.log"
 
     @property
-    def page(self) -> Path:
+    def status_report(self) -> Path:
         """The last tick's status report, JSON."""
         return self.path / "page.json"
 

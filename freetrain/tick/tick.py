@@ -163,7 +163,7 @@ def _check_cluster(context: TickContext, observed: Observed) -> None:
     Raises:
         BadConfigurationError: It is another cluster's.
     """
-    cluster, report = observed.config.cluster, context.folder.page
+    cluster, report = observed.config.cluster, context.folder.status_report
     live = [
         lease
         for lease in observed.belief.leases
@@ -193,7 +193,7 @@ def _write_report(context: TickContext, status: StatusReport) -> None:
             state, _increments(status, counters(state)[TickCounter.LOOKED_S])
         )
     with context.effect("telling"):
-        write_whole(context.folder.page, render_report(status))
+        write_whole(context.folder.status_report, render_report(status))
         write_whole(
             context.folder.metrics, render_metrics(status, counters(context.state))
         )

@@ -200,7 +200,7 @@ def a_page(**changes: Any) -> StatusReport:  # noqa: ANN401
 
 def put_page(state: StateDir, page: StatusReport) -> None:
     """Write *page* as the last tick's status report."""
-    state.page.write_text(render_report(page))
+    state.status_report.write_text(render_report(page))
 
 
 def leave_checkpoint(run_dir: Path, *, generation: int, step: int) -> None:

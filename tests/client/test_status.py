@@ -188,9 +188,9 @@ def test_ticks_that_stopped_are_noticed(
 def test_a_report_that_cannot_be_read_hides_no_trainer(
     digits: StateDir, page: str
 ) -> None:
-    digits.page.write_text(page)
+    digits.status_report.write_text(page)
 
     view = seen(digits)
 
     assert names(view) == ["digits"]
-    assert str(digits.page) in view.problem
+    assert str(digits.status_report) in view.problem

@@ -154,7 +154,7 @@ def _look_back(stage: Stage, wanted: Measurement) -> None:
     """Let ticks have learned from an earlier workload."""
     first = stage.tick()
     assert first.exit_code == 0, first.said
-    page = json.loads(stage.state.page.read_text(encoding="utf-8"))
+    page = json.loads(stage.state.status_report.read_text(encoding="utf-8"))
     glances = earlier_glances(
         wanted.seed,
         until_s=page["at_s"],
@@ -175,7 +175,7 @@ def _work_lines(stage: Stage, run: Run, *, hole_s: float) -> Iterator[str]:
             stops += pauses(trainer, worked)
             for node, times in trained(worked).items():
                 spans.setdefault(node, []).extend(times)
-    page = json.loads(stage.state.page.read_text(encoding="utf-8"))
+    page = json.loads(stage.state.status_report.read_text(encoding="utf-8"))
     most = page["caps"]["churn_per_hour"]
     yield f"{len(run.leases)} leases; churn {page['churned']}, at most {most} an hour"
     looked_s = watched_s(stage.state.path)

@@ -94,7 +94,7 @@ def test_report_log_and_metrics_say_what_was_done(world: TickWorld) -> None:
 
     status = world.status()
 
-    assert read_status_report(world.folder.page) == status
+    assert read_status_report(world.folder.status_report) == status
     (line,) = status.trainers
     assert (line.reason, line.nodes) == ("it has what the plan gives it", 2)
     assert sorted(line.node_names) == ["n1", "n2"]
@@ -118,7 +118,7 @@ def test_report_log_and_metrics_say_what_was_done(world: TickWorld) -> None:
 def test_the_report_is_json_that_every_reader_takes(world: TickWorld) -> None:
     world.submit("a", most=1)
     world.tick()
-    text = world.folder.page.read_text(encoding="utf-8")
+    text = world.folder.status_report.read_text(encoding="utf-8")
     assert "Infinity" not in text
     assert json.loads(text)["version"] == 1
     # The lease was asked for after the snapshot.
