@@ -162,6 +162,25 @@ def test_a_search_goes_no_further_from_where_another_one_ended() -> None:
     assert state.counts() == ({0: 1},)
 
 
+def test_of_classes_that_are_alike_one_is_offered_and_any_other_class_too() -> None:
+    alike = WindowClass(2, 100.0, 0.5, 1.0)
+    classes = dict.fromkeys(range(6), alike) | {
+        3: alike._replace(nodes=3),  # one of them is held
+        4: alike._replace(life_s=90.0),
+    }
+    trainers = holder([0.0, 1.0, 2.0, 3.0, 4.0], {3: 1}), holder([0.0, 1.0, 2.0])
+    state = state_of(Window(classes, dict.fromkeys(range(6), 2), trainers, 1.0, 1.0))
+
+    assert state.offers() == {0: 2, 3: 2, 4: 2}
+    state.move(1, 0, 1)
+    assert state.offers() == {0: 1, 1: 2, 3: 2, 4: 2}
+    for holding in state.holdings:
+        assert holding.best_take(state.offers()) == holding.best_take(state.free)
+    state.move(1, 0, 1)
+    state.move(1, 0, -2)
+    assert list(state.offers()) == [1, 3, 4]  # a class that comes back is the last
+
+
 @given(windows(), st.data())
 def test_the_first_of_those_alike_is_offered_after_any_moves(
     window: Window, data: st.DataObject
