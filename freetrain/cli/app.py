@@ -42,51 +42,51 @@ VERBS = {
         ),
     ),
     "doctor": (
-        "freetrain.cli.installation",
+        "freetrain.cli.verbs",
         "Look at this cluster, and at FreeTrain on it; run one short job to prove it.",
     ),
     "submit": (
-        "freetrain.cli.submit",
+        "freetrain.cli.verbs",
         "Submit a trainer; a later tick gives it nodes. Submitted twice it is one.",
     ),
     "status": (
-        "freetrain.cli.status",
+        "freetrain.cli.verbs",
         "Show trainers: state, nodes, progress, and why. Slurm is not asked.",
     ),
     "holes": (
-        "freetrain.cli.holes",
+        "freetrain.cli.verbs",
         "Show the node × time holes of this cluster, now. Needs no state.",
     ),
     "explain": (
-        "freetrain.cli.explain",
+        "freetrain.cli.verbs",
         "Say why trainers have the nodes they have, and what holes are used for.",
     ),
     "curves": (
-        "freetrain.cli.explain",
+        "freetrain.cli.verbs",
         "Show measured values, fits and forecasts, and when targets are expected.",
     ),
     "drill": (
-        "freetrain.cli.drill",
+        "freetrain.cli.verbs",
         "Take one node from a trainer as Slurm would, and watch what it does.",
     ),
     "logs": (
-        "freetrain.cli.logs",
+        "freetrain.cli.verbs",
         "Show what a trainer's program printed, generation by generation.",
     ),
     "cancel": (
-        "freetrain.cli.submit",
+        "freetrain.cli.verbs",
         "Stop trainers for good: each commits, and gives up its nodes.",
     ),
     "pause": (
-        "freetrain.cli.submit",
+        "freetrain.cli.verbs",
         "Take trainers off their nodes until they are resumed; each commits first.",
     ),
     "resume": (
-        "freetrain.cli.submit",
+        "freetrain.cli.verbs",
         "Let paused, cancelled or failed trainers go on from their last commits.",
     ),
     "tick": (
-        "freetrain.cli.tick",
+        "freetrain.cli.verbs",
         "Look at Slurm, plan, and act: once. cron calls it every minute.",
     ),
 }
@@ -106,15 +106,15 @@ TRACE_VERBS = {
 }
 CRON_VERBS = {
     "show": (
-        "freetrain.cli.installation",
+        "freetrain.cli.verbs",
         "Show what install would write, and what is installed; change nothing.",
     ),
     "install": (
-        "freetrain.cli.installation",
+        "freetrain.cli.verbs",
         "Have `freetrain tick` run by itself; twice is no mistake.",
     ),
     "remove": (
-        "freetrain.cli.installation",
+        "freetrain.cli.verbs",
         "Take the entry out again; without --kind from wherever it is.",
     ),
 }

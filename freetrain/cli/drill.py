@@ -7,16 +7,13 @@ watches the trainer's files, and ``problems_of`` judges what it saw.
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from freetrain.broker.lease import job_name
 from freetrain.cli.context import (
-    AsJson,
     CliContext,
-    Config,
-    above_zero,
     json_text,
     nodes_text,
     write_out,
@@ -46,13 +43,6 @@ from freetrain.tick.leases import NOTICE
 from slurm.backend import SlurmBackend
 from slurm.records import JobRecord
 
-EXAMPLES = {
-    "drill": """
-freetrain drill digits
-
-freetrain drill digits --lease n3 --patience 60
-""",
-}
 EVERY_S = 0.1
 ASK_EVERY_S = 2.0
 """Slurm is asked no more often than that, and only until the lease is gone."""
@@ -61,32 +51,20 @@ MOST_REQUESTS = 200
 FAILED = 1
 
 
-def drill(  # noqa: PLR0913 - one parameter an option, as Typer wants it
-    ctx: typer.Context,
-    trainer: Annotated[str, typer.Argument(metavar="TRAINER", help="It must train.")],
+def run_drill(  # noqa: PLR0913 - one parameter an option
+    context: CliContext,
+    config: Path | None,
+    trainer: str,
     *,
-    lease: Annotated[
-        str,
-        typer.Option(
-            metavar="NODE",
-            help="The lease, by its node or name; without it the last one.",
-            show_default=False,
-        ),
-    ] = "",
-    patience_s: Annotated[
-        float,
-        typer.Option(
-            "--patience",
-            metavar="S",
-            help="Seconds that it may take to train again.",
-            callback=above_zero,
-        ),
-    ] = 120.0,
-    as_json: AsJson = False,
-    config: Config = None,
+    lease: str,
+    patience_s: float,
+    as_json: bool,
 ) -> None:
-    """Take one node from a trainer as Slurm would, and watch what it does."""
-    context: CliContext = ctx.obj
+    """Take a lease from *trainer*, and show what it does until it trains again.
+
+    Raises:
+        typer.Exit: It did not do what it should.
+    """
     state = StateDir(context.site(config).state_directory)
     view = overview(state, name=trainer, uid=context.uid, now_s=context.now_s())
     chosen = choose(state, view.standings[0], lease=lease)

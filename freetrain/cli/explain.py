@@ -8,9 +8,8 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -18,10 +17,7 @@ from rich.text import Text
 
 from freetrain.broker.limits import HoleReason
 from freetrain.cli.context import (
-    AsJson,
     CliContext,
-    Config,
-    Force,
     age_text,
     ago,
     clock_text,
@@ -71,24 +67,6 @@ from freetrain.tick.status_report import (
 )
 from milp.answer import PlanStatus
 
-EXAMPLES = {
-    "explain": """
-freetrain explain digits
-
-freetrain explain
-
-freetrain explain --json
-""",
-    "curves": """
-freetrain curves
-
-freetrain curves digits --out curves.html
-
-freetrain curves digits --json
-""",
-}
-
-
 Generations = Sequence[tuple[AssignmentFile, GenerationEnding | None]]
 """A trainer's generations and how they ended, the oldest first."""
 
@@ -100,18 +78,10 @@ MOST_OUTCOMES = 6
 """Leases whose forecast is compared with their end, the last ones."""
 
 
-def explain(
-    ctx: typer.Context,
-    trainer: Annotated[
-        str | None,
-        typer.Argument(metavar="[TRAINER]", help="Without it all, and every hole."),
-    ] = None,
-    *,
-    as_json: AsJson = False,
-    config: Config = None,
+def explain_and_show(
+    context: CliContext, config: Path | None, trainer: str | None, *, as_json: bool
 ) -> None:
-    """Say why trainers have the nodes they have, and what holes are used for."""
-    context: CliContext = ctx.obj
+    """Explain the plan for *trainer*; without it for all, and for every hole."""
     state = StateDir(context.site(config).state_directory)
     now_s, uid = context.now_s(), context.uid
     view = overview(state, name=trainer, uid=uid, now_s=now_s, ended=False)
@@ -486,23 +456,16 @@ def _generation_record(
 # freetrain curves
 
 
-def curves(  # noqa: PLR0913 - one parameter an option, as Typer wants it
-    ctx: typer.Context,
-    trainer: Annotated[
-        str | None,
-        typer.Argument(metavar="[TRAINER]", help="Without it all that are not over."),
-    ] = None,
+def show_curves(  # noqa: PLR0913 - one parameter an option
+    context: CliContext,
+    config: Path | None,
+    trainer: str | None,
     *,
-    as_json: AsJson = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw them, too: a page without network."),
-    ] = None,
-    force: Force = False,
-    config: Config = None,
+    out: Path | None,
+    force: bool,
+    as_json: bool,
 ) -> None:
-    """Show measured values, fits and forecasts, and when targets are expected."""
-    context: CliContext = ctx.obj
+    """Show curves and forecasts of *trainer*, or of all; draw them in *out*."""
     state = StateDir(context.site(config).state_directory)
     all_curves = curves_of(state, name=trainer, uid=context.uid)
     if out is not None:

@@ -4,9 +4,9 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
-import typer
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -14,9 +14,7 @@ from rich.text import Text
 
 from freetrain.broker.lease import uuid_in
 from freetrain.cli.context import (
-    AsJson,
     CliContext,
-    Config,
     age_text,
     clock_text,
     json_text,
@@ -34,15 +32,6 @@ from slurm.backend import SlurmBackend
 from slurm.holes import Hole, HoleEnd, Snapshot, find_holes
 from slurm.records import ClusterConfig, choose_partition
 
-EXAMPLES = {
-    "holes": """
-freetrain holes
-
-freetrain holes --partition gpu --nodes
-
-freetrain holes --json
-""",
-}
 SNAPSHOTS = 3
 """A snapshot that a backfill cycle overlaps is taken again; on a busy site all are."""
 
@@ -50,25 +39,15 @@ MOST_REQUESTS = 1 + 6 * SNAPSHOTS
 WAIT_S = 1.0
 
 
-def holes(
-    ctx: typer.Context,
+def show_holes(
+    context: CliContext,
+    config: Path | None,
     *,
-    partition: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Another partition than leases are submitted to.",
-            show_default=False,
-        ),
-    ] = "",
-    nodes: Annotated[
-        bool, typer.Option("--nodes", metavar="", help="A row for each node.")
-    ] = False,
-    as_json: AsJson = False,
-    config: Config = None,
+    partition: str,
+    each: bool,
+    as_json: bool,
 ) -> None:
-    """Show the node × time holes of this cluster, now. Needs no state."""
-    context: CliContext = ctx.obj
+    """Show the holes for leases in *partition*; a row for each node if *each*."""
     site = context.site(config)
     backend = slurm_connector(context.environ)(MOST_REQUESTS)
     settings = backend.config()
@@ -82,7 +61,7 @@ def holes(
     if as_json:
         write_out(context, json_text(_record(found)))
     else:
-        print_out(context, _screen(found, each=nodes))
+        print_out(context, _screen(found, each=each))
 
 
 def _snapshot(backend: SlurmBackend, context: CliContext) -> Snapshot:

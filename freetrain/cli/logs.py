@@ -12,11 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from freetrain.cli.context import AsJson, CliContext, Config, json_text, write_out
+from freetrain.cli.context import CliContext, json_text, write_out
 from freetrain.client.trainers import LIVE, find_trainer, job_of
 from freetrain.errors import UsageError
 from freetrain.launch.base import logs_of
@@ -34,47 +31,21 @@ from freetrain.state.files import (
 from freetrain.state.tables import TrainerRow, trainers
 from freetrain.text import one_line
 
-EXAMPLES = {
-    "logs": """
-freetrain logs digits --tail 50
-
-freetrain logs -f digits
-
-freetrain logs digits --generation 3 --agent
-""",
-}
 EVERY_S = 0.5
 
 
-def logs(  # noqa: PLR0913 - one parameter an option, as Typer wants it
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The trainer.")],
+def show_logs(  # noqa: PLR0913 - one parameter an option
+    context: CliContext,
+    config: Path | None,
+    name: str,
     *,
-    follow: Annotated[
-        bool,
-        typer.Option("--follow", "-f", metavar="", help="Go on as it prints more."),
-    ] = False,
-    generation: Annotated[
-        int | None,
-        typer.Option(
-            metavar="G", min=1, help="Only this one.", show_default="all of them"
-        ),
-    ] = None,
-    tail: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=0, help="Only the last N lines.", show_default="all"
-        ),
-    ] = None,
-    agent: Annotated[
-        bool,
-        typer.Option("--agent", metavar="", help="What its agents did instead."),
-    ] = False,
-    as_json: AsJson = False,
-    config: Config = None,
+    follow: bool,
+    generation: int | None,
+    tail: int | None,
+    agent: bool,
+    as_json: bool,
 ) -> None:
-    """Show what a trainer's program printed, generation by generation."""
-    context: CliContext = ctx.obj
+    """Show what the worlds of the trainer *name* printed, or its agents."""
     state = StateDir(context.site(config).state_directory)
     row = _row(state, name, context)
     folder = state.trainer(row.name)

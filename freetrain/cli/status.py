@@ -1,9 +1,9 @@
 """``freetrain status``: which trainers run where, how far they are, and why."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
-import typer
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -12,9 +12,7 @@ from rich.text import Text
 from freetrain.broker.lease import LeaseState
 from freetrain.broker.limits import TrainerReason
 from freetrain.cli.context import (
-    AsJson,
     CliContext,
-    Config,
     ago,
     clock_text,
     json_text,
@@ -32,38 +30,19 @@ from freetrain.state.tables import Delivery, DeliveryStage, TrainerState
 from freetrain.text import UNKNOWN, one_line, per_cent, scaled
 from freetrain.tick.status_report import TrainerLine
 
-EXAMPLES = {
-    "status": """
-freetrain status
-
-freetrain status digits --watch
-
-freetrain status --json
-""",
-}
-
-
 EVERY_S = 2.0
 
 
-def status(  # noqa: PLR0913 - one parameter an option, as Typer wants it
-    ctx: typer.Context,
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Only this trainer.")
-    ] = None,
+def show_status(  # noqa: PLR0913 - one parameter an option
+    context: CliContext,
+    config: Path | None,
+    name: str | None,
     *,
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", metavar="", help="Show it anew every two seconds."),
-    ] = False,
-    ended: Annotated[
-        bool, typer.Option("--all", metavar="", help="Those that ended long ago too.")
-    ] = False,
-    as_json: AsJson = False,
-    config: Config = None,
+    watch: bool,
+    ended: bool,
+    as_json: bool,
 ) -> None:
-    """Show trainers: state, nodes, progress, and why. Slurm is not asked."""
-    context: CliContext = ctx.obj
+    """Show the trainers, or the trainer *name* and its details."""
     state = StateDir(context.site(config).state_directory)
 
     def look() -> Overview:

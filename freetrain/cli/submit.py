@@ -3,16 +3,13 @@
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from freetrain.cli.context import (
     EX_USAGE,
-    AsJson,
     CliContext,
-    Config,
-    Names,
     json_text,
     nodes_text,
     write_out,
@@ -31,82 +28,14 @@ from freetrain.state.tables import TrainerState
 from freetrain.text import one_line, render_duration
 from freetrain.tick.environment import real_environment
 
-EXAMPLES = {
-    "submit": """
-freetrain submit job.toml --dry-run
 
-freetrain submit job.toml
-
-freetrain submit longer.toml --go-on
-""",
-    "cancel": """
-freetrain cancel digits
-
-freetrain cancel digits resnet --json
-""",
-    "pause": """
-freetrain pause digits
-
-freetrain pause digits resnet
-""",
-    "resume": """
-freetrain resume digits
-
-freetrain resume digits resnet
-""",
-}
-
-
-def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
-    ctx: typer.Context,
-    job: Annotated[
-        Path,
-        typer.Argument(
-            metavar="JOB.TOML",
-            readable=False,
-            help="The trainer; docs/guide/job-file.md.",
-        ),
-    ],
-    *,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", metavar="", help="Only show what would be kept and run."
-        ),
-    ] = False,
-    go_on: Annotated[
-        bool,
-        typer.Option(
-            "--go-on", metavar="", help="Go on from an earlier training's checkpoints."
-        ),
-    ] = False,
-    anew: Annotated[
-        bool,
-        typer.Option(
-            "--anew", metavar="", help="Begin from the start, under a name used before."
-        ),
-    ] = False,
-    unchecked: Annotated[
-        bool,
-        typer.Option(
-            "--unchecked", metavar="", help="Though directory or program is not here."
-        ),
-    ] = False,
-    as_json: AsJson = False,
-    config: Config = None,
+def submit_and_show(
+    context: CliContext, config: Path | None, request: SubmitRequest, *, as_json: bool
 ) -> None:
-    """Submit a trainer; a later tick gives it nodes. Submitted twice it is one."""
-    context: CliContext = ctx.obj
+    """Submit a trainer, or only look at it, and show what became of it."""
     site = context.site(config)
     result = submit_file(
-        SubmitRequest(
-            path=context.folder / job,
-            named=str(job),
-            go_on=go_on,
-            anew=anew,
-            is_checked=not unchecked,
-            is_dry_run=dry_run,
-        ),
+        request,
         site,
         environ=context.environ,
         home=context.home,
@@ -114,17 +43,20 @@ def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         now_s=context.now_s(),
     )
     preview = None
-    if dry_run:
+    if request.is_dry_run:
         outside = real_environment(context.environ)
         preview = preview_of(result.submission, site, outside)
     if as_json:
         write_out(
-            context, json_text(_submitted_record(result, preview, is_dry_run=dry_run))
+            context,
+            json_text(
+                _submitted_record(result, preview, is_dry_run=request.is_dry_run)
+            ),
         )
     else:
         lines = [
             f"{one_line(line)}\n"
-            for line in _submitted_lines(result, is_dry_run=dry_run)
+            for line in _submitted_lines(result, is_dry_run=request.is_dry_run)
         ]
         write_out(context, "".join(lines))
         write_out(context, "" if preview is None else _preview_text(preview))
@@ -225,46 +157,13 @@ def _known_lines(result: SubmitResult) -> Iterator[str]:
         yield "Submit with --go-on to go on from its last commit, or with --anew."
 
 
-def cancel(
-    ctx: typer.Context,
-    names: Names,
-    *,
-    as_json: AsJson = False,
-    config: Config = None,
-) -> None:
-    """Stop trainers for good: each commits, and gives up its nodes."""
-    _change(ctx.obj, Verb.CANCEL, names, as_json=as_json, config=config)
-
-
-def pause(
-    ctx: typer.Context,
-    names: Names,
-    *,
-    as_json: AsJson = False,
-    config: Config = None,
-) -> None:
-    """Take trainers off their nodes until they are resumed; each commits first."""
-    _change(ctx.obj, Verb.PAUSE, names, as_json=as_json, config=config)
-
-
-def resume(
-    ctx: typer.Context,
-    names: Names,
-    *,
-    as_json: AsJson = False,
-    config: Config = None,
-) -> None:
-    """Let paused, cancelled or failed trainers go on from their last commits."""
-    _change(ctx.obj, Verb.RESUME, names, as_json=as_json, config=config)
-
-
-def _change(
+def change_and_show(
     context: CliContext,
+    config: Path | None,
     verb: Verb,
     names: Sequence[str],
     *,
     as_json: bool,
-    config: Path | None,
 ) -> None:
     """Change the trainers *names*, and show the outcome.
 

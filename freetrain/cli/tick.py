@@ -2,18 +2,9 @@
 
 import shlex
 from collections.abc import Iterable
-from typing import Annotated
+from pathlib import Path
 
-import typer
-
-from freetrain.cli.context import (
-    AsJson,
-    CliContext,
-    Config,
-    duration_s,
-    json_text,
-    write_out,
-)
+from freetrain.cli.context import CliContext, json_text, write_out
 from freetrain.text import one_line
 from freetrain.tick.environment import real_environment
 from freetrain.tick.status_report import as_plain, summary_line
@@ -21,48 +12,24 @@ from freetrain.tick.tick import TickReport, tick_and_follow_up
 from freetrain.tick.tick import tick as run_tick
 from slurm.batch import sbatch_argv
 
-EXAMPLES = {
-    "tick": """
-freetrain tick --dry-run
 
-freetrain tick --follow-up 55s --config ~/.config/freetrain/freetrain.toml
-""",
-}
-
-Wait = Annotated[
-    float,
-    typer.Option(
-        metavar="TIME",
-        parser=duration_s,
-        help="Stay so long, to tick again once new leases have begun, and where "
-        "leases make room for others before each look of Slurm's backfill.",
-    ),
-]
-
-
-def tick(
-    ctx: typer.Context,
+def tick_and_show(
+    context: CliContext,
+    config: Path | None,
     *,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", metavar="", help="Show what would be done; write nothing."
-        ),
-    ] = False,
-    follow_up: Wait = "0s",  # type: ignore[assignment] # Typer parses the default
-    as_json: AsJson = False,
-    config: Config = None,
+    is_dry: bool,
+    follow_up_s: float,
+    as_json: bool,
 ) -> None:
-    """Look at Slurm, plan, and act: once. cron calls it every minute."""
-    context: CliContext = ctx.obj
+    """Tick once, or again and again for *follow_up_s*, and show what was done."""
     site, outside = context.site(config), real_environment(context.environ)
     reports: Iterable[TickReport] = (
         (run_tick(site, outside, dry_run=True),)
-        if dry_run
-        else tick_and_follow_up(site, outside, within_s=follow_up, wait=context.sleep)
+        if is_dry
+        else tick_and_follow_up(site, outside, within_s=follow_up_s, wait=context.sleep)
     )
     write = _write_record if as_json else _write_lines
-    write(context, reports, is_dry=dry_run)
+    write(context, reports, is_dry=is_dry)
 
 
 def _write_record(

@@ -1,9 +1,11 @@
 """``freetrain cron`` on a crontab of the test's own, and on one that misbehaves."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from freetrain.cli.verbs import KindName
 from freetrain.cron import (
     Crontab,
     CronUnavailableError,
@@ -26,6 +28,10 @@ def crontab(tmp_path: Path) -> FakeTable:
 
 def cron(crontab: FakeTable, *words: str) -> Ran:
     return run("cron", *words, cwd=crontab.folder, environ=crontab.environ)
+
+
+def test_kinds_that_the_option_offers_are_those_that_exist() -> None:
+    assert set(get_args(KindName)) == set(Kind)
 
 
 def test_installing_adds_a_line_and_removing_takes_it_away(crontab: FakeTable) -> None:
