@@ -39,7 +39,6 @@ from freetrain.demo.report import (
     HEADINGS,
     NARROW,
     Figures,
-    Played,
     cards,
     figures_of,
     render_page,
@@ -89,17 +88,17 @@ def run_live(  # noqa: PLR0913 - what the command line says, as it says it
         nodes=len(moment.cluster.nodes),
         begin_s=moment.begin_s,
     )
-    played = Played(
-        figures=figures,
-        histories=moment.histories,
-        cluster=moment.cluster,
-        begin_s=moment.begin_s,
-        command=f"freetrain demo --live --seconds {seconds:g} --seed {seed}",
-        version=importlib.metadata.version("freetrain"),
-        mpirun=str(environment.mpirun),
-    )
-    result = json_text(_record(played), indent=2)
-    pages = {"report.html": render_page(played), "result.json": result}
+    origin = {
+        "command": f"freetrain demo --live --seconds {seconds:g} --seed {seed}",
+        "version": importlib.metadata.version("freetrain"),
+        "mpirun": str(environment.mpirun),
+    }
+    good = {"is_good": figures.is_good, "coverage": figures.coverage}
+    result = json_text(origin | good | asdict(figures), indent=2)
+    pages = {
+        "report.html": render_page(figures, moment, **origin),
+        "result.json": result,
+    }
     write_folder(target, {name: text.encode() for name, text in pages.items()})
     write_out(context, result if as_json else result_text(figures, context))
     if not as_json:
@@ -139,19 +138,6 @@ def _workplace(out: Path, *, keep: bool) -> Iterator[Path]:
         prefix="freetrain-live-", ignore_cleanup_errors=True
     ) as temporary:
         yield Path(temporary).resolve()
-
-
-def _record(played: Played) -> dict[str, object]:
-    """Return the record of ``--json``."""
-    figures: Figures = played.figures
-    return {
-        "command": played.command,
-        "version": played.version,
-        "mpirun": played.mpirun,
-        "is_good": figures.is_good,
-        "coverage": figures.coverage,
-        **asdict(figures),
-    }
 
 
 QUIET_EVERY_S = 10.0

@@ -16,8 +16,8 @@ from freetrain.text import per_cent
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from freetrain.demo.fake_slurm.cluster import FakeCluster, FakeJob
-    from freetrain.demo.live import History
+    from freetrain.demo.fake_slurm.cluster import FakeJob
+    from freetrain.demo.live import DemoMoment, History
 
 
 # ----------------------------------------------------------------------
@@ -436,36 +436,27 @@ def _loss(value: float | None) -> str:
 # The demo's report: one HTML page that needs no network and no script
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
-    """A demo that is over.
+def render_page(
+    figures: Figures, last: DemoMoment, *, command: str, version: str, mpirun: str
+) -> str:
+    """Return the report as one HTML document.
 
-    Attributes:
-        cluster: The fake Slurm at the end.
-        begin_s: When the trainers were submitted, Unix time.
+    Args:
+        figures: The figures of the demo.
+        last: The moment at which it was over.
+        command: The command that played it.
         version: Of FreeTrain.
+        mpirun: Its path.
     """
-
-    figures: Figures
-    histories: tuple[History, ...]
-    cluster: FakeCluster
-    begin_s: float
-    command: str
-    version: str
-    mpirun: str
-
-
-def render_page(played: Played) -> str:
-    """Return the report as one HTML document."""
-    figures, histories = played.figures, played.histories
-    bars = (*_held(played), *_trained(played))
+    histories = last.histories
+    bars = (*_held(last, last.begin_s + figures.seconds), *_trained(last))
     colours = [(history.name, colour) for history, colour in _coloured(histories)]
     kinds = (("somebody else's job", OTHERS), ("lease, not training", LEASED))
     return render(
         "live.html",
         headline=cards(figures),
         nodes_drawing=draw_nodes(
-            bars, nodes=played.cluster.nodes, seconds=figures.seconds
+            bars, nodes=last.cluster.nodes, seconds=figures.seconds
         ),
         colours=(*colours, *kinds),
         trainer_headings=HEADINGS,
@@ -474,16 +465,15 @@ def render_page(played: Played) -> str:
             {history.name: history.losses for history in histories},
             dict(colours),
         ),
-        rescales=_rescales(played),
-        command=played.command,
-        version=played.version,
-        mpirun=played.mpirun,
+        rescales=_rescales(last),
+        command=command,
+        version=version,
+        mpirun=mpirun,
     )
 
 
-def _held(played: Played) -> Iterator[Bar]:
-    end_s = played.begin_s + played.figures.seconds
-    for job in played.cluster.jobs:
+def _held(last: DemoMoment, end_s: float) -> Iterator[Bar]:
+    for job in last.cluster.jobs:
         if job.start_s is None or job.start_s > end_s:
             continue
         is_lease = job.run_s is None
@@ -491,8 +481,8 @@ def _held(played: Played) -> Iterator[Bar]:
         for node in job.nodes:
             yield Bar(
                 node=node,
-                start_s=max(0.0, job.start_s - played.begin_s),
-                end_s=until_s - played.begin_s,
+                start_s=max(0.0, job.start_s - last.begin_s),
+                end_s=until_s - last.begin_s,
                 colour=LEASED if is_lease else OTHERS,
                 label=_job_words(job),
                 is_thin=is_lease,
@@ -507,28 +497,28 @@ def _job_words(job: FakeJob) -> str:
     return f"{job.name}, {came}"
 
 
-def _trained(played: Played) -> Iterator[Bar]:
-    for history, colour in _coloured(played.histories):
+def _trained(last: DemoMoment) -> Iterator[Bar]:
+    for history, colour in _coloured(last.histories):
         for segment in history.segments:
             for node in segment.nodes:
                 yield Bar(
                     node=node,
-                    start_s=segment.start_s - played.begin_s,
-                    end_s=segment.last_s - played.begin_s,
+                    start_s=segment.start_s - last.begin_s,
+                    end_s=segment.last_s - last.begin_s,
                     colour=colour,
                     label=f"{history.name}, generation {segment.generation}, "
                     f"{len(segment.nodes)} nodes",
                 )
 
 
-def _rescales(played: Played) -> list[tuple[str, ...]]:
+def _rescales(last: DemoMoment) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
-    for history in played.histories:
+    for history in last.histories:
         pairs = pairwise(history.segments)
         for (old, new), pause_s in zip(pairs, history.pauses_s, strict=True):
             rows.append(
                 (
-                    f"{new.start_s - played.begin_s:.1f} s",
+                    f"{new.start_s - last.begin_s:.1f} s",
                     history.name,
                     f"{len(old.nodes)} → {len(new.nodes)}",
                     "broker" if new.is_brokers else "survivors",

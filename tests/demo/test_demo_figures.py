@@ -11,11 +11,11 @@ import pytest
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.demo.fake_slurm.cluster import FakeCluster, FakeJob, FakeJobState
-from freetrain.demo.live import DemoSegment, History, read_history
+from freetrain.demo.live import DemoMoment, DemoSegment, History, read_history
 from freetrain.demo.report import (
     HEADINGS,
     Bar,
-    Played,
+    Figures,
     draw_nodes,
     figures_of,
     is_same,
@@ -105,25 +105,25 @@ def jobs() -> list[FakeJob]:
     return [theirs, lease]
 
 
-def played(*histories: History) -> Played:
+def played(*histories: History) -> Figures:
     alone = {history.name: history.losses for history in histories}
-    figures = figures_of(histories, alone, jobs(), nodes=8, begin_s=BEGIN_S)
+    return figures_of(histories, alone, jobs(), nodes=8, begin_s=BEGIN_S)
+
+
+def page_of(*histories: History) -> str:
     cluster = FakeCluster(
         user="me", uid=1, since_s=BEGIN_S, planned_s=BEGIN_S, jobs=jobs()
     )
-    return Played(
-        figures=figures,
-        histories=histories,
-        cluster=cluster,
-        begin_s=BEGIN_S,
-        command=HOSTILE,
-        version="0",
-        mpirun=HOSTILE,
+    last = DemoMoment(
+        begin_s=BEGIN_S, now_s=BEGIN_S + 35, cluster=cluster, histories=histories
+    )
+    return render_page(
+        played(*histories), last, command=HOSTILE, version="0", mpirun=HOSTILE
     )
 
 
 def test_the_figures_of_a_small_demo_are_those_worked_out_by_hand() -> None:
-    figures = played(history()).figures
+    figures = played(history())
     (ada,) = figures.trainers
 
     assert figures.seconds == 35
@@ -142,13 +142,13 @@ def test_a_demo_is_good_only_if_all_finished_were_rescaled_and_lost_nothing() ->
     good = history()
     never = replace(good, segments=good.segments[:1])
 
-    assert played(good, good).figures.is_good
-    assert shortfalls(played(good, good).figures) == ()
-    late = played(good, history(is_finished=False)).figures
+    assert played(good, good).is_good
+    assert shortfalls(played(good, good)) == ()
+    late = played(good, history(is_finished=False))
     assert not late.is_good
     assert shortfalls(late) == ("ada was not done after 35 s",)
-    assert not played(good, never).figures.is_good
-    assert shortfalls(played(never).figures) == ("ada was never rescaled",)
+    assert not played(good, never).is_good
+    assert shortfalls(played(never)) == ("ada was never rescaled",)
     off = {"ada": {1: 2.0, 2: 1.0, 3: 0.5 * (1 + 1e-8)}}
     figures = figures_of([good], off, jobs(), nodes=8, begin_s=BEGIN_S)
     assert not figures.is_good
@@ -238,13 +238,13 @@ class Reader(HTMLParser):
 
 def test_the_page_tells_every_figure_and_runs_nothing_it_was_told() -> None:
     page = Reader()
-    page.feed(render_page(played(history(), history("ben"))))
+    page.feed(page_of(history(), history("ben")))
 
     assert "script" not in page.tags
     assert page.links == []
     assert HOSTILE in page.said
     assert page.tags.count("rect") == 2 * 4 + 2 + 1
-    for cell in trainer_row(played(history()).figures.trainers[0]):
+    for cell in trainer_row(played(history()).trainers[0]):
         assert cell in page.said
     assert all(heading in page.said for heading in HEADINGS)
 
