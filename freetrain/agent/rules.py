@@ -177,9 +177,9 @@ def conditions(observed: Observation) -> frozenset[object]:
     """Return the conditions that hold now; ``choose_actions`` needs their ages."""
     found: set[object] = set()
     for trainer in observed.trainers:
-        cause = succession_cause(observed, trainer)
-        if cause is not None:
-            found.add(cause)
+        reason = succession_reason(observed, trainer)
+        if reason is not None:
+            found.add((trainer.name, trainer.newest.number, reason))
         found.update(orphans_of(observed, trainer))
     if is_spare_unseen(observed):
         found.add(SPARE_UNSEEN)
@@ -195,10 +195,10 @@ def choose_actions(
         actions += write_notices(observed, trainer)
         actions += kill_lingering_ranks(observed, trainer)
         actions += act_as_head(observed, trainer)
-        cause = succession_cause(observed, trainer)
-        if cause is not None:
-            age_s = ages_s.get(cause, 0.0)
-            actions += succession(observed, trainer, cause=cause, age_s=age_s)
+        reason = succession_reason(observed, trainer)
+        if reason is not None:
+            age_s = ages_s.get((trainer.name, trainer.newest.number, reason), 0.0)
+            actions += succession(observed, trainer, reason=reason, age_s=age_s)
         actions += rescue_orphans(observed, trainer, ages_s=ages_s)
     actions += manage_spare(observed, unseen_s=ages_s.get(SPARE_UNSEEN, 0.0))
     return (*actions, *give_back(observed))
@@ -514,31 +514,14 @@ class SuccessionReason(StrEnum):
     OVER = "its world is over"
 
 
-@dataclass(frozen=True, slots=True)
-class SuccessionCause:
-    """A condition: the generation needs a successor."""
-
-    trainer: str
-    generation: int
-    reason: SuccessionReason
-
-
-def succession_cause(
-    observed: Observation, trainer: ObservedTrainer
-) -> SuccessionCause | None:
-    """Return why the newest generation needs a successor; None if it does not."""
-    newest = trainer.newest
-    if not newest.has_members:
-        return None
-    why = _succession_reason(observed, trainer)
-    return None if why is None else SuccessionCause(trainer.name, newest.number, why)
-
-
-def _succession_reason(
+def succession_reason(
     observed: Observation, trainer: ObservedTrainer
 ) -> SuccessionReason | None:
+    """Return why the newest generation needs a successor; None if it does not."""
     newest = trainer.newest
     members = newest.assigned.members
+    if not newest.has_members:
+        return None
     is_running = newest.world is not None and newest.world.exit_s is None
     if trainer.verdict.is_final or (trainer.is_done and not is_running):
         return SuccessionReason.FINAL
@@ -555,36 +538,32 @@ def succession(
     observed: Observation,
     trainer: ObservedTrainer,
     *,
-    cause: SuccessionCause,
+    reason: SuccessionReason,
     age_s: float,
 ) -> tuple[Propose, ...]:
-    """Return the next generation, if *cause* has held so long that it is our turn.
+    """Return the next generation, if *reason* has held so long that it is our turn.
 
     A lease that leaves makes it, as soon as others that leave with it can have written
     their notices. Of the others the first makes it, and the next only if it did not.
     """
-    survivors = _survivors(observed, trainer, reason=cause.reason)
-    delay_s = _delay_s(observed, trainer, survivors, cause=cause)
+    survivors = _survivors(observed, trainer, reason=reason)
+    delay_s = _delay_s(observed, trainer, survivors, reason=reason)
     if delay_s is None or age_s < delay_s:
         return ()
-    size = (
-        0
-        if cause.reason is SuccessionReason.FINAL
-        else _largest(trainer, len(survivors))
-    )
+    size = 0 if reason is SuccessionReason.FINAL else _largest(trainer, len(survivors))
     members = survivors[:size]
     if (
-        cause.reason is not SuccessionReason.OVER
+        reason is not SuccessionReason.OVER
         and members == trainer.newest.assigned.members
     ):
         return ()
     assigned = AssignmentFile(
         trainer=trainer.name,
-        generation=cause.generation + 1,
+        generation=trainer.newest.number + 1,
         members=members,
         created_s=trainer.unix_s,
         author=lease_name(observed.me),
-        reason=_text_of(trainer, cause),
+        reason=_text_of(trainer, reason),
     )
     return (Propose(assigned),)
 
@@ -621,19 +600,19 @@ def _delay_s(
     trainer: ObservedTrainer,
     survivors: tuple[AssignedLease, ...],
     *,
-    cause: SuccessionCause,
+    reason: SuccessionReason,
 ) -> float | None:
     """Return for how long this agent leaves that to others; None for always."""
     if observed.me not in trainer.newest.assigned.keys:
         return None
     if trainer.must_leave:
-        is_leaving = cause.reason is SuccessionReason.LEAVING
+        is_leaving = reason is SuccessionReason.LEAVING
         return observed.patience.gather_s if is_leaving else 0.0
     order = [member.key for member in survivors]
     if observed.me not in order:
         return None
     turn = order.index(observed.me)
-    if cause.reason is SuccessionReason.LEAVING:
+    if reason is SuccessionReason.LEAVING:
         turn += 1  # the lease that leaves goes first
     return turn * observed.patience.turn_s
 
@@ -644,9 +623,9 @@ def _largest(trainer: ObservedTrainer, available_nodes: int) -> int:
     return sizes[fitting - 1] if fitting else 0
 
 
-def _text_of(trainer: ObservedTrainer, cause: SuccessionCause) -> str:
-    if cause.reason is not SuccessionReason.FINAL:
-        return f"generation {cause.generation}: {cause.reason}"
+def _text_of(trainer: ObservedTrainer, reason: SuccessionReason) -> str:
+    if reason is not SuccessionReason.FINAL:
+        return f"generation {trainer.newest.number}: {reason}"
     if trainer.verdict.is_final:
         return trainer.verdict.reason
     return "its work is done"
