@@ -8,7 +8,7 @@ missed it over several ticks. A query that failed says nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from freetrain.broker.lease import (
@@ -60,19 +60,6 @@ class Sources:
     lookup: tuple[JobRecord, ...] | None
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class DuplicateJob:
-    """A second job with the name of an intent that has one already; it must go.
-
-    Attributes:
-        uuid: The intent's.
-        display_id: Its name for scancel.
-    """
-
-    uuid: str
-    display_id: str
-
-
 @dataclass(frozen=True, slots=True)
 class Belief:
     """What is believed after a query.
@@ -80,13 +67,14 @@ class Belief:
     Attributes:
         leases: All leases given, and those adopted.
         intents: All intents given, each with its outcome.
-        duplicates: Jobs that stand for no lease.
+        duplicates: Jobs that stand for no lease, as a second one with the name of an
+            intent, and must go: the intent's uuid by name for scancel.
         adopted: Leases of submissions whose answer never came.
     """
 
     leases: tuple[Lease, ...]
     intents: tuple[Intent, ...]
-    duplicates: tuple[DuplicateJob, ...] = ()
+    duplicates: Mapping[str, str] = field(default_factory=dict)
     adopted: tuple[LeaseKey, ...] = ()
 
 
@@ -214,16 +202,16 @@ def _update(
 
 def _duplicates(
     answers: Sequence[_OurJobs], settled: Mapping[str, Intent]
-) -> tuple[DuplicateJob, ...]:
+) -> dict[str, str]:
     """Return live jobs that bear an intent's name but are not the job it became."""
     found = {
-        DuplicateJob(key.uuid, job.display_id)
+        (key.uuid, job.display_id)
         for by_lease, _ in answers
         for key, jobs in by_lease.items()
         for job in jobs
         if not job.has_ended and _number(job) != settled[key.uuid].job_id
     }
-    return tuple(sorted(found))
+    return {display_id: uuid for uuid, display_id in sorted(found)}
 
 
 def _number(job: JobRecord) -> int:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from freetrain.broker.pool import (
         Classes,
         Foresight,
-        Pool,
         PoolNode,
         Situation,
         Trainer,
@@ -46,6 +45,7 @@ class Decision:
         actions: What to do, in order.
         wanted: The leases that the plan asks for.
         classes: The nodes planned with.
+        refused: Why other holes cannot be planned with, by node.
         planned: The plan.
         brake: Why no more leases may be asked for, None where they may.
         trainers: Why each trainer has the nodes it has.
@@ -55,6 +55,7 @@ class Decision:
     actions: tuple[Action, ...]
     wanted: Wanted
     classes: Classes
+    refused: Mapping[str, Refusal]
     planned: Planned
     brake: Brake | None
     trainers: tuple[TrainerExplanation, ...]
@@ -84,12 +85,12 @@ def decide_leases(
     """
     now_s = situation.now_s
     if foresight is None:
-        pool = pool_of(situation, limits)
-        classes, forecast = classify(pool, now_s=now_s), None
+        nodes, refused = pool_of(situation, limits)
+        classes, forecast = classify(nodes, now_s=now_s), None
     else:
         rank = partial(rank_by, foresight, now_s=now_s)
-        pool = pool_of(situation, limits, rank=rank)
-        classes, forecast = classify_by(foresight, pool, now_s=now_s)
+        nodes, refused = pool_of(situation, limits, rank=rank)
+        classes, forecast = classify_by(foresight, nodes, now_s=now_s)
     planned = policy.plan(
         request_of(
             situation.trainers,
@@ -106,16 +107,17 @@ def decide_leases(
         wanted,
         situation,
         limits,
-        pool_nodes=frozenset(node.name for node in pool.nodes),
+        pool_nodes=frozenset(node.name for node in nodes),
     )
     return Decision(
         actions=actions,
         wanted=wanted,
         classes=classes,
+        refused=refused,
         planned=planned,
         brake=brake,
-        trainers=_explain_trainers(situation, wanted, classes, brake),
-        holes=_explain_holes(situation, wanted, classes, brake),
+        trainers=_explain_trainers(situation, wanted, classes, refused, brake),
+        holes=_explain_holes(situation, wanted, nodes, refused, brake),
     )
 
 
@@ -123,14 +125,14 @@ def decide_leases(
 
 
 def held_nodes(
-    trainers: Iterable[Trainer], pool: Pool
+    trainers: Iterable[Trainer], nodes: Iterable[PoolNode]
 ) -> tuple[tuple[PoolNode, ...], ...]:
-    """Return the nodes of *pool* that each trainer runs on now.
+    """Return which of *nodes* each trainer runs on now.
 
     A trainer whose curve has become shorter holds as many as it can use; the others
     are free.
     """
-    by_lease = {node.lease.key: node for node in pool.nodes if node.lease is not None}
+    by_lease = {node.lease.key: node for node in nodes if node.lease is not None}
     held = []
     for trainer in trainers:
         mine = [by_lease[key] for key in trainer.leases if key in by_lease]
@@ -158,7 +160,8 @@ def request_of(
     """
     free = {k: node_class.nodes for k, node_class in enumerate(classes.classes)}
     asking = []
-    for trainer, mine in zip(trainers, held_nodes(trainers, classes.pool), strict=True):
+    held_of = held_nodes(trainers, classes.nodes)
+    for trainer, mine in zip(trainers, held_of, strict=True):
         held = Counter(classes.index[node.name] for node in mine)
         for k, nodes in held.items():
             free[k] -= nodes
@@ -210,14 +213,13 @@ def wanted_of(
     Raises:
         MalformedProblemError: The plan is for another pool.
     """
-    pool = classes.pool
-    held = held_nodes(trainers, pool)
+    held = held_nodes(trainers, classes.nodes)
     taken = {node.name for mine in held for node in mine}
-    node_of = {node.name: node for node in pool.nodes}
+    node_of = {node.name: node for node in classes.nodes}
     given = assign(
         [[own.get(k, 0) for k in range(len(classes.classes))] for own in holdings],
         [[node.name for node in mine] for mine in held],
-        free=[node.name for node in pool.nodes if node.name not in taken],
+        free=[node.name for node in classes.nodes if node.name not in taken],
         rank=lambda name: _rank(node_of[name]),
         class_of=lambda name: classes.index[name],
     )
@@ -331,7 +333,11 @@ class HoleExplanation:
 
 
 def _explain_trainers(
-    situation: Situation, wanted: Wanted, classes: Classes, brake: Brake | None
+    situation: Situation,
+    wanted: Wanted,
+    classes: Classes,
+    refused: Mapping[str, Refusal],
+    brake: Brake | None,
 ) -> tuple[TrainerExplanation, ...]:
     usable: Counter[str] = Counter()
     for node_class, shapes in zip(classes.classes, classes.shapes, strict=True):
@@ -341,8 +347,7 @@ def _explain_trainers(
         shape = trainer.shape
         reason, refusal = _why(trainer, plan, usable[shape], brake), None
         if reason is TrainerReason.NO_NODES:
-            holes = situation.holes.get(shape, ())
-            refusal = _mostly(classes.pool.refused, holes)
+            refusal = _mostly(refused, situation.holes.get(shape, ()))
             reason = TrainerReason.NO_USABLE_NODES if refusal else reason
         explained.append(
             TrainerExplanation(
@@ -380,7 +385,11 @@ def _mostly(refused: Mapping[str, Refusal], holes: Iterable[Hole]) -> Refusal | 
 
 
 def _explain_holes(
-    situation: Situation, wanted: Wanted, classes: Classes, brake: Brake | None
+    situation: Situation,
+    wanted: Wanted,
+    nodes: Iterable[PoolNode],
+    refused: Mapping[str, Refusal],
+    brake: Brake | None,
 ) -> tuple[HoleExplanation, ...]:
     awaited = {node for request in wanted.requests for node in request.nodes}
     training = situation.assigned
@@ -390,7 +399,7 @@ def _explain_holes(
         if lease.state is LeaseState.RUNNING
     }
     used = []
-    for node in classes.pool.nodes:
+    for node in nodes:
         if node.name in running:
             trains = running[node.name]
             reason = HoleReason.TRAINING if trains else HoleReason.LEASED
@@ -400,6 +409,6 @@ def _explain_holes(
             reason = HoleReason.UNWANTED
         held_back = brake if reason is HoleReason.HELD_BACK else None
         used.append(HoleExplanation(node.name, reason, brake=held_back))
-    refused = classes.pool.refused.items()
-    unusable = (HoleExplanation(n, HoleReason.UNUSABLE, why) for n, why in refused)
-    return (*used, *unusable)
+    unusable = HoleReason.UNUSABLE
+    used += [HoleExplanation(name, unusable, why) for name, why in refused.items()]
+    return tuple(used)

@@ -124,14 +124,6 @@ class PoolNode:
     lease: Lease | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """The nodes to plan with, in Slurm's order, and why other holes are left alone."""
-
-    nodes: tuple[PoolNode, ...]
-    refused: Mapping[str, Refusal]
-
-
 Rank: TypeAlias = "Callable[[Sequence[PoolNode]], Sequence[PoolNode]]"
 """Sorts nodes, those to be had first."""
 
@@ -139,8 +131,10 @@ _LEFT = 0.5
 """Of the least limit; a lease with less left is not worth a start."""
 
 
-def pool_of(situation: Situation, limits: Limits, *, rank: Rank | None = None) -> Pool:
-    """Return the nodes that can be planned with.
+def pool_of(
+    situation: Situation, limits: Limits, *, rank: Rank | None = None
+) -> tuple[tuple[PoolNode, ...], dict[str, Refusal]]:
+    """Return the nodes to plan with, in Slurm's order, and why others are refused.
 
     A lease that a trainer runs on counts however little time is left, since the trainer
     stays there until the end.
@@ -180,7 +174,7 @@ def pool_of(situation: Situation, limits: Limits, *, rank: Rank | None = None) -
             refused[name] = why
     over = _over_cap(nodes, limits.most_leases, rank or _by_end)
     refused |= dict.fromkeys(over, Refusal.LEASE_CAP)
-    return Pool(tuple(node for node in nodes if node.name not in over), refused)
+    return tuple(node for node in nodes if node.name not in over), refused
 
 
 def _over_cap(
@@ -257,46 +251,46 @@ class Classes:
     """The nodes of a pool, sorted into classes.
 
     Attributes:
-        pool: The nodes.
+        nodes: The nodes, in Slurm's order.
         classes: What the planner sees.
         shapes: Requirements that each class meets.
         index: Each node's class.
     """
 
-    pool: Pool
+    nodes: tuple[PoolNode, ...]
     classes: tuple[NodeClass, ...]
     shapes: tuple[frozenset[str], ...]
     index: Mapping[str, int]
 
 
-def classify(pool: Pool, *, now_s: float) -> Classes:
-    """Sort the nodes of *pool* into one class for each set of requirements they meet.
+def classify(nodes: tuple[PoolNode, ...], *, now_s: float) -> Classes:
+    """Sort *nodes* into one class for each set of requirements they meet.
 
     Nodes of different lives share a class: the published objective does not value life,
     a problem of one class is solved exactly and at once, and the nodes of a class are
     given out longest life first.
     """
-    keys = {node.name: tuple(sorted(node.shapes)) for node in pool.nodes}
+    keys = {node.name: tuple(sorted(node.shapes)) for node in nodes}
     distinct = sorted(set(keys.values()))
     at = {key: index for index, key in enumerate(distinct)}
     index = {name: at[key] for name, key in keys.items()}
     return Classes(
-        pool=pool,
-        classes=_node_classes(pool, index, distinct, now_s),
+        nodes=nodes,
+        classes=_node_classes(nodes, index, distinct, now_s),
         shapes=tuple(map(frozenset, distinct)),
         index=index,
     )
 
 
 def _node_classes(
-    pool: Pool,
+    nodes: Sequence[PoolNode],
     index: Mapping[str, int],
     distinct: Sequence[tuple[str, ...]],
     now_s: float,
 ) -> tuple[NodeClass, ...]:
     counts = [0] * len(distinct)
     lives_s = [math.inf] * len(distinct)
-    for node in pool.nodes:
+    for node in nodes:
         k = index[node.name]
         counts[k] += 1
         lives_s[k] = min(lives_s[k], max(0.0, node.end_s - now_s))
@@ -354,9 +348,9 @@ class Foresight:
 
 
 def classify_by(
-    foresight: Foresight, pool: Pool, *, now_s: float
+    foresight: Foresight, nodes: tuple[PoolNode, ...], *, now_s: float
 ) -> tuple[Classes, ClassForecast]:
-    """Sort the nodes of *pool* by which of them leave together, and about when.
+    """Sort *nodes* by which of them leave together, and about when.
 
     The nodes of a class meet the same requirements, belong to one group, and have one
     known end where that comes before the horizon. Nodes that leave alone are put
@@ -368,11 +362,11 @@ def classify_by(
         The classes, and what is expected of each.
     """
     forecast, horizon_s = foresight.forecast, foresight.horizon_s
-    groups = {node.name: forecast.group(node.name) for node in pool.nodes}
+    groups = {node.name: forecast.group(node.name) for node in nodes}
     sizes = Counter(groups.values())
     wholes: dict[tuple[str, int], WindowClass] = {}
     found: dict[Key, list[Member]] = {}
-    for node in pool.nodes:
+    for node in nodes:
         group = groups[node.name]
         until = _until(max(0.0, node.end_s - now_s), horizon_s)
         if (group, until) not in wholes:
@@ -385,7 +379,7 @@ def classify_by(
         waits = foresight.wait_s > 0.0 and node.lease is None
         key = (tuple(sorted(node.shapes)), alike, until, waits)
         found.setdefault(key, []).append((node, group, whole))
-    return _classified(foresight, pool, found, now_s=now_s)
+    return _classified(foresight, nodes, found, now_s=now_s)
 
 
 def rank_by(
@@ -410,7 +404,7 @@ def _until(usable_s: float, horizon_s: float) -> int:
 
 def _classified(
     foresight: Foresight,
-    pool: Pool,
+    pool: tuple[PoolNode, ...],
     found: Mapping[Key, Sequence[Member]],
     *,
     now_s: float,
@@ -430,7 +424,7 @@ def _classified(
         index.update(dict.fromkeys((node.name for node in nodes), k))
     return (
         Classes(
-            pool=pool,
+            nodes=pool,
             classes=tuple(classes),
             shapes=tuple(frozenset(key[0]) for key in ordered),
             index=index,

@@ -311,8 +311,8 @@ def _due(
     """Yield what must end whatever the churn, waiting leases first."""
     yield from _making_room(situation, limits)
     yield from _claimed(situation, limits)
-    for duplicate in situation.belief.duplicates:
-        yield _Ending(duplicate.display_id, None, EndReason.SECOND_JOB)
+    for display_id in situation.belief.duplicates:
+        yield _Ending(display_id, None, EndReason.SECOND_JOB)
     yield from _stayed(situation, limits)
     yield from _unheard(situation, limits)
     yield from _closed(wanted, situation, pool_nodes)

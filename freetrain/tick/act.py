@@ -54,7 +54,6 @@ from slurm.records import JobKey
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from freetrain.broker.belief import DuplicateJob
     from freetrain.broker.lease import Intent, Lease, LeaseKey
     from freetrain.config.job import TargetSettings, TrainerJob
     from freetrain.state.tables import TrainerRow
@@ -229,13 +228,8 @@ def end_leases(context: TickContext, observed: Observed, end: EndLeases) -> int:
     """
     seen = {lease.key: lease for lease in observed.belief.leases if lease.missed == 0}
     leases = [seen[key] for key in end.leases if key in seen]
-    duplicates = [
-        duplicate
-        for duplicate in observed.belief.duplicates
-        if duplicate.display_id in end.display_ids
-    ]
-    known = {lease.display_id for lease in leases}
-    known |= {duplicate.display_id for duplicate in duplicates}
+    duplicates = observed.belief.duplicates
+    known = {lease.display_id for lease in leases} | duplicates.keys()
     jobs = [
         JobKey(_number(display_id, leases), display_id)
         for display_id in end.display_ids
@@ -248,11 +242,13 @@ def end_leases(context: TickContext, observed: Observed, end: EndLeases) -> int:
             context.backend.signal(jobs, NOTICE)
         else:
             context.backend.cancel(jobs)
+    uuids = [lease.key.uuid for lease in leases]
+    uuids += [duplicates[name] for name in end.display_ids if name in duplicates]
     with context.writing("what was ended") as state:
         put_leases(
             state, [marked_ending(lease, end, observed.now_s) for lease in leases]
         )
-        add_events(state, _end_events(observed, end, leases, duplicates))
+        add_events(state, _end_events(observed, end, leases, Count(uuids)))
     return len(jobs)
 
 
@@ -260,17 +256,15 @@ def _end_events(
     observed: Observed,
     end: EndLeases,
     leases: Iterable[Lease],
-    duplicates: Iterable[DuplicateJob],
+    ended: Mapping[str, int],
 ) -> Iterator[Event]:
-    """Yield for each submission how many ended, and the leases that failed to start.
+    """Yield for each submission how many *ended*, and the leases that failed to start.
 
     A lease whose agent never came has failed to start; that it is ended again because
     it stays says nothing new.
     """
     kind = EventKind.GAVE_UP if end.why is EndReason.SURPLUS else EventKind.YIELDED
-    uuids = Count(lease.key.uuid for lease in leases)
-    uuids += Count(duplicate.uuid for duplicate in duplicates)
-    for uuid, count in uuids.items():
+    for uuid, count in ended.items():
         yield Event(observed.now_s, kind, uuid, count, str(end.why))
     if end.why is not EndReason.UNHEARD:
         return

@@ -586,9 +586,9 @@ def _left_idle(plan: TickPlan, submit: Submit) -> set[str]:
     forecasts, decision = plan.forecasts, plan.decision
     if forecasts is None or forecasts.forecast.is_learning:
         return set()
-    pool = decision.classes.pool
-    idle = {node.name for node in pool.nodes if node.lease is None}
-    capped = {name for name, why in pool.refused.items() if why is Refusal.LEASE_CAP}
+    refused = decision.refused.items()
+    idle = {node.name for node in decision.classes.nodes if node.lease is None}
+    capped = {name for name, why in refused if why is Refusal.LEASE_CAP}
     wanted = {
         node
         for request in decision.wanted.requests

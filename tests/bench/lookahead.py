@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.broker.decide import request_of
-from freetrain.broker.pool import Foresight, Pool, PoolNode, Trainer, classify_by
+from freetrain.broker.pool import Foresight, PoolNode, Trainer, classify_by
 from freetrain.lookahead.base import Prospect
 from freetrain.planning.lookahead import Lookahead, ProvingSearch
 from freetrain.planning.policy import Tools
@@ -69,11 +69,8 @@ def lines(shared: Path) -> Iterator[str]:
 
 def _plan(groups: int, chance: random.Random) -> tuple[int, Planned]:
     forecast = _Groups(groups, tuple(_prospect(chance) for _ in range(groups)))
-    pool = Pool(
-        tuple(
-            PoolNode(str(k), frozenset({"any"}), float("inf")) for k in range(_NODES)
-        ),
-        {},
+    pool = tuple(
+        PoolNode(str(k), frozenset({"any"}), float("inf")) for k in range(_NODES)
     )
     trainers = [_trainer(k, chance) for k in range(_TRAINERS)]
     foresight = Foresight(

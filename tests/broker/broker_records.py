@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from freetrain.broker.belief import Belief, DuplicateJob
+from freetrain.broker.belief import Belief
 from freetrain.broker.lease import (
     Assignment,
     Intent,
@@ -22,7 +22,7 @@ from slurm.holes import Hole, HoleEnd
 from slurm.records import JobRecord, JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from freetrain.broker.reconcile import Action, Wanted
 
@@ -98,13 +98,14 @@ def generation(trainer: str, *tasks: int, age_s: float = 600.0) -> Assignment:
 def situation(
     *leases: Lease,
     intents: tuple[Intent, ...] = (),
-    duplicates: tuple[DuplicateJob, ...] = (),
+    duplicates: Mapping[str, str] | None = None,
     **changes: Any,  # noqa: ANN401 - fields of a Situation
 ) -> Situation:
     """Return a situation; the newest generations are those of its trainers."""
     newest = (trainer.assignment for trainer in changes.get("trainers", ()))
     changes.setdefault("assignments", tuple(filter(None, newest)))
-    return Situation(now_s=NOW_S, belief=Belief(leases, intents, duplicates), **changes)
+    belief = Belief(leases, intents, duplicates or {})
+    return Situation(now_s=NOW_S, belief=belief, **changes)
 
 
 def reconciled(

@@ -154,7 +154,7 @@ def test_a_second_job_of_the_same_name_is_a_duplicate_and_no_lease() -> None:
 
     belief = look((), (*RUNS, second))
 
-    assert [duplicate.display_id for duplicate in belief.duplicates] == ["50_0"]
+    assert belief.duplicates == {"50_0": "u"}
     assert first(belief) is LeaseState.RUNNING
 
 
@@ -168,7 +168,7 @@ def test_jobs_of_others_and_of_unknown_names_are_not_ours(
 
     belief = look((theirs,), (theirs,), before=Belief((), (SUBMITTED,)))
 
-    assert belief.duplicates == ()
+    assert belief.duplicates == {}
     assert all(one.display_id.startswith("7_") for one in belief.leases)
 
 

@@ -188,10 +188,10 @@ def test_holes_that_cannot_be_used_say_why() -> None:
         assignments=(generation("a", 5),),
     )
 
-    pool = pool_of(seen, Limits())
+    nodes, refused = pool_of(seen, Limits())
 
-    assert [node.name for node in pool.nodes] == ["n5"]
-    assert pool.refused == {
+    assert [node.name for node in nodes] == ["n5"]
+    assert refused == {
         "n0": Refusal.CLAIMED,
         "n1": Refusal.TOO_SHORT,
         "n2": Refusal.HIDDEN_END,
@@ -220,15 +220,15 @@ def test_a_lease_of_the_least_limit_is_still_worth_a_start_when_it_runs() -> Non
         lease(1, "n1", end_s=NOW_S + 59),
     )
     found = (hole("n0", NOW_S + 150), hole("n1", NOW_S + 150))
-    pool = pool_of(look(found, leases=leases), Limits(least_limit_min=2))
-    assert [node.name for node in pool.nodes] == ["n0"]
-    assert pool.refused == {"n1": Refusal.TOO_SHORT}
+    nodes, refused = pool_of(look(found, leases=leases), Limits(least_limit_min=2))
+    assert [node.name for node in nodes] == ["n0"]
+    assert refused == {"n1": Refusal.TOO_SHORT}
 
 
 def test_classes_are_told_apart_by_use_and_live_as_long_as_their_shortest() -> None:
     every = tuple(hole(f"n{i}", NOW_S + 200.0 * (i + 1)) for i in range(3))
-    pool = pool_of(look((), holes={"any": every, "gpu": every[:1]}), Limits())
-    classes = classify(pool, now_s=NOW_S).classes
+    nodes, _ = pool_of(look((), holes={"any": every, "gpu": every[:1]}), Limits())
+    classes = classify(nodes, now_s=NOW_S).classes
     found = [(one.name, one.nodes, one.life_s) for one in classes]
     assert found == [("any", 2, 400.0), ("any+gpu", 1, 200.0)]
 

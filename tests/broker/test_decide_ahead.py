@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from freetrain.broker.decide import Decision, decide_leases, request_of
 from freetrain.broker.limits import Limits, Refusal
-from freetrain.broker.pool import Foresight, Pool, PoolNode, Trainer, classify_by
+from freetrain.broker.pool import Foresight, PoolNode, Trainer, classify_by
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.live import LiveForecast, PoolSnapshot
 from freetrain.lookahead.promises import Promise
@@ -131,12 +131,13 @@ def trainer(
 # Classes of nodes.
 
 
-def pool(*ends_s: float, leased: Mapping[str, Lease] | None = None) -> Pool:
-    nodes = (
+def pool(
+    *ends_s: float, leased: Mapping[str, Lease] | None = None
+) -> tuple[PoolNode, ...]:
+    return tuple(
         PoolNode(name, frozenset({"any"}), NOW_S + end_s, (leased or {}).get(name))
         for name, end_s in ((f"n{k}", end_s) for k, end_s in enumerate(ends_s))
     )
-    return Pool(tuple(nodes), {})
 
 
 def _gains(
@@ -153,7 +154,7 @@ def _gains(
     return [gain(window, 0, keep), gain(window, 0, grow)]
 
 
-def stays_of(told: KnownForecast, idle: Pool) -> list[WindowClass]:
+def stays_of(told: KnownForecast, idle: tuple[PoolNode, ...]) -> list[WindowClass]:
     _, forecast = classify_by(foresight(told), idle, now_s=NOW_S)
     return list(forecast.stays.values())
 
@@ -431,8 +432,8 @@ def test_beyond_the_cap_on_leases_whole_groups_that_last_are_kept() -> None:
         {"short": Prospect(200.0, 0.5, 1.0), "long": Prospect(390.0, 0.1, 1.0)},
     )
     found = decided((trainer("a", 4),), EIGHT[:4], by=foresight(told), most_leases=2)
-    assert {node.name for node in found.classes.pool.nodes} == {"n1", "n3"}
-    assert found.classes.pool.refused == dict.fromkeys(("n0", "n2"), Refusal.LEASE_CAP)
+    assert {node.name for node in found.classes.nodes} == {"n1", "n3"}
+    assert found.refused == dict.fromkeys(("n0", "n2"), Refusal.LEASE_CAP)
 
 
 @st.composite

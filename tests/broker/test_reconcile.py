@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from freetrain.broker.belief import DuplicateJob
 from freetrain.broker.lease import Assignment, LeaseKey, LeaseState
 from freetrain.broker.limits import EndReason, Mode, Pace
 from freetrain.broker.reconcile import (
@@ -251,7 +250,7 @@ def test_a_lease_whose_agent_never_came_is_ended_without_notice(
 
 
 def test_second_jobs_end() -> None:
-    (end,) = ended(situation(duplicates=(DuplicateJob("u", "50_0"),)))
+    (end,) = ended(situation(duplicates={"50_0": "u"}))
     assert end == EndLeases(("50_0",), (), EndReason.SECOND_JOB)
 
 
