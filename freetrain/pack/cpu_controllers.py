@@ -91,7 +91,7 @@ def members_of(packer: Packer) -> dict[str, tuple[int, ...]]:
     """Return the processes of *packer*'s members, by member."""
     found: dict[str, tuple[int, ...]] = {}
     for pid, label, member in marked_processes():
-        if label == packer.label and pid != packer.pid:
+        if label == packer.label:
             found[member] = (*found.get(member, ()), pid)
     return found
 
@@ -550,8 +550,8 @@ class AffinityController:
         self._pids: dict[str, tuple[int, ...]] = {}
 
     def admit(self, member: str) -> tuple[str, ...]:
-        """Give *member* all CPUs until its share is known."""
-        self._pids.setdefault(member, ())
+        """Do nothing: *member* has all CPUs until its share is known."""
+        del member
         return ()
 
     def follow(self, member: str, pids: Iterable[int]) -> None:
@@ -646,8 +646,8 @@ class DutyCycleController:
         self._stopped: set[str] = set()
 
     def admit(self, member: str) -> tuple[str, ...]:
-        """Let *member* run until its share is known."""
-        self._pids.setdefault(member, ())
+        """Do nothing: *member* runs until its share is known."""
+        del member
         return ()
 
     def follow(self, member: str, pids: Iterable[int]) -> None:

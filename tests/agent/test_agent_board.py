@@ -249,4 +249,5 @@ def test_time_of_the_agents_own_freeze_or_without_a_look_is_no_silence() -> None
         blind.skip(now_s=float(now_s))
 
     assert not frozen.peer.is_lost(PATIENCE)
+    assert frozen.peer.silent_s == 1.0 + 2.0  # of one step, two seconds count
     assert blind.peer.silent_s == 0.0

@@ -115,3 +115,29 @@ def test_a_listener_without_slurm_hears_nothing(tmp_path: Path) -> None:
 
     assert not listener.has_heard()
     assert not listener.is_listening
+
+
+def test_an_agent_that_is_a_step_is_woken_by_the_signal_that_its_lease_ends() -> None:
+    program = (
+        "import os, signal\n"
+        "from freetrain.agent.environment import Environment\n"
+        "own = Environment(None, None, own_job=None, listener=None, journal=print)\n"
+        "own.handle_signals()\n"
+        "print(own.is_lease_ending())\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "own.wait(600.0)\n"
+        "print(own.is_lease_ending())\n"
+        "begun_s = own.elapsed_s()\n"
+        "own.wait(0.1)\n"
+        "print(own.elapsed_s() - begun_s >= 0.1)"  # it does not turn round and round
+    )
+
+    said = subprocess.run(  # noqa: S603 -- our own words
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
+
+    assert said == "False\nTrue\nTrue\n"

@@ -75,15 +75,17 @@ def groups_of(stage: Stage) -> list[str]:
     ]
 
 
+@pytest.mark.parametrize("means", ["auto", "duty-cycle"])
 def test_a_pack_is_finished_when_all_members_are_and_leaves_no_process(
-    stage: Stage,
+    stage: Stage, means: str
 ) -> None:
     stage.job("a", SHORT, more=PROGRESS)
     stage.job("b", SHORT, more=PROGRESS)
     stage.job("parent", DAEMON)
     stage.job("diverged", ELASTIC.replace("time.sleep(0.01)", "run.stop_for_good('')"))
 
-    code, said = stage.run_to_end(pack_of("a", "b", "parent", "diverged"))
+    more = f'means = "{means}"'
+    code, said = stage.run_to_end(pack_of("a", "b", "parent", "diverged", more=more))
 
     assert code == 0, said
     ends = dict.fromkeys(("a", "b", "parent"), "finished") | {"diverged": "gave up"}

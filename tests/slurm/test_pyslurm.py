@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm.backend import CommandLine, connect
-from slurm.batch import LeaseRequest
+from slurm.batch import LeaseRequest, SubmittedJob
 from slurm.errors import (
     RequestsSpentError,
     SlurmRefusedError,
@@ -204,6 +204,11 @@ class FakeJob:
             raise FakeRPCError(self.errno)
 
 
+def a_submission(**said: object) -> SimpleNamespace:
+    assert said["name"] == "ft-1"
+    return SimpleNamespace(submit=lambda: 8)
+
+
 class NoPrograms:
     def __init__(self) -> None:
         self.ran: list[Sequence[str]] = []
@@ -211,7 +216,7 @@ class NoPrograms:
     def run(self, argv: Sequence[str], *, timeout_s: float) -> str:
         del timeout_s
         self.ran.append(argv)
-        return ""
+        return "9\n" if argv[0] == "sbatch" else ""
 
 
 def a_backend(errno: int = 0, most: int | None = None) -> tuple[Pyslurm, NoPrograms]:
@@ -224,6 +229,7 @@ def a_backend(errno: int = 0, most: int | None = None) -> tuple[Pyslurm, NoProgr
         return {7: a_job(name="ft-1", user_id=0, user_name="root")}
 
     module.Jobs = SimpleNamespace(load=load)  # type: ignore[attr-defined] # the same
+    module.JobSubmitDescription = a_submission  # type: ignore[attr-defined]
     module.Job = lambda number: FakeJob(number, errno)  # type: ignore[attr-defined]
     programs = NoPrograms()
     command_line = CommandLine(programs, user="root", max_requests=most)
@@ -269,6 +275,15 @@ def test_a_signal_to_a_job_that_has_ended_is_no_error() -> None:
         a_backend(errno)[0].signal([JobKey(7, "7")], "TERM")
     with pytest.raises(SlurmRefusedError):
         a_backend(2002)[0].signal([JobKey(7, "7")], "TERM")
+
+
+def test_a_job_is_submitted_through_sbatch_only_where_it_must() -> None:
+    backend, programs = a_backend()
+
+    assert backend.submit(lease()) == SubmittedJob(job_id=8, cluster="")
+    assert programs.ran == []
+    assert backend.submit(lease(exclusive=True)) == SubmittedJob(job_id=9, cluster="")
+    assert [argv[0] for argv in programs.ran] == ["sbatch"]
 
 
 @pytest.mark.parametrize(

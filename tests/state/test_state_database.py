@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
@@ -50,10 +51,6 @@ from freetrain.state.tables import (
 )
 from tests.state.events import events_of
 from tests.state.faulty_connection import DeadError, FaultyConnection
-
-if TYPE_CHECKING:
-    import sqlite3
-
 
 UID = os.getuid()
 
@@ -333,6 +330,49 @@ def test_the_journal_is_wal_only_where_it_is_allowed(
 
     assert journal == (JournalMode.WAL if allow_wal else JournalMode.DELETE)
     assert state.execute("PRAGMA synchronous").fetchone() == (2,)
+    state.close()
+
+
+class NoWalConnection(sqlite3.Connection):
+    """The first write with WAL fails, as where processes cannot share memory."""
+
+    code = 0
+
+    def execute(self, *args: Any) -> sqlite3.Cursor:  # noqa: ANN401
+        if args[0] == "BEGIN IMMEDIATE":
+            (journal,) = super().execute("PRAGMA journal_mode").fetchone()
+            if journal == JournalMode.WAL:
+                error = sqlite3.OperationalError("made up here")
+                error.sqlite_errorcode = self.code
+                raise error
+        return super().execute(*args)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR_SHMMAP, sqlite3.SQLITE_PROTOCOL],
+)
+def test_where_wal_fails_at_the_first_write_the_other_journal_is_taken(
+    tmp_path: Path, code: int
+) -> None:
+    kind = type("Connection", (NoWalConnection,), {"code": code})
+
+    state = connect(tmp_path / "state", factory=kind)
+
+    assert state.execute("PRAGMA journal_mode").fetchone() == (JournalMode.DELETE,)
+    state.close()
+
+
+def test_a_state_that_is_busy_when_it_is_opened_keeps_its_journal(
+    tmp_path: Path,
+) -> None:
+    kind = type("Connection", (NoWalConnection,), {"code": sqlite3.SQLITE_BUSY})
+
+    with pytest.raises(StoreBusyError):
+        connect(tmp_path / "state", factory=kind)
+
+    state = connect(tmp_path / "state")
+    assert state.execute("PRAGMA journal_mode").fetchone() == (JournalMode.WAL,)
     state.close()
 
 
