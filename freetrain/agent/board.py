@@ -158,7 +158,7 @@ class Board:
     def outcome(self, trainer: str, generation: int) -> str:
         """Return how a world says that it ended; empty while it says nothing."""
         outcome = self._outcome(self._run_dir(trainer), generation)
-        return "" if outcome is None else str(outcome.ending)
+        return "" if outcome is None else str(outcome.kind)
 
     def is_ready(self, trainer: str, generation: int) -> bool:
         """Tell whether a world that was launched ahead waits with all ranks."""
@@ -302,7 +302,7 @@ def _trim(known: MutableMapping[tuple[str, int], Any]) -> None:
 def _with_outcome(ending: GenerationEnding, outcome: Outcome) -> GenerationEnding:
     return replace(
         ending,
-        ended=EndingKind(str(outcome.ending)),
+        ended=EndingKind(str(outcome.kind)),
         step=outcome.step,
         committed_step=outcome.committed_step,
         message=outcome.message[:_LONGEST_MESSAGE] or ending.message,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from freetrain.broker.lease import (
-    IntentOutcome,
+    IntentState,
     Lease,
     LeaseEnd,
     LeaseKey,
@@ -66,7 +66,7 @@ class Belief:
 
     Attributes:
         leases: All leases given, and those adopted.
-        intents: All intents given, each with its outcome.
+        intents: All intents given, each with its state.
         duplicates: Jobs that stand for no lease, as a second one with the name of an
             intent, and must go: the intent's uuid by name for scancel.
         adopted: Leases of submissions whose answer never came.
@@ -150,7 +150,7 @@ def _our_jobs(
 def _settle(
     intent: Intent, answers: Sequence[_OurJobs], *, now_s: float, limits: Limits
 ) -> Intent:
-    """Return *intent* with the outcome of a submission whose answer never came."""
+    """Return *intent* with the state of a submission whose answer never came."""
     if intent.job_id is not None:
         return intent
     numbers = {
@@ -162,17 +162,17 @@ def _settle(
     }
     if numbers:
         return replace(
-            intent, outcome=IntentOutcome.SUBMITTED, job_id=min(numbers), missed=0
+            intent, state=IntentState.SUBMITTED, job_id=min(numbers), missed=0
         )
-    if intent.outcome is not IntentOutcome.OPEN or len(answers) < _BOTH:
+    if intent.state is not IntentState.OPEN or len(answers) < _BOTH:
         return intent
     if any(intent.uuid in waiting for _, waiting in answers):
         return replace(intent, missed=0)
     missed = intent.missed + 1
     has_settled = now_s >= intent.created_s + limits.settle_s
     is_over = missed >= limits.gone_ticks and has_settled
-    outcome = IntentOutcome.ABANDONED if is_over else IntentOutcome.OPEN
-    return replace(intent, missed=missed, outcome=outcome)
+    state = IntentState.ABANDONED if is_over else IntentState.OPEN
+    return replace(intent, missed=missed, state=state)
 
 
 def _update(

@@ -33,8 +33,8 @@ class LeaseEnd(StrEnum):
     VANISHED = "vanished"
 
 
-class IntentOutcome(StrEnum):
-    """What became of an intent to submit; ``OPEN`` while that is unknown."""
+class IntentState(StrEnum):
+    """Whether Slurm took an intent's submission; ``OPEN`` while that is unknown."""
 
     OPEN = "open"
     SUBMITTED = "submitted"
@@ -77,7 +77,7 @@ class Intent:
     deadline_s: float
     tasks: int
     created_s: float
-    outcome: IntentOutcome = IntentOutcome.OPEN
+    state: IntentState = IntentState.OPEN
     job_id: int | None = None
     missed: int = 0
     detail: str = ""

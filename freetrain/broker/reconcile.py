@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from freetrain.broker.lease import Assignment, Intent, IntentOutcome, Lease, LeaseState
+from freetrain.broker.lease import Assignment, Intent, IntentState, Lease, LeaseState
 from freetrain.broker.limits import Brake, EndReason, paused_until_s
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def reconcile(
 def _under_way(situation: Situation) -> list[Intent]:
     """Return the intents of which it is unknown whether Slurm has them."""
     intents = situation.belief.intents
-    return [intent for intent in intents if intent.outcome is IntentOutcome.OPEN]
+    return [intent for intent in intents if intent.state is IntentState.OPEN]
 
 
 def _match(
@@ -285,7 +285,7 @@ def _submits(
 # Ends: leases that others wait for, and leases that no trainer wants.
 
 
-class _Ending(NamedTuple):
+class _JobToEnd(NamedTuple):
     """One job to end.
 
     Attributes:
@@ -301,18 +301,18 @@ class _Ending(NamedTuple):
     by_notice: bool = False
 
 
-def _ending(lease: Lease, why: EndReason, *, by_notice: bool = False) -> _Ending:
-    return _Ending(lease.display_id, lease.key, why, by_notice)
+def _job_of(lease: Lease, why: EndReason, *, by_notice: bool = False) -> _JobToEnd:
+    return _JobToEnd(lease.display_id, lease.key, why, by_notice)
 
 
 def _due(
     wanted: Wanted, situation: Situation, pool_nodes: Collection[str], limits: Limits
-) -> Iterator[_Ending]:
+) -> Iterator[_JobToEnd]:
     """Yield what must end whatever the churn, waiting leases first."""
     yield from _making_room(situation, limits)
     yield from _claimed(situation, limits)
     for display_id in situation.belief.duplicates:
-        yield _Ending(display_id, None, EndReason.SECOND_JOB)
+        yield _JobToEnd(display_id, None, EndReason.SECOND_JOB)
     yield from _stayed(situation, limits)
     yield from _unheard(situation, limits)
     yield from _closed(wanted, situation, pool_nodes)
@@ -323,7 +323,7 @@ def _by_choice(
     situation: Situation,
     pool_nodes: Collection[str],
     waiting: Iterable[Lease],
-) -> list[_Ending]:
+) -> list[_JobToEnd]:
     """Return what may end because no trainer wants it; *waiting* leases first.
 
     Nothing where Slurm's plan is not known: then what runs is kept.
@@ -333,9 +333,9 @@ def _by_choice(
     # Where room is made, waiting leases are due already.
     unused = [] if situation.claims.startable else waiting
     return [
-        *(_ending(lease, EndReason.SURPLUS) for lease in unused),
+        *(_job_of(lease, EndReason.SURPLUS) for lease in unused),
         *(
-            _ending(
+            _job_of(
                 lease,
                 EndReason.SURPLUS,
                 by_notice=lease.key not in situation.never_heard,
@@ -348,17 +348,17 @@ def _by_choice(
     ]
 
 
-def _grouped(endings: Iterable[_Ending]) -> tuple[EndLeases, ...]:
+def _grouped(jobs: Iterable[_JobToEnd]) -> tuple[EndLeases, ...]:
     """Return one command for each reason, in the order met.
 
     With one for each submission the cap on commands would keep nodes from others.
     """
-    groups: dict[tuple[EndReason, bool], list[_Ending]] = defaultdict(list)
-    for ending in endings:
-        groups[ending.why, ending.by_notice].append(ending)
+    groups: dict[tuple[EndReason, bool], list[_JobToEnd]] = defaultdict(list)
+    for job in jobs:
+        groups[job.why, job.by_notice].append(job)
     return tuple(
         EndLeases(
-            display_ids=tuple(ending.display_id for ending in group),
+            display_ids=tuple(job.display_id for job in group),
             leases=tuple(e.lease for e in group if e.lease is not None),
             why=why,
             by_notice=by_notice,
@@ -367,7 +367,7 @@ def _grouped(endings: Iterable[_Ending]) -> tuple[EndLeases, ...]:
     )
 
 
-def _making_room(situation: Situation, limits: Limits) -> Iterator[_Ending]:
+def _making_room(situation: Situation, limits: Limits) -> Iterator[_JobToEnd]:
     """Yield waiting leases, which would take nodes that are being given up."""
     for lease in situation.belief.leases:
         waits = lease.state is LeaseState.PENDING
@@ -376,10 +376,10 @@ def _making_room(situation: Situation, limits: Limits) -> Iterator[_Ending]:
             and situation.claims.startable
             and _may_cancel(lease, situation, limits)
         ):
-            yield _ending(lease, EndReason.MAKES_ROOM)
+            yield _job_of(lease, EndReason.MAKES_ROOM)
 
 
-def _claimed(situation: Situation, limits: Limits) -> Iterator[_Ending]:
+def _claimed(situation: Situation, limits: Limits) -> Iterator[_JobToEnd]:
     """Yield leases that others wait for: by notice first, so that they commit.
 
     Cancelled at once, a lease loses its work: scancel reaches mpirun under its batch
@@ -392,15 +392,15 @@ def _claimed(situation: Situation, limits: Limits) -> Iterator[_Ending]:
         if lease.is_usable and lease.key not in situation.never_heard:
             is_kept_free = lease.node in situation.claims.kept_free.nodes
             why = EndReason.KEPT_FREE if is_kept_free else EndReason.CLAIMED
-            yield _ending(lease, why, by_notice=True)
+            yield _job_of(lease, why, by_notice=True)
             continue
         notice_s = 0.0 if lease.notice_s is None else lease.notice_s
         has_stayed = situation.now_s - notice_s >= limits.claim_patience_s
         if has_stayed and _may_cancel(lease, situation, limits):
-            yield _ending(lease, EndReason.CLAIMED)
+            yield _job_of(lease, EndReason.CLAIMED)
 
 
-def _stayed(situation: Situation, limits: Limits) -> Iterator[_Ending]:
+def _stayed(situation: Situation, limits: Limits) -> Iterator[_JobToEnd]:
     """Yield leases that did not leave after a notice or cancel, or ran out of time.
 
     Slurm itself may let a job overrun its limit, by OverTimeLimit without end.
@@ -412,12 +412,12 @@ def _stayed(situation: Situation, limits: Limits) -> Iterator[_Ending]:
         has_stayed = situation.now_s - notice_s >= limits.notice_patience_s
         end_s = math.inf if lease.end_s is None else lease.end_s
         if has_stayed or lease.cancel_s is not None:
-            yield _ending(lease, EndReason.STAYED)
+            yield _job_of(lease, EndReason.STAYED)
         elif situation.now_s - end_s >= limits.claim_patience_s:
-            yield _ending(lease, EndReason.OVERRAN)
+            yield _job_of(lease, EndReason.OVERRAN)
 
 
-def _unheard(situation: Situation, limits: Limits) -> Iterator[_Ending]:
+def _unheard(situation: Situation, limits: Limits) -> Iterator[_JobToEnd]:
     """Yield leases that hold a node for nothing, as no agent is heard there.
 
     Those of a generation are left to the other agents of it: where only the files
@@ -428,7 +428,7 @@ def _unheard(situation: Situation, limits: Limits) -> Iterator[_Ending]:
         unheard_s = situation.unheard_s.get(lease.key, 0.0)
         is_held_in_vain = lease.is_usable and lease.key not in training
         if is_held_in_vain and unheard_s >= limits.unheard_s:
-            yield _ending(lease, EndReason.UNHEARD)
+            yield _job_of(lease, EndReason.UNHEARD)
 
 
 def _unclaimed(situation: Situation) -> Iterator[Lease]:
@@ -452,7 +452,7 @@ def _may_cancel(lease: Lease, situation: Situation, limits: Limits) -> bool:
 
 def _closed(
     wanted: Wanted, situation: Situation, pool_nodes: Collection[str]
-) -> Iterator[_Ending]:
+) -> Iterator[_JobToEnd]:
     """Yield leases whose node is no hole any more, planned or reserved as it is.
 
     A lease that started after the snapshot was taken could not be seen in it.
@@ -463,7 +463,7 @@ def _closed(
         is_closed = was_seen and lease.node not in known
         if lease.is_usable and is_closed and lease.key not in wanted.leases:
             is_heard = lease.key not in situation.never_heard
-            yield _ending(lease, EndReason.HOLE_CLOSED, by_notice=is_heard)
+            yield _job_of(lease, EndReason.HOLE_CLOSED, by_notice=is_heard)
 
 
 # New generations: which trainers re-form now, and on which leases.

@@ -258,8 +258,8 @@ class StopFile:
 # How a fragment ended.
 
 
-class Ending(StrEnum):
-    """How a fragment ended, by what the launcher does next."""
+class OutcomeKind(StrEnum):
+    """How a fragment ended, as the program says: what the launcher does next."""
 
     RESCALED = "rescaled"  # asked to stop: launch the next generation
     FINISHED = "finished"  # the training is over
@@ -270,10 +270,12 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One fragment's end.
+    """The end of one fragment as its program recorded it.
+
+    The end as the agent of its head sees it, after that agent has read the outcome, is
+    :class:`~freetrain.state.files.GenerationEnding`.
 
     Attributes:
-        ending: How it ended.
         generation: The fragment's number.
         step: Steps done since the training began.
         committed_step: Steps in the newest checkpoint that this fragment committed or
@@ -282,7 +284,7 @@ class Outcome:
         t: The time of the end, in Unix seconds.
     """
 
-    ending: Ending
+    kind: OutcomeKind
     generation: int
     step: int
     committed_step: int
@@ -300,7 +302,7 @@ def write_outcome(run_dir: RunDir, outcome: Outcome) -> bool:
         OSError: It could not be written.
     """
     fields = asdict(outcome)
-    fields["outcome"] = str(fields.pop("ending"))
+    fields["outcome"] = str(fields.pop("kind"))
     run_dir.outcomes.mkdir(parents=True, exist_ok=True, mode=0o700)
     text = json.dumps(fields, indent=1) + "\n"
     return create_once(run_dir.outcome(outcome.generation), text.encode("ascii"))
@@ -319,7 +321,7 @@ def read_outcome(run_dir: RunDir, generation: int) -> Outcome | None:
         found = json.loads(run_dir.outcome(generation).read_bytes())
         if isinstance(found, dict):
             return Outcome(
-                ending=Ending(found.get("outcome", "")),
+                kind=OutcomeKind(found.get("outcome", "")),
                 generation=generation,
                 step=_whole(found.get("step")),
                 committed_step=_whole(found.get("committed_step")),

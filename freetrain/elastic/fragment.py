@@ -33,11 +33,11 @@ from freetrain.elastic.checkpoint import (
 from freetrain.elastic.contract import (
     SPARE,
     ChangedTrainingError,
-    Ending,
     GenerationTakenError,
     LaunchError,
     NotCommittedError,
     Outcome,
+    OutcomeKind,
     ProgramError,
     Stop,
     StopFile,
@@ -233,7 +233,7 @@ def _vote_by_files(run: RunDir, after: int, generation: int) -> _Vote:
         return _Vote.STOP
     if run.outcome(after).name in _names_in(run.outcomes):
         outcome = _outcome_of(run, after)
-        gave_up = outcome is not None and outcome.ending is Ending.DO_NOT_RESTART
+        gave_up = outcome is not None and outcome.kind is OutcomeKind.DO_NOT_RESTART
         return _Vote.GAVE_UP if gave_up else _Vote.GO
     return _Vote.GO if run.over(after).name in control else _Vote.WAIT
 
@@ -826,22 +826,22 @@ _LONGEST_MESSAGE = 2000
 
 
 def _end(run: RunDir, fragment: Fragment, clock: Clock) -> None:
-    """Commit the last steps, agree on the ending and write it; collective.
+    """Commit the last steps, agree on the outcome and write it; collective.
 
     Raises:
         NotCommittedError: The training is over, but its end could not be kept.
     """
     committed_step, is_superseded = fragment.commit_last()
     if is_superseded:
-        ending = Ending.SUPERSEDED
+        kind = OutcomeKind.SUPERSEDED
     elif fragment.stop is Stop.FOR_GOOD:
-        ending = Ending.DO_NOT_RESTART
+        kind = OutcomeKind.DO_NOT_RESTART
     elif fragment.stop is Stop.RESCALE and not fragment.finished:
-        ending = Ending.RESCALED
+        kind = OutcomeKind.RESCALED
     else:
-        ending = Ending.FINISHED
+        kind = OutcomeKind.FINISHED
     lost = fragment.position.step - committed_step
-    if ending is Ending.FINISHED and lost:
+    if kind is OutcomeKind.FINISHED and lost:
         raise NotCommittedError(
             f"the training is over, but its last {lost} steps could not be kept. "
             f"{run.path} has the checkpoint of step {committed_step}. Make "
@@ -849,11 +849,13 @@ def _end(run: RunDir, fragment: Fragment, clock: Clock) -> None:
         )
     message = f"the last {lost} steps were not committed" if lost else ""
     # Every rank that gave up writes its reason; the first outcome stays.
-    if fragment.gave_up or (fragment.rank == 0 and ending is not Ending.DO_NOT_RESTART):
+    if fragment.gave_up or (
+        fragment.rank == 0 and kind is not OutcomeKind.DO_NOT_RESTART
+    ):
         _write(
             run,
             Outcome(
-                ending=ending,
+                kind=kind,
                 generation=fragment.generation,
                 step=fragment.position.step,
                 committed_step=committed_step,
@@ -885,7 +887,7 @@ def write_failure(
     _write(
         run,
         Outcome(
-            ending=Ending.FAILED,
+            kind=OutcomeKind.FAILED,
             generation=generation,
             step=fragment.position.step if fragment else 0,
             committed_step=fragment.committed_step if fragment else 0,
@@ -912,6 +914,6 @@ def _write(run: RunDir, outcome: Outcome) -> None:
         write_outcome(run, outcome)
     except OSError as error:
         warn(
-            f"the outcome {outcome.ending!s} of generation {outcome.generation} could "
+            f"the outcome {outcome.kind!s} of generation {outcome.generation} could "
             f"not be written: {error}. The launcher has only the exit code to go by."
         )

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 from freetrain.elastic.checkpoint import CheckpointStore
 from freetrain.elastic.contract import (
     ElasticError,
-    Ending,
     Outcome,
+    OutcomeKind,
     Stop,
     StopFile,
     StopSignals,
@@ -139,7 +139,7 @@ def run_pack(
     *,
     clock: Clock,
     say: Callable[[str], None],
-) -> Ending:
+) -> OutcomeKind:
     """Run the pack of the file at *path* until it is over or is asked to stop.
 
     Writes the outcome of this generation. Call it on the main thread, where Python
@@ -179,17 +179,17 @@ def run_pack(
                 environment=environment,
                 clock=clock,
             )
-            ending = _run_members(pack, workers, inbox, signals, say)
+            kind = _run_members(pack, workers, inbox, signals, say)
         else:
             gave_up = stop is Stop.FOR_GOOD
-            ending = Ending.DO_NOT_RESTART if gave_up else Ending.RESCALED
-        _write_outcome(run, generation, ending, why, unix_s=clock.unix_s())
+            kind = OutcomeKind.DO_NOT_RESTART if gave_up else OutcomeKind.RESCALED
+        _write_outcome(run, generation, kind, why, unix_s=clock.unix_s())
     except BaseException as error:
         write_failure(run, generation, error, clock=clock)
         raise
     finally:
         signals.ignore()
-    return ending
+    return kind
 
 
 def _own_node(
@@ -238,7 +238,7 @@ def _run_members(
     inbox: Inbox,
     signals: StopSignals,
     say: Callable[[str], None],
-) -> Ending:
+) -> OutcomeKind:
     run, generation = workers.run, workers.generation
     stop_file = StopFile(run.stop_request(generation), clock=workers.clock)
     record = read_record(run)
@@ -258,7 +258,7 @@ def _run_members(
     )
     is_over = loop.run(lambda: signals.came or stop_file.is_there() or is_superseded())
     if is_superseded():
-        return Ending.SUPERSEDED
+        return OutcomeKind.SUPERSEDED
     failed = [
         f"{name} {how_it_failed(member)}"
         for name, member in record.members.items()
@@ -266,11 +266,11 @@ def _run_members(
     ]
     if is_over and failed:
         raise MembersFailedError(f"{'; '.join(failed)}. Their logs are in {run.path}")
-    return Ending.FINISHED if is_over else Ending.RESCALED
+    return OutcomeKind.FINISHED if is_over else OutcomeKind.RESCALED
 
 
 def _write_outcome(
-    run: RunDir, generation: int, ending: Ending, message: str, *, unix_s: float
+    run: RunDir, generation: int, kind: OutcomeKind, message: str, *, unix_s: float
 ) -> None:
     # Each member commits its own steps.
     steps = sum(member.steps for member in read_record(run).members.values())
@@ -278,7 +278,7 @@ def _write_outcome(
         write_outcome(
             run,
             Outcome(
-                ending=ending,
+                kind=kind,
                 generation=generation,
                 step=steps,
                 committed_step=steps,
@@ -689,7 +689,10 @@ _LONGEST_REASON = 200
 
 _TAIL_BYTES = 4_096
 
-_OVER = {Ending.FINISHED: MemberEnd.FINISHED, Ending.DO_NOT_RESTART: MemberEnd.GAVE_UP}
+_OVER = {
+    OutcomeKind.FINISHED: MemberEnd.FINISHED,
+    OutcomeKind.DO_NOT_RESTART: MemberEnd.GAVE_UP,
+}
 """Outcomes of elastic programs that override their exit status."""
 
 
@@ -796,8 +799,8 @@ class RunningMember:
         if status is None:
             return None
         outcome = self._outcome()
-        if outcome is not None and outcome.ending in _OVER:
-            return _OVER[outcome.ending]
+        if outcome is not None and outcome.kind in _OVER:
+            return _OVER[outcome.kind]
         if self.is_asked and (status == 0 or not self.is_elastic):
             return MemberEnd.STOPPED
         is_done = status == 0 and not self.is_elastic

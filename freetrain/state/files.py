@@ -2,8 +2,9 @@
 
 An assignment file says which leases make up one generation of a trainer; it is created
 exclusively, so that the first process to create generation g + 1 wins. An ending says
-that a generation is over. A heartbeat is an agent's file about itself. ``StateDir``,
-``TrainerDir`` and ``LeaseDir`` say where each file is.
+that a generation is over; where the program left an outcome
+(``freetrain.elastic.contract``), the ending repeats it. A heartbeat is an agent's file
+about itself. ``StateDir``, ``TrainerDir`` and ``LeaseDir`` say where each file is.
 """
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ def newest_assigned(folder: TrainerDir) -> AssignmentFile | None:
 
 
 class EndingKind(StrEnum):
-    """How a generation ended."""
+    """How a generation ended, as its head's agent says; the first five are outcomes."""
 
     RESCALED = "rescaled"  # asked to stop, and it did
     FINISHED = "finished"  # the training is over

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from freetrain.broker.lease import (
     Intent,
-    IntentOutcome,
+    IntentState,
     Lease,
     LeaseEnd,
     LeaseKey,
@@ -225,7 +225,13 @@ def remove_trainer(connection: sqlite3.Connection, name: str) -> None:
 # ----------------------------------------------------------------------
 # Intents to submit, committed before sbatch is called, and the leases made of them
 
-_INTENTS = RowTable("intents", Intent, key=("uuid",), enums={"outcome": IntentOutcome})
+_INTENTS = RowTable(
+    "intents",
+    Intent,
+    key=("uuid",),
+    enums={"state": IntentState},
+    columns={"state": "outcome"},
+)
 _LEASE_FIELDS = tuple(part.name for part in fields(Lease) if part.name != "key")
 _LEASE_COLUMNS = ("uuid", "task", *_LEASE_FIELDS)
 _IS_OVER = "deadline_s < ? AND uuid NOT IN (SELECT uuid FROM leases)"

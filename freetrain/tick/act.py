@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.broker.lease import Assignment, IntentOutcome, submitted_leases
+from freetrain.broker.lease import Assignment, IntentState, submitted_leases
 from freetrain.broker.limits import EndReason
 from freetrain.broker.reconcile import EndLeases, Submit, intent_of, marked_ending
 from freetrain.elastic.checkpoint import copy_checked
@@ -202,8 +202,8 @@ def _member(lease: Lease) -> AssignedLease:
 
 def _reason(trainer: TickTrainer, before: int, after: int) -> str:
     if after == 0:
-        outcome = trainer.outcome
-        state = trainer.row.state if outcome is None else outcome.state
+        final = trainer.final
+        state = trainer.row.state if final is None else final.state
         is_wanted = state is TrainerState.WANTED
         return "its nodes are gone" if is_wanted else f"it is {state}"
     nodes = f"{after} node{'' if after == 1 else 's'}"
@@ -344,9 +344,9 @@ def _sbatch(context: TickContext, intent: Intent, request: LeaseRequest) -> str:
         return str(error)
     except RequestsSpentError:
         with context.writing("intent not sent") as state:
-            put_intents(state, [replace(intent, outcome=IntentOutcome.ABANDONED)])
+            put_intents(state, [replace(intent, state=IntentState.ABANDONED)])
         raise
-    taken = replace(intent, outcome=IntentOutcome.SUBMITTED, job_id=submitted.job_id)
+    taken = replace(intent, state=IntentState.SUBMITTED, job_id=submitted.job_id)
     with context.writing("submission") as state:
         put_intents(state, [taken])
         put_leases(state, submitted_leases(taken, submitted.job_id))
@@ -354,7 +354,7 @@ def _sbatch(context: TickContext, intent: Intent, request: LeaseRequest) -> str:
 
 
 def _record_refusal(context: TickContext, intent: Intent, why: str) -> None:
-    refused = replace(intent, outcome=IntentOutcome.REFUSED, detail=why[:_MOST_DETAIL])
+    refused = replace(intent, state=IntentState.REFUSED, detail=why[:_MOST_DETAIL])
     failed = Event(intent.created_s, EventKind.FAILED_START, intent.uuid, 0, why)
     with context.writing("refusal") as state:
         put_intents(state, [refused])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.broker.belief import Belief, Sources, believe, is_plan_known
-from freetrain.broker.lease import IntentOutcome, LeaseEnd, LeaseState, job_name
+from freetrain.broker.lease import IntentState, LeaseEnd, LeaseState, job_name
 from freetrain.state.files import AgentState, UnreadableFileError, read_heartbeat
 from freetrain.state.tables import (
     Delivery,
@@ -151,7 +151,7 @@ def _find_jobs(
     names = [
         job_name(intent.uuid)
         for intent in known
-        if intent.outcome is not IntentOutcome.REFUSED
+        if intent.state is not IntentState.REFUSED
         and (
             len(by_uuid.get(intent.uuid, ())) < intent.tasks
             or any(
@@ -184,7 +184,7 @@ def _read_trainers(
 
 
 def _refused_array(intent: Intent) -> bool:
-    is_refused = intent.outcome is IntentOutcome.REFUSED and intent.tasks > 1
+    is_refused = intent.state is IntentState.REFUSED and intent.tasks > 1
     return is_refused and "array" in intent.detail.lower()
 
 

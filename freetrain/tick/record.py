@@ -106,7 +106,7 @@ def record(
             add_events(state, events)
             if last > trainer.row.reported_generation:
                 put_reported_generation(state, trainer.row.name, last)
-            _record_outcome(state, trainer, observed.now_s)
+            _record_final_state(state, trainer, observed.now_s)
         created = sum(len(events) for _, _, events in news)
         add_to_counters(state, {TickCounter.GENERATIONS: float(created)})
         drop_events(state, before_s=observed.now_s - EVENTS_KEPT_S)
@@ -171,15 +171,15 @@ def _new_generations(
     return max(new, default=recorded), events
 
 
-def _record_outcome(
+def _record_final_state(
     state: sqlite3.Connection, trainer: TickTrainer, now_s: float
 ) -> None:
-    outcome = trainer.outcome
-    if outcome is None:
+    final = trainer.final
+    if final is None:
         return
-    name, message = trainer.row.name, outcome.message
-    if end_trainer(state, name, outcome.state, message=message, now_s=now_s):
-        detail = f"{outcome.state}: {message}"
+    name, message = trainer.row.name, final.message
+    if end_trainer(state, name, final.state, message=message, now_s=now_s):
+        detail = f"{final.state}: {message}"
         add_events(state, [Event(now_s, EventKind.TRAINER_ENDED, name, 0, detail)])
 
 

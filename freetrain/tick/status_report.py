@@ -339,13 +339,13 @@ def _trainer_lines(observed: Observed, plan: TickPlan) -> Iterator[TrainerLine]:
 
 def _trainer_line(trainer: TickTrainer, observed: Observed) -> TrainerLine:
     """Return what a trainer's files tell, without the plan."""
-    row, newest, outcome = trainer.row, trainer.newest, trainer.outcome
+    row, newest, final = trainer.row, trainer.newest, trainer.final
     members = () if newest is None else newest.members
     progress, job = observed.progress.get(row.name), trainer.job
     return TrainerLine(
         name=row.name,
-        state=str(row.state if outcome is None else outcome.state),
-        message=row.message if outcome is None else outcome.message,
+        state=str(row.state if final is None else final.state),
+        message=row.message if final is None else final.message,
         nodes=len(members),
         generation=0 if newest is None else newest.generation,
         changed_s=None if newest is None else newest.created_s,

@@ -66,11 +66,10 @@ _MOST_READ = 100
 
 
 @dataclass(frozen=True, slots=True)
-class TrainerOutcome:
-    """How a trainer ended.
+class FinalState:
+    """The state in which a trainer stays: finished or failed.
 
     Attributes:
-        state: Finished or failed.
         message: Why, for people. Hostile text.
     """
 
@@ -86,27 +85,27 @@ class TickTrainer:
         row: Its row in the store.
         job: Its job file; None where it cannot be read.
         newest: Its newest generation, None before the first.
-        outcome: How it ended, None while it goes on.
+        final: How it ended, None while it goes on.
         problem: Why its files cannot be read, so that nothing is done about it.
     """
 
     row: TrainerRow
     job: TrainerJob | None = None
     newest: AssignmentFile | None = None
-    outcome: TrainerOutcome | None = None
+    final: FinalState | None = None
     problem: str = ""
 
     @property
     def is_wanted(self) -> bool:
         """Whether it is to have nodes."""
         is_asked_for = self.row.state is TrainerState.WANTED
-        return is_asked_for and self.job is not None and self.outcome is None
+        return is_asked_for and self.job is not None and self.final is None
 
 
 def read_trainer(state: StateDir, row: TrainerRow) -> TickTrainer:
     """Return the trainer of *row*; an unreadable file becomes its problem.
 
-    A trainer that is over has its outcome in its row: past trainers must cost ticks
+    A trainer that is over has its final state in its row: past trainers must cost ticks
     little.
 
     Raises:
@@ -116,15 +115,15 @@ def read_trainer(state: StateDir, row: TrainerRow) -> TickTrainer:
     try:
         job = parse_job(row.job.encode(), path=row.name, places=BaseFolders(Path("/")))
         newest = newest_assigned(folder)
-        outcome = None if row.state in _OVER else _outcome(folder, job, newest)
+        final = None if row.state in _OVER else _final_state(folder, job, newest)
     except (UnreadableFileError, BadConfigurationError) as error:
         return TickTrainer(row=row, problem=str(error))
-    return TickTrainer(row=row, job=job, newest=newest, outcome=outcome)
+    return TickTrainer(row=row, job=job, newest=newest, final=final)
 
 
-def _outcome(
+def _final_state(
     folder: TrainerDir, job: TrainerJob, newest: AssignmentFile | None
-) -> TrainerOutcome | None:
+) -> FinalState | None:
     """Return how a trainer ended.
 
     Its program says that it has finished, or must not be started again. That it
@@ -138,14 +137,14 @@ def _outcome(
             return None
         is_done = last.ended is EndingKind.FINISHED
         state = TrainerState.FINISHED if is_done else TrainerState.FAILED
-        return TrainerOutcome(state, last.message)
+        return FinalState(state, last.message)
     if newest.members or newest.author in {BROKER, USER}:
         return None
     endings = tuple(_endings_since_empty(folder, newest.generation))
     verdict = judge(reversed(endings), job)
     if not verdict.is_final:
         return None
-    return TrainerOutcome(TrainerState.FAILED, verdict.reason)
+    return FinalState(TrainerState.FAILED, verdict.reason)
 
 
 def _final_ending(folder: TrainerDir) -> GenerationEnding | None:
@@ -603,8 +602,8 @@ def finished_at_target(
     metric = "" if trainer.job is None else trainer.job.measure.metric
     value = progress.history.final.value
     message = f"its final target is reached: {metric} {value:.6g}"
-    outcome = TrainerOutcome(TrainerState.FINISHED, message)
-    return replace(trainer, outcome=outcome)
+    final = FinalState(TrainerState.FINISHED, message)
+    return replace(trainer, final=final)
 
 
 # From a segment of progress, and the files of its generation, to a measured fragment.

@@ -11,8 +11,7 @@ from freetrain.agent.board import Board, Listing
 from freetrain.agent.observation import HeartbeatWatch, Patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import render_job
-from freetrain.elastic.contract import Ending as OutcomeEnding
-from freetrain.elastic.contract import Outcome, write_outcome
+from freetrain.elastic.contract import Outcome, OutcomeKind, write_outcome
 from freetrain.state.files import (
     AgentState,
     AssignmentFile,
@@ -94,7 +93,7 @@ def test_the_outcome_of_a_world_goes_into_its_ending(
     board: Board, folder: TrainerDir
 ) -> None:
     outcome = Outcome(
-        ending=OutcomeEnding.RESCALED,
+        kind=OutcomeKind.RESCALED,
         generation=1,
         step=9,
         committed_step=8,

@@ -12,7 +12,7 @@ from freetrain.broker.decide import Decision, decide_leases
 from freetrain.broker.lease import (
     Assignment,
     Intent,
-    IntentOutcome,
+    IntentState,
     Lease,
     LeaseKey,
     job_name,
@@ -159,9 +159,9 @@ class ModelBroker:
         job_id = self._sbatch(intent)
         self._step()
         if self.answer is Answer.REFUSED:
-            self.intents[uuid] = replace(intent, outcome=IntentOutcome.REFUSED)
+            self.intents[uuid] = replace(intent, state=IntentState.REFUSED)
         if job_id is not None:
-            taken = replace(intent, outcome=IntentOutcome.SUBMITTED, job_id=job_id)
+            taken = replace(intent, state=IntentState.SUBMITTED, job_id=job_id)
             self.intents[uuid] = taken
             new = submitted_leases(taken, job_id)
             self.leases |= {lease.key: lease for lease in new}

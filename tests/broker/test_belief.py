@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from freetrain.broker.belief import Belief, Sources, believe
-from freetrain.broker.lease import IntentOutcome, LeaseEnd, LeaseState
+from freetrain.broker.lease import IntentState, LeaseEnd, LeaseState
 from freetrain.broker.limits import Limits, Pace, failed_to_start, paused_until_s
 from slurm.records import JobRecord, JobState
 from tests.broker.broker_records import NOW_S, UID, intent, job, key, lease
 
-SUBMITTED = intent(outcome=IntentOutcome.SUBMITTED, job_id=7)
+SUBMITTED = intent(state=IntentState.SUBMITTED, job_id=7)
 OPEN = Belief((), (intent(),))
 TOGETHER = job(0, JobState.PENDING, array_task_id=None, array_tasks="0-3")
 RUNS = (job(0, nodes="n0"),)
@@ -116,23 +116,23 @@ def test_a_submission_without_answer_is_adopted_with_all_its_tasks() -> None:
     belief = look((), found, before=OPEN)
 
     assert belief.adopted == tuple(key(task) for task in range(4))
-    assert belief.intents[0].outcome is IntentOutcome.SUBMITTED
+    assert belief.intents[0].state is IntentState.SUBMITTED
     assert belief.intents[0].job_id == 7
     assert [one.display_id for one in belief.leases] == ["7_0", "7_1", "7_2", "7_3"]
 
 
 @pytest.mark.parametrize(
-    ("outcome", "job_id"),
+    ("state", "job_id"),
     [
-        (IntentOutcome.REFUSED, None),
-        (IntentOutcome.ABANDONED, None),
-        (IntentOutcome.SUBMITTED, 7),
+        (IntentState.REFUSED, None),
+        (IntentState.ABANDONED, None),
+        (IntentState.SUBMITTED, 7),
     ],
 )
 def test_it_is_adopted_whatever_was_believed_of_it(
-    outcome: IntentOutcome, job_id: int | None
+    state: IntentState, job_id: int | None
 ) -> None:
-    before = Belief((), (intent(outcome=outcome, job_id=job_id),))
+    before = Belief((), (intent(state=state, job_id=job_id),))
 
     assert len(look((job(0),), (), before=before).adopted) == 4
 
@@ -140,13 +140,13 @@ def test_it_is_adopted_whatever_was_believed_of_it(
 def test_it_is_abandoned_only_after_two_misses_and_a_while() -> None:
     early = look((), (), before=OPEN, at_s=NOW_S + 119, times=3)
 
-    def outcome(before: Belief, at_s: float, queue: Jobs = ()) -> IntentOutcome:
-        return look(queue, (), before=before, at_s=NOW_S + at_s).intents[0].outcome
+    def state(before: Belief, at_s: float, queue: Jobs = ()) -> IntentState:
+        return look(queue, (), before=before, at_s=NOW_S + at_s).intents[0].state
 
-    assert early.intents[0].outcome is IntentOutcome.OPEN
-    assert outcome(OPEN, 500) is IntentOutcome.OPEN
-    assert outcome(early, 121) is IntentOutcome.ABANDONED
-    assert outcome(early, 500, (TOGETHER,)) is IntentOutcome.OPEN, "its tasks wait"
+    assert early.intents[0].state is IntentState.OPEN
+    assert state(OPEN, 500) is IntentState.OPEN
+    assert state(early, 121) is IntentState.ABANDONED
+    assert state(early, 500, (TOGETHER,)) is IntentState.OPEN, "its tasks wait"
 
 
 def test_a_second_job_of_the_same_name_is_a_duplicate_and_no_lease() -> None:

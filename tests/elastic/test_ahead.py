@@ -10,8 +10,8 @@ import pytest
 
 from freetrain import elastic
 from freetrain.elastic.contract import (
-    Ending,
     Outcome,
+    OutcomeKind,
     Stop,
     StopSignals,
     read_launch,
@@ -34,8 +34,10 @@ AHEAD = {"FREETRAIN_GENERATION": "2", "FREETRAIN_AFTER": "1"}
 pytestmark = pytest.mark.usefixtures("old_handlers")
 
 
-def ended(run: RunDir, ending: Ending = Ending.RESCALED, message: str = "") -> None:
-    write_outcome(run, Outcome(ending, 1, 5, 5, message, 0.0))
+def ended(
+    run: RunDir, kind: OutcomeKind = OutcomeKind.RESCALED, message: str = ""
+) -> None:
+    write_outcome(run, Outcome(kind, 1, 5, 5, message, 0.0))
 
 
 def at_third_sleep(act: Callable[[], object]) -> tuple[Clock, list[float]]:
@@ -109,7 +111,7 @@ def test_a_stop_while_it_waits_ends_it_and_fences_no_other(
 
 def test_a_training_that_was_given_up_is_not_taken_up_again(tmp_path: Path) -> None:
     steps, outcome = train_after(
-        tmp_path, lambda run: ended(run, Ending.DO_NOT_RESTART, "diverged")
+        tmp_path, lambda run: ended(run, OutcomeKind.DO_NOT_RESTART, "diverged")
     )
 
     assert (steps, outcome["outcome"]) == (0, "do not restart")

@@ -13,9 +13,9 @@ import pytest
 from freetrain import elastic
 from freetrain.elastic import LaunchError
 from freetrain.elastic.contract import (
-    Ending,
     Launch,
     Outcome,
+    OutcomeKind,
     StopFile,
     read_launch,
     read_outcome,
@@ -25,18 +25,18 @@ from freetrain.elastic.files import Clock, RunDir
 from tests.elastic.launching import REPOSITORY, clean_environment
 
 
-@pytest.mark.parametrize("ending", Ending)
+@pytest.mark.parametrize("kind", OutcomeKind)
 def test_an_outcome_comes_back_as_it_was_written(
-    tmp_path: Path, ending: Ending
+    tmp_path: Path, kind: OutcomeKind
 ) -> None:
     run = RunDir(tmp_path)
-    outcome = Outcome(ending, 3, step=7, committed_step=5, message="why", t=12.5)
+    outcome = Outcome(kind, 3, step=7, committed_step=5, message="why", t=12.5)
 
     assert write_outcome(run, outcome)
     assert not write_outcome(run, replace(outcome, step=9))
 
     assert json.loads(run.outcome(3).read_text()) == {
-        "outcome": str(ending),
+        "outcome": str(kind),
         "generation": 3,
         "step": 7,
         "committed_step": 5,
@@ -51,7 +51,7 @@ def test_an_outcome_comes_back_as_it_was_written(
     ("text", "expected"),
     [
         *((text, None) for text in ("", "{", "[]", "{}", '{"outcome": "well"}', "\0")),
-        ('{"outcome": "finished"}', Outcome(Ending.FINISHED, 1, 0, 0, "", 0.0)),
+        ('{"outcome": "finished"}', Outcome(OutcomeKind.FINISHED, 1, 0, 0, "", 0.0)),
     ],
 )
 def test_an_unreadable_outcome_is_none_and_missing_fields_are_empty(

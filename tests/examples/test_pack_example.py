@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.elastic.contract import Ending, read_outcome
+from freetrain.elastic.contract import OutcomeKind, read_outcome
 from freetrain.elastic.files import RunDir
 from freetrain.pack.pack import read_record
 from tests.elastic.launching import REPOSITORY
@@ -51,6 +51,6 @@ def test_three_small_trainers_share_a_node_and_finish(tmp_path: Path) -> None:
     run = RunDir(tmp_path / "run")
     said = read_outcome(run, 1)
     assert said is not None
-    assert said.ending is Ending.FINISHED
+    assert said.kind is OutcomeKind.FINISHED
     steps = {name: line.steps for name, line in read_record(run).members.items()}
     assert steps == {"digits": 226, "wine": 24, "cancer": 72}

@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from freetrain.agent.environment import marked_processes
-from freetrain.elastic.contract import Ending, Outcome, read_outcome
+from freetrain.elastic.contract import Outcome, OutcomeKind, read_outcome
 from freetrain.elastic.files import Clock
 from freetrain.launch.local import LocalLauncher, this_node
 from freetrain.pack.cpu_controllers import this_packer
@@ -58,7 +58,7 @@ class PackPlace:
         path = self.run.path / "members" / member / "logs" / "0000000003.log"
         return path.read_text() if path.exists() else ""
 
-    def ending(self) -> Outcome:
+    def outcome(self) -> Outcome:
         outcome = read_outcome(self.run, 3)
         assert outcome is not None
         return outcome
@@ -84,7 +84,7 @@ def test_members_have_the_lease_s_node_and_the_trainer_is_finished_with_them(
 
     assert wait(place.launch()) == 0
 
-    assert place.ending().ending is Ending.FINISHED
+    assert place.outcome().kind is OutcomeKind.FINISHED
     ends = {n: line.end for n, line in read_record(place.run).members.items()}
     assert ends == {"a": "finished", "b": "finished"}
     assert place.said("a") == "/slurm.conf digits/3 uuid-n1-0\n"
@@ -99,7 +99,7 @@ def test_asked_while_python_begins_it_stops_well(place: PackPlace) -> None:
     world.ask_to_stop()
 
     assert wait(world) == 0
-    assert place.ending().ending is Ending.RESCALED
+    assert place.outcome().kind is OutcomeKind.RESCALED
 
 
 def test_what_a_kill_leaves_is_found_by_the_lease_s_marks(place: PackPlace) -> None:
@@ -128,6 +128,6 @@ def test_a_pack_that_cannot_be_read_fails_and_says_why(
 ) -> None:
     assert wait(place.launch(text=text)) != 0
 
-    said = place.ending()
-    assert said.ending is Ending.FAILED
+    said = place.outcome()
+    assert said.kind is OutcomeKind.FAILED
     assert "members = 3" in said.message or "gone.toml" in said.message

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from freetrain.broker.lease import (
     Intent,
-    IntentOutcome,
+    IntentState,
     Lease,
     LeaseEnd,
     LeaseKey,
@@ -56,7 +56,7 @@ VALUES = {
     "LeaseEnd | None": st.none() | st.sampled_from(LeaseEnd),
 } | {
     kind.__name__: st.sampled_from(kind)
-    for kind in (DeliveryStage, EventKind, IntentOutcome, LeaseState, TrainerState)
+    for kind in (DeliveryStage, EventKind, IntentState, LeaseState, TrainerState)
 }
 
 
