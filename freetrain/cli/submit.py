@@ -17,8 +17,8 @@ from freetrain.cli.context import (
 from freetrain.client.submit import (
     Begin,
     Preview,
+    SubmissionOutcome,
     SubmitRequest,
-    SubmitResult,
     preview_of,
     submit_file,
 )
@@ -65,21 +65,20 @@ def submit_and_show(
 
 
 def _submitted_record(
-    result: SubmitResult, preview: Preview | None, *, is_dry_run: bool
+    result: SubmissionOutcome, preview: Preview | None, *, is_dry_run: bool
 ) -> dict[str, Any]:
     """Return the record of ``--json``, with the commands that a dry run shows."""
-    submitted = result.submitted
     would_run = None if preview is None else _preview_record(preview)
     return {
-        "name": submitted.row.name,
-        "began": str(submitted.begin),
-        "state": str(submitted.row.state),
+        "name": result.row.name,
+        "began": str(result.begin),
+        "state": str(result.row.state),
         "is_dry_run": is_dry_run,
-        "run_dir": submitted.row.run_dir,
+        "run_dir": result.row.run_dir,
         "logs": str(result.submission.logs),
         "goes_on_from_step": _start_step(result),
-        "put_away": str(submitted.put_away) if submitted.put_away else None,
-        "was_mended": submitted.was_mended,
+        "put_away": str(result.put_away) if result.put_away else None,
+        "was_mended": result.was_mended,
         "remarks": list(result.remarks),
         "would_run": would_run,
     }
@@ -113,43 +112,43 @@ def _preview_text(preview: Preview) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _start_step(result: SubmitResult) -> int | None:
-    return result.submitted.left.step if result.submitted.begin is Begin.GO_ON else None
+def _start_step(result: SubmissionOutcome) -> int | None:
+    return result.left.step if result.begin is Begin.GO_ON else None
 
 
-def _submitted_lines(result: SubmitResult, *, is_dry_run: bool) -> Iterator[str]:
-    name, begin = result.submitted.row.name, result.submitted.begin
+def _submitted_lines(result: SubmissionOutcome, *, is_dry_run: bool) -> Iterator[str]:
+    name, begin = result.row.name, result.begin
     if begin is Begin.SAME:
         yield from _known_lines(result)
         return
     done = "would be submitted" if is_dry_run else "submitted"
     yield f"{name}: {done}, {_begin_text(result)}."
-    yield f"run directory: {result.submitted.row.run_dir}"
+    yield f"run directory: {result.row.run_dir}"
     yield f"what it prints: {result.submission.logs}"
-    if result.submitted.put_away is not None:
-        yield f"the earlier {name} is kept in {result.submitted.put_away}"
+    if result.put_away is not None:
+        yield f"the earlier {name} is kept in {result.put_away}"
     if not is_dry_run:
         yield f"The next tick looks for nodes. `freetrain status {name}` follows it."
 
 
-def _begin_text(result: SubmitResult) -> str:
+def _begin_text(result: SubmissionOutcome) -> str:
     step = _start_step(result)
     if step is not None:
         return f"to go on from step {step}"
-    if result.submitted.begin is Begin.GO_ON:
+    if result.begin is Begin.GO_ON:
         return "to begin from the start: nothing is committed there"
-    if result.submitted.begin is Begin.ANEW:
+    if result.begin is Begin.ANEW:
         return "to begin anew"
     return "to begin from the start"
 
 
-def _known_lines(result: SubmitResult) -> Iterator[str]:
-    row = result.submitted.row
+def _known_lines(result: SubmissionOutcome) -> Iterator[str]:
+    row = result.row
     mended = " Its files were missing and were written again."
     nothing = " Nothing was done."
     yield (
         f"{row.name} was submitted before with the same job file; it is {row.state}."
-        f"{mended if result.submitted.was_mended else nothing}"
+        f"{mended if result.was_mended else nothing}"
     )
     if row.state is TrainerState.PAUSED:
         yield f"`freetrain resume {row.name}` lets it go on."

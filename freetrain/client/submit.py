@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -142,33 +142,24 @@ class Begin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionOutcome:
-    """How a submission begins.
+    """How a submission begins, or would begin.
 
     Attributes:
+        submission: The trainer as it was asked for.
         row: The trainer as the database has it now.
         left: The earlier training that it goes on from, or would find.
         put_away: Where an earlier trainer's folder of that name was put.
         was_mended: Whether files that were missing were written again.
+        remarks: Possible mistakes in the job file; one line each.
     """
 
+    submission: Submission
     begin: Begin
     row: TrainerRow
     left: LeftOver
     put_away: Path | None = None
     was_mended: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitResult:
-    """The outcome of a request, or of the same without ``is_dry_run``.
-
-    Attributes:
-        remarks: Possible mistakes; one line each.
-    """
-
-    submission: Submission
-    submitted: SubmissionOutcome
-    remarks: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
 
 
 def submit_file(  # noqa: PLR0913 - the environment, piece by piece
@@ -179,7 +170,7 @@ def submit_file(  # noqa: PLR0913 - the environment, piece by piece
     home: Path | None,
     uid: int,
     now_s: float,
-) -> SubmitResult:
+) -> SubmissionOutcome:
     """Submit the trainer that *asked* names, or find the outcome of doing so.
 
     Raises:
@@ -211,12 +202,9 @@ def submit_file(  # noqa: PLR0913 - the environment, piece by piece
     found = (
         *remarks(job, theirs, shared, beside=beside, mounts=read_mounts()),
         *past_deadline(job, now_s=now_s),
+        *member_remarks(job, members),
     )
-    return SubmitResult(
-        submission=submission,
-        submitted=submitted,
-        remarks=tuple(map(one_line, (*found, *member_remarks(job, members)))),
-    )
+    return replace(submitted, remarks=tuple(map(one_line, found)))
 
 
 def _on_left_over(asked: SubmitRequest) -> OnLeftOver | None:
@@ -590,7 +578,7 @@ def submit(state: StateDir, submission: Submission, *, uid: int) -> SubmissionOu
     """
     with open_store(state.path, uid=uid) as connection, transaction(connection):
         judged = _judged(submission, look(connection, state, submission))
-        return _keep(connection, state, submission, judged)
+        return _keep(connection, state, judged)
 
 
 def preview(state: StateDir, submission: Submission, *, uid: int) -> SubmissionOutcome:
@@ -654,7 +642,9 @@ def _named(submission: Submission, state: StateDir) -> LeftOver:
 def _judged(submission: Submission, found: ExistingState) -> SubmissionOutcome:
     begin = choose_begin(submission, found)
     if begin is Begin.SAME and found.row is not None:
-        return SubmissionOutcome(begin=begin, row=found.row, left=found.left)
+        return SubmissionOutcome(
+            submission=submission, begin=begin, row=found.row, left=found.left
+        )
     both = (found.left, found.kept) if begin is Begin.GO_ON else ()
     steps = [left.step for left in both if left.step is not None]
     row = TrainerRow(
@@ -670,23 +660,18 @@ def _judged(submission: Submission, found: ExistingState) -> SubmissionOutcome:
     )
     used = max((left.generation for left in both), default=0)
     left = LeftOver(max(steps, default=None), used)
-    return SubmissionOutcome(begin=begin, row=row, left=left)
+    return SubmissionOutcome(submission=submission, begin=begin, row=row, left=left)
 
 
 def _keep(
-    connection: sqlite3.Connection,
-    state: StateDir,
-    submission: Submission,
-    judged: SubmissionOutcome,
+    connection: sqlite3.Connection, state: StateDir, judged: SubmissionOutcome
 ) -> SubmissionOutcome:
-    folder = state.trainer(judged.row.name)
+    submission, folder = judged.submission, state.trainer(judged.row.name)
     if judged.begin is Begin.SAME:
         mended = not (folder.job.is_file() and folder.environment.is_file())
         if mended:
             _write(folder, submission)
-        return SubmissionOutcome(
-            begin=judged.begin, row=judged.row, left=judged.left, was_mended=mended
-        )
+        return replace(judged, was_mended=mended)
     put_away = None
     if judged.begin is Begin.ANEW:
         put_away = _put_away(state, folder, submission.now_s)
@@ -695,9 +680,7 @@ def _keep(
         _mark(folder, submission, judged.left.generation)
     remove_trainer(connection, judged.row.name)
     put_trainers(connection, [judged.row])
-    return SubmissionOutcome(
-        begin=judged.begin, row=judged.row, left=judged.left, put_away=put_away
-    )
+    return replace(judged, put_away=put_away)
 
 
 def _put_away(state: StateDir, folder: TrainerDir, now_s: float) -> Path | None:
