@@ -219,7 +219,8 @@ def _remove_groups() -> None:
         remove_empty_groups,
     )
 
-    remove_empty_groups(own_cgroups(), KernelCgroups())
+    parents = [path for _, path in own_cgroups()]
+    remove_empty_groups(parents, KernelCgroups())
 
 
 def _environment(call: Call, *, is_listening: bool = False) -> Environment:

@@ -186,7 +186,7 @@ class CpuController(Protocol):
 def choose_controller(
     wanted: ControllerName,
     *,
-    parents: Sequence[ParentGroup],
+    parents: Sequence[tuple[ControllerName, Path]],
     cgroups: Cgroups,
     packer: Packer,
     cpus: Sequence[int],
@@ -195,7 +195,7 @@ def choose_controller(
 
     Args:
         wanted: Its name.
-        parents: The control groups that could be used, best first.
+        parents: The control groups that could be used, by ``own_cgroups``.
         cgroups: The kernel's control groups.
         packer: This process.
         cpus: The CPUs of all members.
@@ -208,12 +208,12 @@ def choose_controller(
     if wanted is ControllerName.AFFINITY:
         return AffinityController(cpus, pin_process)
     why = "no such control group"
-    for parent in parents:
-        if wanted in (ControllerName.AUTO, parent.version):
+    for version, path in parents:
+        if wanted in (ControllerName.AUTO, version):
             try:
-                return CgroupController(parent, cgroups, packer)
+                return CgroupController(version, path, cgroups, packer)
             except OSError as error:
-                why = f"{parent.path}: {error.strerror or error}"
+                why = f"{path}: {error.strerror or error}"
     if wanted is ControllerName.AUTO:
         enough = len(cpus) >= ENOUGH_CPUS
         rest = ControllerName.AFFINITY if enough else ControllerName.DUTY_CYCLE
@@ -231,21 +231,14 @@ def choose_controller(
 _CPU = "cpu"
 
 
-@dataclass(frozen=True, slots=True)
-class ParentGroup:
-    """A control group of this process, which may hold others.
+def own_cgroups(
+    proc: Path = Path("/proc/self"),
+) -> tuple[tuple[ControllerName, Path], ...]:
+    """Return this process' groups that could share CPUs, v2 first.
 
-    Attributes:
-        version: ``CGROUP_V1`` or ``CGROUP_V2``.
-        path: Its folder.
+    Returns:
+        Pairs of the version, ``CGROUP_V1`` or ``CGROUP_V2``, and the group's folder.
     """
-
-    version: ControllerName
-    path: Path
-
-
-def own_cgroups(proc: Path = Path("/proc/self")) -> tuple[ParentGroup, ...]:
-    """Return this process' groups that could share CPUs, v2 first."""
     try:
         mounts = (proc / "mountinfo").read_text("utf-8", "replace")
         groups = (proc / "cgroup").read_text("utf-8", "replace")
@@ -254,14 +247,10 @@ def own_cgroups(proc: Path = Path("/proc/self")) -> tuple[ParentGroup, ...]:
     return cgroups_in(mounts, groups)
 
 
-def cgroups_in(mounts: str, groups: str) -> tuple[ParentGroup, ...]:
+def cgroups_in(mounts: str, groups: str) -> tuple[tuple[ControllerName, Path], ...]:
     """Return the groups in the texts of ``mountinfo`` and ``cgroup`` of proc(5)."""
-    found = [
-        ParentGroup(version, path)
-        for line in mounts.splitlines()
-        for version, path in _mounted(line, groups)
-    ]
-    return tuple(sorted(found, key=lambda group: group.version, reverse=True))
+    found = [pair for line in mounts.splitlines() for pair in _mounted(line, groups)]
+    return tuple(sorted(found, key=lambda pair: pair[0], reverse=True))
 
 
 def _mounted(line: str, groups: str) -> list[tuple[ControllerName, Path]]:
@@ -386,22 +375,24 @@ _ENTER = 'echo $$ > "$0" && exec "$@"'
 class CgroupController:
     """A group for the pack, and in it one for each member; v1 or v2."""
 
-    def __init__(self, parent: ParentGroup, cgroups: Cgroups, packer: Packer) -> None:
-        """Make the pack's group.
+    def __init__(
+        self, version: ControllerName, parent: Path, cgroups: Cgroups, packer: Packer
+    ) -> None:
+        """Make the pack's group in *parent*, which is of *version*.
 
         Raises:
             OSError: This process may not, or the kernel will not share CPUs here.
         """
-        self.name = parent.version
-        self._own = parent.path
+        self.name = version
+        self._own = parent
         self._cgroups = cgroups
         self._pid = packer.pid
-        self._home = parent.path  # of released processes
-        self._path = parent.path / f"{PREFIX}{packer.label}"
-        self._weight = _WEIGHT_FILE[parent.version]
+        self._home = parent  # of released processes
+        self._path = parent / f"{PREFIX}{packer.label}"
+        self._weight = _WEIGHT_FILE[version]
         cgroups.make(self._path)
         try:
-            if parent.version is ControllerName.CGROUP_V2:
+            if version is ControllerName.CGROUP_V2:
                 self._let_children_share()
             # A group that can be made may still refuse its settings.
             self.admit("probe")
@@ -499,22 +490,22 @@ def remove_group(cgroups: Cgroups, group: Path, *, kills: bool) -> None:
 
 
 def packers_groups(
-    parent: ParentGroup, cgroups: Cgroups, is_wanted: Callable[[str], bool]
+    parent: Path, cgroups: Cgroups, is_wanted: Callable[[str], bool]
 ) -> tuple[Path, ...]:
     """Return the packers' groups in *parent* whose labels are wanted."""
     try:
-        names = cgroups.names(parent.path)
+        names = cgroups.names(parent)
     except OSError:
         return ()
     return tuple(
-        parent.path / name
+        parent / name
         for name in names
         if name.startswith(PREFIX) and is_wanted(name.removeprefix(PREFIX))
     )
 
 
-def remove_empty_groups(parents: Iterable[ParentGroup], cgroups: Cgroups) -> None:
-    """Remove the groups of dead packers; a group with a process in it stays.
+def remove_empty_groups(parents: Iterable[Path], cgroups: Cgroups) -> None:
+    """Remove dead packers' groups in *parents*; a group with a process in it stays.
 
     The agent on the node first ends processes by their lease's marks, and then calls
     this: Slurm cannot remove a job's group while there are other groups in it.

@@ -227,7 +227,7 @@ def sweep(packer: Packer, clock: Clock) -> None:
         signal_all(left, SIGKILL)
         clock.sleep(0.01)
     cgroups = KernelCgroups()
-    for parent in own_cgroups():
+    for _, parent in own_cgroups():
         for group in packers_groups(parent, cgroups, packer.has_left):
             remove_group(cgroups, group, kills=True)
 

@@ -23,7 +23,6 @@ from freetrain.pack.cpu_controllers import (
     CgroupController,
     DutyCycleController,
     Packer,
-    ParentGroup,
     cgroups_in,
     choose_controller,
     cpu_slots,
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
 OWN = Path("/cg/own")
 PACKER = Packer("0123abcd", 1, 1)
 PARENTS = {
-    1: ParentGroup(ControllerName.CGROUP_V1, OWN),
-    2: ParentGroup(ControllerName.CGROUP_V2, OWN),
+    1: (ControllerName.CGROUP_V1, OWN),
+    2: (ControllerName.CGROUP_V2, OWN),
 }
 
 
@@ -145,7 +144,7 @@ class Bench(Protocol):
 class GroupsBench:
     def __init__(self, version: int) -> None:
         self.kernel = FakeKernel(version)
-        self.controller = CgroupController(PARENTS[version], self.kernel, PACKER)
+        self.controller = CgroupController(*PARENTS[version], self.kernel, PACKER)
 
     def join(self, member: str, pid: int) -> None:
         procs = self.controller.admit(member)[3]
@@ -291,7 +290,7 @@ def test_a_share_beyond_one_cpu_goes_to_the_other_members() -> None:
 
 def test_a_packer_alone_in_its_v2_group_moves_into_a_leaf_and_back() -> None:
     kernel = FakeKernel(2, own_pids=(PACKER.pid,))
-    groups = CgroupController(PARENTS[2], kernel, PACKER)
+    groups = CgroupController(*PARENTS[2], kernel, PACKER)
     assert kernel.groups[OWN / "freetrain-packer"].pids == {PACKER.pid}
     groups.close()
     assert kernel.groups.keys() == {OWN}
@@ -353,8 +352,8 @@ def test_own_groups_are_found_by_mount_and_controller() -> None:
     groups = "5:cpuset:/\n4:cpu,cpuacct:/slurm/job_7\n0::/pod7/step_0\n"
     fs = Path("/sys/fs/cgroup")
     assert cgroups_in(MOUNTS, groups) == (
-        ParentGroup(ControllerName.CGROUP_V2, fs / "unified/step_0"),
-        ParentGroup(ControllerName.CGROUP_V1, fs / "cpu,cpuacct/slurm/job_7"),
+        (ControllerName.CGROUP_V2, fs / "unified/step_0"),
+        (ControllerName.CGROUP_V1, fs / "cpu,cpuacct/slurm/job_7"),
     )
 
 
@@ -431,7 +430,7 @@ def test_only_empty_groups_of_dead_packers_are_removed(
     kernel.groups[OWN / dead / "a"].pids.update(pids)
     kernel.is_read_only = is_read_only
 
-    remove_empty_groups([PARENTS[1]], kernel)
+    remove_empty_groups([OWN], kernel)
 
     kernel.is_read_only = False
     assert set(kernel.names(OWN)) == others | (set() if is_removed else {dead})

@@ -70,8 +70,8 @@ def are_up(stage: Stage, names: str, generation: int = 1) -> bool:
 def groups_of(stage: Stage) -> list[str]:
     return [
         path.name
-        for parent in own_cgroups()
-        for path in parent.path.glob(f"{PREFIX}{pack_id(stage.run)}*")
+        for _, parent in own_cgroups()
+        for path in parent.glob(f"{PREFIX}{pack_id(stage.run)}*")
     ]
 
 

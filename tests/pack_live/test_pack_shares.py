@@ -150,8 +150,8 @@ def is_held_by_the_kernel(
         assert dealt["falls"].isdisjoint(dealt["flat0"])
         assert {name: os.sched_getaffinity(pid) for name, pid in pids.items()} == dealt
     elif controller in WEIGHT:
-        (parent,) = (p for p in own_cgroups() if p.version is controller)
-        (group,) = parent.path.glob(f"{PREFIX}{pack_id(stage.run)}-*")
+        (parent,) = (p for version, p in own_cgroups() if version is controller)
+        (group,) = parent.glob(f"{PREFIX}{pack_id(stage.run)}-*")
         found: dict[str, Any] = {
             name: int((group / name / WEIGHT[controller]).read_text()) for name in parts
         }
