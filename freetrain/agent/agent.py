@@ -37,9 +37,9 @@ from freetrain.agent.observer import (
 )
 from freetrain.agent.rules import (
     AskToStop,
-    EndLease,
-    EndOwnJob,
+    CancelSilentLease,
     EndSpare,
+    GiveBackLease,
     Kill,
     KillRanks,
     LaunchWorld,
@@ -317,7 +317,7 @@ class Agent:
         )
         ages_s = {found: memory.age_s(found) for found in conditions(observed)}
         for action in choose_actions(observed, ages_s=ages_s):
-            if isinstance(action, EndOwnJob):
+            if isinstance(action, GiveBackLease):
                 self._end(action)
                 return True
             self._executor.carry_out(action)
@@ -347,11 +347,11 @@ class Agent:
                 if is_gone and g.is_over and not g.processes:
                     self._memory.worlds.pop((trainer.name, g.number))
 
-    def _end(self, action: EndOwnJob) -> None:
+    def _end(self, action: GiveBackLease) -> None:
         """End this lease's processes and itself; end the job if something is left."""
         environment = self._environment
         environment.log(f"ending this lease's job: {action.why}")
-        if environment.is_lease_ending():
+        if environment.is_asked_to_leave():
             self._processes.kill_all()  # all is committed, and others wait
         until_s = environment.elapsed_s() + self._patience.sweep_grace_s
         self._is_clean = self._processes.end_all()
@@ -460,7 +460,7 @@ def _occupation(observed: Observation) -> tuple[str, int]:
 
 
 def _is_home(observed: Observation, trainer: ObservedTrainer) -> bool:
-    return observed.me in trainer.newest.assigned.keys and not trainer.must_leave
+    return observed.me in trainer.newest.assigned.keys and not trainer.loses_this_lease
 
 
 _SPARE_AGAIN_S = 60.0
@@ -522,10 +522,10 @@ class Executor:
             case WriteNotice():
                 self._board.write_notice(action.trainer, action.generation, self._me)
                 self._log(_world_of(action), "noted that this lease leaves")
-            case EndLease():
+            case CancelSilentLease():
                 self._memory.ended_leases.add(action.member.key)
                 self._environment.log(f"ending silent lease {action.member.display_id}")
-                self._environment.end_lease(action.member)
+                self._environment.cancel_silent_lease(action.member)
             case StartSpare():
                 self._start_spare(action.assigned)
             case EndSpare():

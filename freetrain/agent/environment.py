@@ -109,7 +109,7 @@ class Environment:
         self._own_job = own_job
         self._listener = listener
         self._journal = journal
-        self._is_lease_ending = False
+        self._is_asked_to_leave = False
         self._woken, self._wakes = socket.socketpair()
         for end in (self._woken, self._wakes):
             end.settimeout(0.0)
@@ -138,13 +138,13 @@ class Environment:
 
     def _note_lease_end(self, number: int, frame: object) -> None:
         del number, frame
-        self._is_lease_ending = True
+        self._is_asked_to_leave = True
 
-    def is_lease_ending(self) -> bool:
-        """Tell whether Slurm, a tick or a drill has signalled that the lease ends."""
-        if self._listener is not None and not self._is_lease_ending:
-            self._is_lease_ending = self._listener.has_heard()
-        return self._is_lease_ending
+    def is_asked_to_leave(self) -> bool:
+        """Tell whether Slurm, a tick or a drill has asked this lease to leave."""
+        if self._listener is not None and not self._is_asked_to_leave:
+            self._is_asked_to_leave = self._listener.has_heard()
+        return self._is_asked_to_leave
 
     def stop_listening(self) -> None:
         """End the step of the job that listens for Slurm's signal."""
@@ -156,8 +156,8 @@ class Environment:
         if self._own_job is not None:
             self._cancel(self._own_job)
 
-    def end_lease(self, member: AssignedLease) -> None:
-        """Begin to end the job of a silent lease; does not wait for it."""
+    def cancel_silent_lease(self, member: AssignedLease) -> None:
+        """Begin to cancel the job of another, silent lease; does not wait for it."""
         key = JobKey(member.job_id, member.display_id)
         Thread(target=self._cancel, args=(key,), daemon=True).start()
 

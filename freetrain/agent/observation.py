@@ -342,7 +342,7 @@ class ObservedTrainer:
         failed: Its newest generation that failed; 0 for none.
         is_done: Whether its work is done.
         since_end_s: Since this agent first saw its newest ending.
-        must_leave: Whether this lease must leave it, for another or for good.
+        loses_this_lease: Whether this lease leaves it, for another trainer or for good.
         unix_s: Now, for the files.
     """
 
@@ -354,7 +354,7 @@ class ObservedTrainer:
     failed: int = 0
     is_done: bool = False
     since_end_s: float = 0.0
-    must_leave: bool = False
+    loses_this_lease: bool = False
     unix_s: float = 0.0
 
     @property
@@ -383,8 +383,8 @@ class Observation:
         peers: Other leases of their generations.
         stuck: Trainers and generations with processes on this node that have been
             stopped for too long.
-        leaving_s: Since this lease had to leave; None if it need not.
-        bound_s: How long leaving may take.
+        leaving_s: Since this lease began to leave for good; None if it does not.
+        bound_s: How long leaving for good may take.
         idle_s: Since it last had a trainer.
         ended_leases: Leases whose jobs it has ended already.
         spare: Its spare, also one that has ended by itself; None without one.
@@ -429,6 +429,6 @@ class Observation:
     ) -> bool:
         """Tell whether *key* leaves *generation* of *trainer*, or has left."""
         if key == self.me:
-            return trainer.must_leave
+            return trainer.loses_this_lease
         leaves = {AgentState.LEAVING, AgentState.ENDED}
         return self.peer(key).state in leaves or key in generation.notices

@@ -114,7 +114,7 @@ class AgentMemory:
         now_s, unix_s: The time of this turn, on the agent's clock and Unix time.
         worlds: Worlds that this agent launched and that still matter.
         ended_leases: Silent leases whose jobs it ended.
-        leaving_since_s: Since when this lease has to leave; None if it need not.
+        leaving_since_s: When this lease began to leave for good; None if it does not.
         busy_s: When it last had a trainer.
         spare: The spare that it has, or that ended without being asked to.
     """
@@ -202,7 +202,7 @@ class Observer:
         """See the state of the worlds, the lease and the spare of this agent."""
         for world in self.memory.worlds.values():
             world.look(self.memory.now_s)
-        if self._environment.is_lease_ending():  # before all else: others wait for it
+        if self._environment.is_asked_to_leave():  # before all else: others wait for it
             self._leave("asked to leave by Slurm, a tick or a drill")
         spare = self.memory.spare
         if spare is not None:
@@ -318,7 +318,7 @@ class Observer:
         margin_s = limit_margin_s(limit_s=lease.limit_s, kill_after_s=kill_after_s)
         if memory.now_s - self._started_s >= lease.limit_s - margin_s:
             self._leave("the time limit is near")
-        grace_s = lease.grace_s if self._environment.is_lease_ending() else margin_s
+        grace_s = lease.grace_s if self._environment.is_asked_to_leave() else margin_s
         bound_s = leave_bound_s(kill_after_s=kill_after_s, grace_s=grace_s)
         since_s = memory.leaving_since_s
         return (None if since_s is None else memory.now_s - since_s), bound_s
@@ -373,7 +373,7 @@ class Observer:
             failed=max((e.generation for e in history if is_failure(e)), default=0),
             is_done=board.is_done(name, running_s=running_s),
             since_end_s=memory.age_s(("end", name, max(folder.over, default=0))),
-            must_leave=memory.leaving_since_s is not None or is_given_elsewhere,
+            loses_this_lease=memory.leaving_since_s is not None or is_given_elsewhere,
             unix_s=memory.unix_s,
         )
 

@@ -6,6 +6,12 @@ agent's ``Executor`` carries out. Its caller passes for how long each of the
 order of a generation's members. After the actions themselves the sections follow the
 life of a generation: its head launches, stops and ends its world; the next generation
 is made; generations without a head are rescued; the lease is given back.
+
+A lease *leaves* a generation when its agent was asked to leave
+(``Environment.is_asked_to_leave``), when its time limit is near, or when the trainer
+was given other leases; ``ObservedTrainer.loses_this_lease`` says so of this lease, and
+``Observation.is_leaving`` of any. ``Observation.leaving_s`` counts from when this lease
+leaves for good.
 """
 
 from __future__ import annotations
@@ -125,8 +131,8 @@ class WriteEnding:
 
 
 @dataclass(frozen=True, slots=True)
-class EndLease:
-    """End the job of a lease that fell silent: it may be frozen, its node with it."""
+class CancelSilentLease:
+    """Cancel another lease, whose agent is silent: its node may be frozen."""
 
     member: AssignedLease
 
@@ -149,8 +155,8 @@ class SweepAll:
 
 
 @dataclass(frozen=True, slots=True)
-class EndOwnJob:
-    """Sweep this lease, end its job and the agent."""
+class GiveBackLease:
+    """Sweep this agent's own lease, end its job, and with it the agent."""
 
     why: str
 
@@ -167,9 +173,9 @@ Action = (
     | WriteNotice
     | Propose
     | WriteEnding
-    | EndLease
+    | CancelSilentLease
     | SweepAll
-    | EndOwnJob
+    | GiveBackLease
 )
 
 
@@ -605,7 +611,7 @@ def _delay_s(
     """Return for how long this agent leaves that to others; None for always."""
     if observed.me not in trainer.newest.assigned.keys:
         return None
-    if trainer.must_leave:
+    if trainer.loses_this_lease:
         is_leaving = reason is SuccessionReason.LEAVING
         return observed.patience.gather_s if is_leaving else 0.0
     order = [member.key for member in survivors]
@@ -717,7 +723,7 @@ def _rescue(
 
 def _silent_leases(
     observed: Observation, trainer: ObservedTrainer
-) -> Iterator[EndLease]:
+) -> Iterator[CancelSilentLease]:
     """Yield the leases to end: silent ones that have no part in the newest generation.
 
     A lease whose agent never came is left to the broker: it holds no process of ours.
@@ -732,7 +738,7 @@ def _silent_leases(
         came = observed.peer(key).beat is not None
         is_due = key not in observed.ended_leases and key not in heads
         if key not in mine and came and is_due and observed.is_lost(member):
-            yield EndLease(member)
+            yield CancelSilentLease(member)
 
 
 # A lease is given back: on notice, near its limit, or for want of work
@@ -765,7 +771,7 @@ def write_notices(
     observed: Observation, trainer: ObservedTrainer
 ) -> tuple[WriteNotice, ...]:
     """Return the notices by which the other agents learn that this lease leaves."""
-    if not trainer.must_leave:
+    if not trainer.loses_this_lease:
         return ()
     return tuple(
         WriteNotice(trainer.name, generation.number)
@@ -804,12 +810,12 @@ def give_back(observed: Observation) -> tuple[Action, ...]:
     """Return the actions that give this lease back, if that is due."""
     if observed.leaving_s is None:
         is_idle = not observed.trainers and observed.idle_s >= observed.patience.idle_s
-        return (EndOwnJob("no work came"),) if is_idle else ()
+        return (GiveBackLease("no work came"),) if is_idle else ()
     if observed.leaving_s >= observed.bound_s + _FINAL_S:
         last = tuple(_final_endings(observed))
-        return (SweepAll(), *last, EndOwnJob("the time to leave is up"))
+        return (SweepAll(), *last, GiveBackLease("the time to leave is up"))
     if all(_is_free(observed, trainer) for trainer in observed.trainers):
-        return (EndOwnJob("told to leave"),)
+        return (GiveBackLease("told to leave"),)
     return (SweepAll(),) if observed.leaving_s >= observed.bound_s else ()
 
 
@@ -881,7 +887,9 @@ def manage_spare(observed: Observation, *, unseen_s: float) -> tuple[Action, ...
 
 def _wants_spare(observed: Observation, trainer: ObservedTrainer) -> bool:
     is_going_on = not trainer.verdict.is_final
-    is_here = observed.me in trainer.newest.assigned.keys and not trainer.must_leave
+    is_here = (
+        observed.me in trainer.newest.assigned.keys and not trainer.loses_this_lease
+    )
     asks = bool(trainer.job.launch.spare)
     return asks and is_going_on and is_here and not trainer.is_done
 

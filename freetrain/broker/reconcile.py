@@ -106,7 +106,10 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class EndLeases:
-    """End leases for one reason, with one command.
+    """The broker ends leases for one reason, with one command.
+
+    Agents end leases by actions of their own (``freetrain.agent.rules``): they give
+    back the lease they run in, and cancel silent ones.
 
     Attributes:
         display_ids: Their names for scancel; never empty.

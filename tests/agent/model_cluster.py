@@ -473,7 +473,7 @@ class ModelEnvironment(Environment):
     def unix_s(self) -> float:
         return self.cluster.now_s
 
-    def is_lease_ending(self) -> bool:
+    def is_asked_to_leave(self) -> bool:
         return self.cluster.leases[self.key].signalled_s is not None
 
     def launch(
@@ -531,7 +531,7 @@ class ModelEnvironment(Environment):
     def send(self, process: MarkedProcess, number: Signals) -> None:
         self.cluster.worlds[process.mark.world].hear(process.mark.lease, number)
 
-    def end_lease(self, member: AssignedLease) -> None:
+    def cancel_silent_lease(self, member: AssignedLease) -> None:
         self.cluster.log.append(f"{self.cluster.now_s:.1f} end lease {member.key.task}")
         self.cluster.end_lease(member.key)
 

@@ -123,10 +123,10 @@ def test_an_agent_that_is_a_step_is_woken_by_the_signal_that_its_lease_ends() ->
         "from freetrain.agent.environment import Environment\n"
         "own = Environment(None, None, own_job=None, listener=None, journal=print)\n"
         "own.handle_signals()\n"
-        "print(own.is_lease_ending())\n"
+        "print(own.is_asked_to_leave())\n"
         "os.kill(os.getpid(), signal.SIGTERM)\n"
         "own.wait(600.0)\n"
-        "print(own.is_lease_ending())\n"
+        "print(own.is_asked_to_leave())\n"
         "begun_s = own.elapsed_s()\n"
         "own.wait(0.1)\n"
         "print(own.elapsed_s() - begun_s >= 0.1)"  # it does not turn round and round

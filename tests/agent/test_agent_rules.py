@@ -20,7 +20,7 @@ from freetrain.agent.observation import (
 from freetrain.agent.rules import (
     Action,
     AskToStop,
-    EndOwnJob,
+    GiveBackLease,
     Kill,
     KillRanks,
     LaunchWorld,
@@ -76,11 +76,11 @@ def test_an_elastic_world_is_launched_ahead_of_one_other_and_never_of_two(
 
 def test_a_lease_that_is_still_a_member_does_not_leave_before_its_time_is_up() -> None:
     member = generation(9, OTHER, ME, is_over=True)
-    trainer = ObservedTrainer(job=a_job("t"), newest=member, must_leave=True)
+    trainer = ObservedTrainer(job=a_job("t"), newest=member, loses_this_lease=True)
 
     actions = chosen(trainer, leaving_s=1.0, bound_s=5.0)
 
-    assert not [action for action in actions if isinstance(action, EndOwnJob)]
+    assert not [action for action in actions if isinstance(action, GiveBackLease)]
 
 
 RUNNING = ObservedWorld(age_s=9.0)
@@ -93,10 +93,10 @@ def kinds(earlier: ObservedGeneration, *, leaving_s: float | None) -> set[type]:
         job=a_job("t"),
         newest=generation(9, OTHER),
         earlier=(earlier,),
-        must_leave=leaving_s is not None,
+        loses_this_lease=leaving_s is not None,
     )
     actions = chosen(trainer, leaving_s=leaving_s, bound_s=10.0)
-    return {type(a) for a in actions} & {AskToStop, EndOwnJob, Kill, KillRanks}
+    return {type(a) for a in actions} & {AskToStop, GiveBackLease, Kill, KillRanks}
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_lease_does_not_wait_for_what_programs_do_once_they_have_committed(
         8, OTHER, ME, outcome=outcome, outcome_age_s=age_s, processes=2
     )
 
-    assert (EndOwnJob in kinds(lingering, leaving_s=1.0)) == goes
+    assert (GiveBackLease in kinds(lingering, leaving_s=1.0)) == goes
 
 
 @pytest.mark.parametrize(
