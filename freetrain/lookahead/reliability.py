@@ -50,16 +50,25 @@ class ForecastRecord:
     Attributes:
         horizon_s: Of the survival forecasts.
         every_s: How often they were recorded at most.
-        reliability: Forecasts against outcomes.
+        deciles: Forecasts against outcomes: ten equal parts by probability, ascending;
+            none without forecasts.
+        by_age: The same by nodes left, then age; classes without forecasts are left
+            out.
         affinity: Which nodes leave together; None where fewer than two ever left.
         promises: Delays against promises, by lead; empty without promises.
     """
 
     horizon_s: float
     every_s: float
-    reliability: Reliability
+    deciles: tuple[ScorePart, ...]
+    by_age: tuple[AgePart, ...]
     affinity: AffinityMap | None
     promises: tuple[DelayInterval, ...] = ()
+
+    @property
+    def worst(self) -> float:
+        """The largest difference of a decile, 0 to 1; 0 without forecasts."""
+        return max([abs(part.came - part.said) for part in self.deciles], default=0.0)
 
 
 class ScoredForecaster:
@@ -132,17 +141,14 @@ class ScoredForecaster:
         """Return how likely pairs leave together."""
         return self._forecaster.affinity(nodes)
 
-    def reliability(self) -> Reliability:
-        """Return forecasts against outcomes so far."""
-        return self._scores.reliability
-
     def record(self, names: Sequence[str]) -> ForecastRecord:
         """Return the scored forecasts so far; *names* are those of nodes, by number."""
         forecaster = self._forecaster
         return ForecastRecord(
             horizon_s=self._horizon_s,
             every_s=self._every_s,
-            reliability=self.reliability(),
+            deciles=self._scores.deciles,
+            by_age=self._scores.by_age,
             affinity=affinity_map(forecaster.affinity, self._left, names),
             promises=forecaster.intervals()
             if isinstance(forecaster, KnowsPromises)
@@ -262,24 +268,6 @@ class AgePart:
     part: ScorePart
 
 
-@dataclass(frozen=True, slots=True)
-class Reliability:
-    """Forecasts against outcomes.
-
-    Attributes:
-        deciles: Ten equal parts by probability, ascending; none without forecasts.
-        by_age: By nodes left, then age; classes without forecasts are left out.
-    """
-
-    deciles: tuple[ScorePart, ...]
-    by_age: tuple[AgePart, ...]
-
-    @property
-    def worst(self) -> float:
-        """The largest difference of a decile, 0 to 1; 0 without forecasts."""
-        return max([abs(part.came - part.said) for part in self.deciles], default=0.0)
-
-
 class ForecastScores:
     """Counts forecasts by probability, and by age and nodes left."""
 
@@ -305,14 +293,16 @@ class ForecastScores:
         self._by_age[size, bisect_right(AGES_S, age_s) - 1] += sums
 
     @property
-    def reliability(self) -> Reliability:
-        """Forecasts against outcomes so far."""
+    def deciles(self) -> tuple[ScorePart, ...]:
+        """Ten equal parts by probability; none without forecasts."""
+        return tuple(_part(sums) for sums in _tenths(self._by_probability))
+
+    @property
+    def by_age(self) -> tuple[AgePart, ...]:
+        """The classes by nodes left, then age, that have forecasts."""
         places = product(range(len(NODES_LEFT)), range(len(AGES_S)))
         ages = (_age_part(self._by_age[place], *place) for place in places)
-        return Reliability(
-            deciles=tuple(_part(sums) for sums in _tenths(self._by_probability)),
-            by_age=tuple(part for part in ages if part is not None),
-        )
+        return tuple(part for part in ages if part is not None)
 
 
 def _tenths(sums: NDArray[np.float64]) -> NDArray[np.float64]:

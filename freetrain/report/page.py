@@ -286,18 +286,17 @@ def render_forecasts(
         forecaster: Its name.
         others: Forecasters whose forecasts are recorded elsewhere.
     """
-    found = record.reliability
     reliability: dict[str, object] = {}
     if is_telling(record):
         reliability["reliability"] = {
             "figure": reliability_figure(record),
             "headings": RELIABILITY_HEADINGS,
-            "rows": [reliability_row(tenth) for tenth in found.deciles],
+            "rows": [reliability_row(tenth) for tenth in record.deciles],
         }
         reliability["survival"] = {
             "figure": survival_figure(record),
             "headings": AGE_HEADINGS,
-            "rows": [age_row(part) for part in found.by_age],
+            "rows": [age_row(part) for part in record.by_age],
         }
     return render(
         "forecast.html",
@@ -319,8 +318,8 @@ def render_forecasts(
 
 def forecast_headline(record: ForecastRecord) -> tuple[tuple[str, str], ...]:
     """Return the figures that matter most, each with its meaning."""
-    tenths = record.reliability.deciles
-    off = record.reliability.worst if is_telling(record) else None
+    tenths = record.deciles
+    off = record.worst if is_telling(record) else None
     answers, departures = _behind(record)
     stayed = sum(tenth.came * tenth.count for tenth in tenths) / max(1, answers)
     horizon = render_duration(record.horizon_s)
@@ -362,7 +361,7 @@ def too_few_words(record: ForecastRecord) -> str:
 
 def _behind(record: ForecastRecord) -> tuple[float, float]:
     """Return how many answers and departures there are."""
-    tenths = record.reliability.deciles
+    tenths = record.deciles
     answers = sum(tenth.count for tenth in tenths)
     # Tenths are split in proportion, so that sums of whole numbers are off by a hair.
     return round(answers, 6), round(sum(tenth.departures for tenth in tenths), 6)
@@ -395,7 +394,7 @@ _EDGE = {"width": 0}
 
 def reliability_figure(record: ForecastRecord) -> go.Figure:
     """Draw the outcome over the forecast, a point for each tenth of the answers."""
-    tenths = record.reliability.deciles
+    tenths = record.deciles
     shares = [share for tenth in tenths for share in (tenth.said, tenth.came)]
     low = max(0.0, 100 * min(shares) - _ROOM)
     high = min(100.0, 100 * max(shares) + _ROOM)
@@ -483,7 +482,7 @@ def survival_figure(record: ForecastRecord) -> go.Figure:
 
     A line breaks off at ages without answers.
     """
-    parts = record.reliability.by_age
+    parts = record.by_age
     words = {part.from_s: age_words(part) for part in parts}
     ages = [words[from_s] for from_s in sorted(words)]
     lines = [

@@ -314,9 +314,9 @@ def _forecasts(record: ForecastRecord) -> dict[str, object]:
     return {
         "horizon_s": record.horizon_s,
         "every_s": record.every_s,
-        "worst_difference": record.reliability.worst,
-        "reliability": [_part(tenth) for tenth in record.reliability.deciles],
-        "by_age": [_age_part(part) for part in record.reliability.by_age],
+        "worst_difference": record.worst,
+        "reliability": [_part(tenth) for tenth in record.deciles],
+        "by_age": [_age_part(part) for part in record.by_age],
         "affinity": None if record.affinity is None else _map(record.affinity),
         "promises": [asdict(kind) for kind in record.promises],
     }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
     from freetrain.lookahead.base import Forecaster, Pairs, Prospects
-    from freetrain.lookahead.reliability import Reliability, ScoredForecaster
+    from freetrain.lookahead.reliability import ForecastRecord, ScoredForecaster
 
 EVERY = pytest.mark.parametrize("name", FORECASTERS)
 OFTEN = settings(max_examples=30, deadline=None)
@@ -81,9 +81,9 @@ def shown(forecaster: Learner, events: Iterable[PoolEvent]) -> Learner:
     return forecaster
 
 
-def watch(events: Iterable[PoolEvent], watched: ScoredForecaster) -> Reliability:
+def watch(events: Iterable[PoolEvent], watched: ScoredForecaster) -> ForecastRecord:
     """Return how reliable the forecasts of *watched* were over *events*."""
-    return shown(watched, events).reliability()
+    return shown(watched, events).record([f"n{node}" for node in range(100)])
 
 
 def made(

@@ -87,13 +87,13 @@ def lines(pool: PoolTimeline, from_s: float, name: str) -> Iterator[str]:
     for event in pool.events():
         scores.due_s = event.time_s
         watched.see(event.time_s, joined=event.joined, left=event.left)
-    reliability = watched.reliability()
-    for row in reliability.deciles:
+    record = watched.record(pool.node_names)
+    for row in record.deciles:
         off = 100 * (row.came - row.said)
         yield (
             f"said {row.said:.3f}  came {row.came:.3f}  {off:+5.1f}  of {row.count:.0f}"
         )
-    yield f"largest difference {100 * reliability.worst:.1f} points"
+    yield f"largest difference {100 * record.worst:.1f} points"
     worst = 100 * chance(np.array(scores.noted))
     yield (
         f"of a forecaster without fault: {np.median(worst):.1f} by chance, and within "

@@ -215,13 +215,13 @@ def test_no_departure_counts_twice(events: list[PoolEvent]) -> None:
 
 def test_the_record_names_the_nodes_that_left_together() -> None:
     watched = learned()
-    watch(PAIR_LEAVES, watched)
+    seen = watch(PAIR_LEAVES, watched)
 
     record = watched.record(("a", "b", "c"))
 
     assert record.affinity is not None
     assert sum(record.affinity.cells, ()) == ("a", "b")
-    assert record.reliability == watched.reliability()
+    assert (record.deciles, record.by_age) == (seen.deciles, seen.by_age)
     assert record.horizon_s == 100.0
 
 

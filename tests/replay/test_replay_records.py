@@ -22,7 +22,7 @@ from tests.replay.test_replay_golden import COSTS, generated_pool
 from tests.replay.worlds import linear, replay, trace_of, trainer
 
 if TYPE_CHECKING:
-    from freetrain.lookahead.reliability import Reliability
+    from freetrain.lookahead.reliability import ForecastRecord
     from freetrain.replay.run import ReplayResult
 
 EMPTY = Window({}, {}, (), 0.5, 1.0)
@@ -156,7 +156,7 @@ def test_what_was_recorded_rests_on_the_nodes_of_the_log() -> None:
     assert record is not None
     assert record.affinity is not None
     assert record.affinity.nodes_left == 12
-    assert sum(one.count for one in record.reliability.deciles) > 20
+    assert sum(one.count for one in record.deciles) > 20
     assert {name for cell in record.affinity.cells for name in cell} == {
         f"n{node}" for node in range(12)
     }
@@ -167,10 +167,10 @@ def test_survivals_that_are_recorded_were_corrected_by_what_came_before() -> Non
     shown = {checks: seen_by(checks=checks).deciles for checks in (False, True)}
 
     assert recorded is not None
-    assert recorded.reliability.deciles == shown[True] != shown[False]
+    assert recorded.deciles == shown[True] != shown[False]
 
 
-def seen_by(*, checks: bool) -> Reliability:
+def seen_by(*, checks: bool) -> ForecastRecord:
     """Return how reliable a forecaster is that is shown the pool alone."""
     pool = PoolTimeline.from_trace(trace_of(generated_pool()))
     watched = ScoredForecaster(LearnedForecaster(HORIZON_S, checks=checks))

@@ -10,7 +10,6 @@ from freetrain.lookahead.reliability import (
     AffinityMap,
     AgePart,
     ForecastRecord,
-    Reliability,
     ScorePart,
 )
 from freetrain.replay.engine import Step
@@ -155,11 +154,12 @@ def forecasts(names: tuple[str, ...] = NODES) -> ForecastRecord:
     return ForecastRecord(
         horizon_s=600.0,
         every_s=300.0,
-        reliability=Reliability((*tenths, part(0.8, 0.5, 4.0)), ages()),
+        deciles=(*tenths, part(0.8, 0.5, 4.0)),
+        by_age=ages(),
         affinity=affinity(names),
     )
 
 
 def nothing() -> ForecastRecord:
     """What a replay leaves that was over before anything was due."""
-    return ForecastRecord(600.0, 300.0, Reliability((), ()), None)
+    return ForecastRecord(600.0, 300.0, (), (), None)

@@ -12,7 +12,6 @@ from freetrain.lookahead.promises import DelayInterval
 from freetrain.lookahead.reliability import (
     AffinityBlock,
     ForecastRecord,
-    Reliability,
     ScorePart,
 )
 from freetrain.report.page import (
@@ -123,9 +122,9 @@ def test_too_few_answers_are_told_in_words_and_not_drawn(
     answers: float, departures: float
 ) -> None:
     some = ScorePart(said=0.67, came=1.0, count=answers, departures=departures)
-    told = replace(forecasts(), reliability=Reliability((some,) * 10, ages()))
+    told = replace(forecasts(), deciles=(some,) * 10, by_age=ages())
     enough = replace(some, count=1.0, departures=1.0)
-    telling = replace(told, reliability=Reliability((enough,) * 10, ages()))
+    telling = replace(told, deciles=(enough,) * 10)
 
     page = page_of(told)
 
@@ -233,7 +232,7 @@ def test_a_point_is_a_tenth_open_where_few_departed_and_within_the_axes() -> Non
     figure = reliability_figure(record)
 
     *_, points = figure.data
-    tenths = record.reliability.deciles
+    tenths = record.deciles
     assert list(points.x) == pytest.approx([100 * one.said for one in tenths])
     assert list(points.y) == pytest.approx([100 * one.came for one in tenths])
     assert list(points.marker.symbol) == ["circle"] * 9 + ["circle-open"]
@@ -265,8 +264,7 @@ def test_a_size_has_a_line_of_what_came_and_one_of_what_was_said() -> None:
 
 def test_a_size_has_the_same_colour_whichever_others_are_there() -> None:
     record = forecasts()
-    told = record.reliability
-    large = replace(record, reliability=replace(told, by_age=told.by_age[2:]))
+    large = replace(record, by_age=record.by_age[2:])
 
     *_, before, _, _ = survival_figure(record).data
     *_, after, _, _ = survival_figure(large).data

@@ -146,7 +146,7 @@ def test_the_record_says_that_a_plan_came_early() -> None:
         (600.0, 1, 1.0),
     ]
     assert all(-300.0 <= kind.middle_s <= -120.0 for kind in record.promises)
-    assert record.reliability.deciles
+    assert record.deciles
 
 
 def test_nothing_is_recorded_of_plans_unknown_or_unless_asked_for() -> None:
