@@ -17,7 +17,6 @@ from slurm.batch import (
     parse_sbatch,
     sbatch_argv,
     scancel_argv,
-    scancel_waiting_argv,
 )
 from slurm.errors import RequestsSpentError, SlurmRefusedError
 from slurm.holes import Snapshot
@@ -140,14 +139,6 @@ class SlurmBackend(Protocol):
         Raises:
             ValueError: No job, or a key that stands for several waiting tasks
                 (``18_[1-3]``; ``find_by_name`` returns each by itself).
-        """
-        ...
-
-    def cancel_waiting(self, name: str) -> None:
-        """End those of our jobs named *name* that still wait, none that run.
-
-        Raises:
-            ValueError: Not a name that jobs can be looked up by.
         """
         ...
 
@@ -302,10 +293,6 @@ class CommandLine:
     def cancel(self, jobs: Sequence[JobKey]) -> None:
         """End *jobs*, one command for each hundred."""
         self._scancel(jobs)
-
-    def cancel_waiting(self, name: str) -> None:
-        """End those of our jobs named *name* that still wait."""
-        self._run(scancel_waiting_argv(user=self._user, name=name))
 
     def signal(self, jobs: Sequence[JobKey], signal: str) -> None:
         """Send *signal* to the steps of *jobs*."""

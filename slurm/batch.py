@@ -159,24 +159,6 @@ def scancel_argv(display_ids: Sequence[str], *, signal: str = "") -> list[str]:
     return ["scancel", f"--signal={signal}", *display_ids]
 
 
-def scancel_waiting_argv(*, user: str, name: str) -> list[str]:
-    """Return the command that ends those jobs of one name that still wait.
-
-    It needs no snapshot before, and spares a job that starts meanwhile.
-
-    Args:
-        user: Our own user name: scancel then touches no other's job.
-        name: The jobs' name.
-
-    Raises:
-        ValueError: A value that scancel would misread.
-    """
-    _check(_NAME.fullmatch(name), "job name", name)
-    _check(user and "," not in user, "user", user)
-    _check_value("user", user)
-    return ["scancel", f"--user={user}", f"--name={name}", "--state=PENDING"]
-
-
 def only_gone(said: str) -> bool:
     """Tell whether scancel complained only of jobs that have ended already."""
     complaints = said.strip().splitlines()

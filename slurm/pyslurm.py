@@ -181,10 +181,6 @@ class Pyslurm:
         """
         self._programs.cancel(jobs)
 
-    def cancel_waiting(self, name: str) -> None:
-        """End those of our jobs named *name* that still wait, through scancel."""
-        self._programs.cancel_waiting(name)
-
     def signal(self, jobs: Sequence[JobKey], signal: str) -> None:
         """Send *signal* to the steps of *jobs*, as scancel does; not to batch scripts.
 

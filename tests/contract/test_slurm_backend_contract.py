@@ -48,7 +48,7 @@ def test_a_snapshot_takes_six_requests_and_each_is_counted(
     assert backend.requests == SNAPSHOT_REQUESTS
 
     backend.submit(world.lease(world.new_name()))
-    backend.cancel_waiting(world.new_name())
+    backend.find_by_name(world.new_name())
     assert backend.requests == SNAPSHOT_REQUESTS + 2
 
 
@@ -195,32 +195,18 @@ def test_ending_one_waiting_task_leaves_the_waiting_others_alone(
     assert found.get(9, {JobState.CANCELLED}) == {JobState.CANCELLED}
 
 
-def test_ending_what_waits_spares_what_runs(
+def test_ending_every_waiting_task_spares_those_that_run(
     world: World, backend: SlurmBackend
 ) -> None:
     name = world.new_name()
     backend.submit(world.lease(name, tasks=11))
-    world.wait_for_states(backend, name, [*[RUNNING] * 8, *[WAITING] * 3])
+    jobs = world.wait_for_states(backend, name, [*[RUNNING] * 8, *[WAITING] * 3])
 
-    backend.cancel_waiting(name)
+    backend.cancel([job.key for job in jobs[8:]])
 
     found = backend.find_by_name(name)
     assert sum(JobState.RUNNING in job.states for job in found) == 8
     assert not any(job.is_pending for job in found)
-
-
-def test_ending_what_waits_of_one_name_touches_no_other(
-    world: World, backend: SlurmBackend
-) -> None:
-    filling, other = world.new_name(), world.new_name()
-    backend.submit(world.lease(filling, tasks=8))
-    world.wait_for_states(backend, filling, [RUNNING] * 8)
-    backend.submit(world.lease(other))
-
-    backend.cancel_waiting(filling)
-
-    (job,) = backend.find_by_name(other)
-    assert job.is_pending
 
 
 def test_ending_a_job_twice_is_no_error(world: World, backend: SlurmBackend) -> None:

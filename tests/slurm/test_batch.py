@@ -16,7 +16,6 @@ from slurm.batch import (
     parse_sbatch,
     sbatch_argv,
     scancel_argv,
-    scancel_waiting_argv,
 )
 from slurm.errors import UnreadableOutputError
 
@@ -191,26 +190,6 @@ def test_a_job_that_scancel_would_misread_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match="not a usable"):
         scancel_argv([display_id], signal=signal)
-
-
-def test_what_still_waits_is_ended_by_name_user_and_state() -> None:
-    assert scancel_waiting_argv(user="alice", name="ft-0b5e") == [
-        "scancel", "--user=alice", "--name=ft-0b5e", "--state=PENDING",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("user", "name"),
-    [
-        *((user, "ft-1") for user in ("alice\n", "", "alice,bob")),
-        *(("alice", name) for name in ("ft 1", "")),
-    ],
-)
-def test_a_user_or_name_that_scancel_would_misread_is_refused(
-    user: str, name: str
-) -> None:
-    with pytest.raises(ValueError, match="not a usable"):
-        scancel_waiting_argv(user=user, name=name)
 
 
 def test_only_jobs_that_have_ended_are_no_complaint() -> None:

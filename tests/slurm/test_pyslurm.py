@@ -252,12 +252,12 @@ def test_a_refusal_of_slurm_is_not_taken_for_no_answer(
 def test_requests_of_both_ways_count_against_one_allowance() -> None:
     backend, programs = a_backend(most=2)
     backend.find_by_name("ft-1")
-    backend.cancel_waiting("ft-1")
+    backend.cancel([JobKey(7, "7")])
 
     with pytest.raises(RequestsSpentError, match="was not run"):
         backend.find_by_name("ft-1")
     with pytest.raises(RequestsSpentError, match="was not run"):
-        backend.cancel_waiting("ft-1")
+        backend.cancel([JobKey(7, "7")])
 
     assert (backend.requests, len(programs.ran)) == (2, 1)
 
