@@ -54,20 +54,19 @@ def test_every_release_recorded_is_expected_here(shared: Path) -> None:
 
 @pytest.mark.shared
 @pytest.mark.parametrize("release", COUNTS)
-def test_every_release_has_as_many_records_as_were_recorded(
+def test_every_release_has_the_records_that_were_recorded_and_they_make_sense(
     shared: Path, release: str
 ) -> None:
-    found = (len(parse(answer(shared, release, k))) for k, parse in PARSERS.items())
-
-    assert tuple(found) == COUNTS[release][0]
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("release", COUNTS)
-def test_jobs_make_sense_in_every_release(shared: Path, release: str) -> None:
+    counts, planned = COUNTS[release]
     jobs = parse_jobs_json(answer(shared, release, "jobs"))
+    nodes = parse_nodes_json(answer(shared, release, "nodes"))
+    partitions = parse_partitions_json(answer(shared, release, "partitions"))
+    reserved = parse_reservations_json(answer(shared, release, "reservations"))
 
+    assert (len(jobs), len(nodes), len(partitions), len(reserved)) == counts
     assert len({job.job_id for job in jobs}) == len(jobs)
+    assert sum(job.is_planned for job in jobs) == (planned or 0)
+    assert {job.planned_nodes is None for job in jobs} == {planned is None}
     for job in jobs:
         assert job.states
         assert not job.unknown_states
@@ -85,26 +84,8 @@ def test_jobs_make_sense_in_every_release(shared: Path, release: str) -> None:
             assert job.end_s == job.start_s + job.limit_s
         if job.has_ended:
             assert not job.holds_nodes
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("release", COUNTS)
-def test_plans_are_in_the_json_from_23_02_on(shared: Path, release: str) -> None:
-    jobs = parse_jobs_json(answer(shared, release, "jobs"))
-
-    planned = COUNTS[release][1]
-    assert sum(job.is_planned for job in jobs) == (planned or 0)
-    assert {j.planned_nodes is None for j in jobs} == {planned is None}
-    for job in jobs:
         if job.is_planned:
             assert len(expand(job.planned_nodes or "")) == job.node_count
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("release", COUNTS)
-def test_nodes_make_sense_in_every_release(shared: Path, release: str) -> None:
-    nodes = parse_nodes_json(answer(shared, release, "nodes"))
-
     bases = {NodeState.IDLE, NodeState.ALLOCATED, NodeState.MIXED, NodeState.DOWN}
     for node in nodes:
         assert len(node.states & bases) == 1
@@ -119,13 +100,6 @@ def test_nodes_make_sense_in_every_release(shared: Path, release: str) -> None:
             node.states & {NodeState.DRAIN, NodeState.DOWN}
         )
     assert any(NodeState.DRAIN in node.states for node in nodes)
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("release", COUNTS)
-def test_partitions_make_sense_in_every_release(shared: Path, release: str) -> None:
-    partitions = parse_partitions_json(answer(shared, release, "partitions"))
-
     for partition in partitions:
         assert partition.is_up
         assert expand(partition.nodes)
@@ -204,38 +178,29 @@ def test_an_old_answer_reads_like_a_new_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "why"),
     [
-        *("", "{", "[]", '"x"', "{}", "[" * 99_999),
-        *('{"jobs": {}}', '{"jobs": [1]}', '{"jobs": [{}]}'),
+        *((t, "jobs as JSON") for t in ("", "{", "[]", '"x"', "{}", "[" * 99_999)),
+        *((f'{{"jobs": {it}}}', "jobs as JSON") for it in ("{}", "[1]", "[{}]")),
+        (
+            '{"jobs": [{"job_id": 1}, {"job_id": 2, "nice": "a lot"}]}',
+            "line 2 of `jobs as JSON`",
+        ),
+        (json.dumps({"jobs": [{"job_id": 1, "nice": 10**400}]}), "too large"),
     ],
+    ids=range(11),
 )
-def test_what_is_no_list_of_jobs_is_refused(text: str) -> None:
-    with pytest.raises(UnreadableOutputError, match="jobs as JSON"):
+def test_what_is_no_list_of_jobs_is_refused_and_a_bad_record_named(
+    text: str, why: str
+) -> None:
+    with pytest.raises(UnreadableOutputError, match=why):
         parse_jobs_json(text)
 
 
-def test_a_bad_record_is_named_by_its_number() -> None:
-    text = '{"jobs": [{"job_id": 1}, {"job_id": 2, "nice": "a lot"}]}'
-
-    with pytest.raises(UnreadableOutputError, match="line 2 of `jobs as JSON`"):
-        parse_jobs_json(text)
-
-
-def test_a_number_beyond_all_bounds_is_refused() -> None:
-    text = json.dumps({"jobs": [{"job_id": 1, "nice": 10**400}]})
-
-    with pytest.raises(UnreadableOutputError, match="too large"):
-        parse_jobs_json(text)
-
-
-def test_an_error_of_slurm_is_not_taken_for_an_empty_queue() -> None:
+def test_an_error_of_slurm_and_no_node_at_all_are_no_empty_answer() -> None:
+    assert parse_jobs_json('{"jobs": [], "errors": []}') == ()
     with pytest.raises(SlurmRefusedError, match="Access denied"):
         parse_jobs_json('{"jobs": [], "errors": [{"error": "Access denied"}]}')
-
-
-def test_no_node_at_all_is_a_failed_query_and_no_job_at_all_is_not() -> None:
-    assert parse_jobs_json('{"jobs": [], "errors": []}') == ()
     with pytest.raises(UnreadableOutputError, match="no node"):
         parse_nodes_json('{"nodes": [], "errors": []}')
 
@@ -249,15 +214,8 @@ VALUES = st.recursive(
 )  # fmt: skip
 KEYS = st.sampled_from(
     [
-        "job_id",
-        "job_state",
-        "nice",
-        "name",
-        "state",
-        "start_time",
-        "nodes",
-        "gres",
-        "flags",
+        *("job_id", "job_state", "nice", "name", "state", "start_time", "nodes"),
+        *("gres", "flags"),
     ]
 )
 
