@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from freetrain.replay.settings import Accounting
-from freetrain.replay.trainers import Costs
+from freetrain.replay.trainers import Costs, TrainerSpec
 from tests.replay.worlds import linear, replay, trainer
 
 GOLDEN = Path(__file__).with_name("golden_replay.jsonl")
 COSTS = Costs(grow_s=18.0, shrink_s=12.0, start_s=18.0, checkpoint_every_s=60.0)
+LOOKAHEAD = {"policy": "lookahead"}
 
 
 def generated_pool(seed: int = 1) -> dict[int, list[tuple[float, float]]]:
@@ -35,21 +36,26 @@ def generated_pool(seed: int = 1) -> dict[int, list[tuple[float, float]]]:
     return pool
 
 
-def replayed() -> str:
-    team = [
+def nine(samples: float) -> list[TrainerSpec]:
+    """Return trainers of two models, one more every minute."""
+    return [
         trainer(
             f"t{k}",
             scaling=linear(10.0 if k % 2 else 7.0, 6),
-            samples=20_000.0,
+            samples=samples,
             arrival_s=60.0 * k,
             costs=COSTS,
+            weight=1.0 + k % 3,
+            deadline_s=2_000.0 + 100.0 * k,
         )
         for k in range(9)
     ]
+
+
+def replayed() -> str:
     results = [
         replay(
-            generated_pool(),
-            team,
+            *(generated_pool(), nine(20_000.0)),
             policy=policy,
             accounting=accounting,
             record_steps=accounting is Accounting.REAL,
@@ -73,26 +79,13 @@ def test_a_replay_is_the_same_to_the_byte() -> None:
         ({"priority": "fair"}, 255_890.0, (0, 54, 72, 178)),
         ({"priority": "deadline"}, 230_660.5, (1, 57, 72, 179)),
         ({"learns_speeds": True}, 252_523.0, (4, 68, 72, 156)),
+        ({"priority": "speedup", "learns_speeds": True}, 212_047.0, (0, 63, 72, 152)),
+        (LOOKAHEAD, 262_925.0, (4, 60, 72, 129)),
+        (LOOKAHEAD | {"priority": "fair"}, 259_252.0, (0, 57, 72, 115)),
+        (LOOKAHEAD | {"learns_speeds": True}, 245_840.0, (3, 67, 71, 140)),
         (
-            {"priority": "speedup", "learns_speeds": True},
-            212_047.0,
-            (0, 63, 72, 152),
-        ),
-        ({"policy": "lookahead"}, 262_925.0, (4, 60, 72, 129)),
-        (
-            {"policy": "lookahead", "priority": "fair"},
-            259_252.0,
-            (0, 57, 72, 115),
-        ),
-        (
-            {"policy": "lookahead", "learns_speeds": True},
-            245_840.0,
-            (3, 67, 71, 140),
-        ),
-        (
-            {"policy": "lookahead", "record_forecasts": True, "t_fwd_s": 300.0},
-            260_351.33333333334,
-            (4, 69, 72, 131),
+            LOOKAHEAD | {"record_forecasts": True, "t_fwd_s": 300.0},
+            *(260_351.33333333334, (4, 69, 72, 131)),
         ),
     ],
     ids=str,
@@ -100,28 +93,12 @@ def test_a_replay_is_the_same_to_the_byte() -> None:
 def test_every_way_to_rate_to_learn_and_to_look_ahead_gives_its_figures(
     choice: dict[str, Any], samples: float, counts: tuple[int, int, int, int]
 ) -> None:
-    team = [
-        trainer(
-            f"t{k}",
-            scaling=linear(10.0 if k % 2 else 7.0, 6),
-            samples=60_000.0,
-            arrival_s=60.0 * k,
-            costs=COSTS,
-            weight=1.0 + k % 3,
-            deadline_s=2_000.0 + 100.0 * k,
-        )
-        for k in range(9)
-    ]
-
-    result = replay(generated_pool(), team, accounting=Accounting.REAL, **choice)
+    result = replay(
+        generated_pool(), nine(60_000.0), accounting=Accounting.REAL, **choice
+    )
 
     assert result.samples == pytest.approx(samples, rel=1e-9)
-    found = (
-        result.finished,
-        result.rescales,
-        result.preemptions,
-        result.solver_calls,
-    )
+    found = result.finished, result.rescales, result.preemptions, result.solver_calls
     assert found == counts
 
 

@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 EMPTY = Window({}, {}, (), 0.5, 1.0)
 
 
+TEAM = [
+    trainer(f"t{k}", scaling=linear(10.0, 6), samples=1e6, costs=COSTS)
+    for k in range(4)
+]
+
+
 def replayed(policy: str, **choices: bool) -> ReplayResult:
-    team = [
-        trainer(f"t{k}", scaling=linear(10.0, 6), samples=1e6, costs=COSTS)
-        for k in range(4)
-    ]
     return replay(
-        generated_pool(), team, policy=policy, accounting=Accounting.REAL, **choices
+        generated_pool(), TEAM, policy=policy, accounting=Accounting.REAL, **choices
     )
 
 
@@ -75,12 +77,8 @@ class LooksAtOnce(GapSampler):
 
 
 def decided(gaps: GapSampler | None) -> object:
-    team = [
-        trainer(f"t{k}", scaling=linear(10.0, 6), samples=1e6, costs=COSTS)
-        for k in range(3)
-    ]
     pool = {node: own for node, own in generated_pool().items() if node < 6}
-    return decisions(pool, team, note=None if gaps is None else gaps.keep)
+    return decisions(pool, TEAM[:3], note=None if gaps is None else gaps.keep)
 
 
 def test_to_be_looked_at_changes_no_decision() -> None:
