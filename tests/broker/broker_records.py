@@ -1,10 +1,9 @@
 """Leases, jobs, trainers and situations made by hand."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from freetrain.broker.belief import Belief
 from freetrain.broker.lease import (
@@ -17,14 +16,9 @@ from freetrain.broker.lease import (
 )
 from freetrain.broker.limits import Limits
 from freetrain.broker.pool import Situation
-from freetrain.broker.reconcile import reconcile
+from freetrain.broker.reconcile import Action, Wanted, reconcile
 from slurm.holes import Hole, HoleEnd
 from slurm.records import JobRecord, JobState
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from freetrain.broker.reconcile import Action, Wanted
 
 NOW_S = 100_000.0
 UID = 1000

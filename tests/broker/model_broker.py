@@ -1,10 +1,7 @@
 """A broker over the model of Slurm: its disk, its ticks, and how they go wrong."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from freetrain.broker.backfill import BackfillState
 from freetrain.broker.belief import Sources, believe
@@ -19,19 +16,20 @@ from freetrain.broker.lease import (
     submitted_leases,
 )
 from freetrain.broker.limits import Limits, Mode
-from freetrain.broker.pool import Situation
-from freetrain.broker.reconcile import EndLeases, Submit, intent_of, marked_ending
+from freetrain.broker.pool import Situation, Trainer
+from freetrain.broker.reconcile import (
+    Action,
+    EndLeases,
+    Submit,
+    intent_of,
+    marked_ending,
+)
 from freetrain.broker.yielding import NO_CLAIMS, Claims, find_claims
 from freetrain.planning.freetrain import FreeTrain
-from slurm.records import Node
+from freetrain.planning.policy import Policy
+from slurm.records import JobRecord, Node
 from tests.broker.model_slurm import UID, ModelSlurm
 from tests.planning.requests import TOOLS
-
-if TYPE_CHECKING:
-    from freetrain.broker.pool import Trainer
-    from freetrain.broker.reconcile import Action
-    from freetrain.planning.policy import Policy
-    from slurm.records import JobRecord
 
 SHAPE = "any"
 

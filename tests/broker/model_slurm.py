@@ -4,8 +4,6 @@ One-node jobs, arrays, limits, deadlines, other people's jobs; it starts, preemp
 loses sight of jobs, and takes submissions whose answer never comes.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

@@ -1,17 +1,16 @@
 """Which job gets which nodes if our leases give way, held against a naive plan."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.backfill import (
     BackfillState,
+    Rank,
     allocate,
     by_slurm_order,
     has_what_is_asked,
@@ -21,15 +20,9 @@ from freetrain.broker.backfill import (
     startable_tasks,
 )
 from slurm.holes import Hole, HoleEnd
+from slurm.records import JobRecord
 from tests.broker.broker_records import NOW_S
 from tests.broker.waiting_jobs import NODES, waiting
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from freetrain.broker.backfill import Rank
-    from slurm.records import JobRecord
-
 
 MOST_BOOKINGS = 50
 

@@ -1,7 +1,5 @@
 """Leases and submissions as they are believed to be, by two of Slurm's answers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

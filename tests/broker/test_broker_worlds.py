@@ -1,7 +1,5 @@
 """The broker over random histories of a model of Slurm."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

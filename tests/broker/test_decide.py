@@ -1,16 +1,15 @@
 """A whole decision by speed alone, what explains it, and the nodes it is made of."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from freetrain.broker.belief import is_plan_known
 from freetrain.broker.decide import Decision, decide_leases
-from freetrain.broker.lease import Assignment
+from freetrain.broker.lease import Assignment, Lease
 from freetrain.broker.limits import (
     Brake,
     HoleReason,
@@ -19,12 +18,12 @@ from freetrain.broker.limits import (
     Refusal,
     TrainerReason,
 )
-from freetrain.broker.pool import Trainer, classify, pool_of
+from freetrain.broker.pool import PoolNode, Situation, Trainer, classify, pool_of
 from freetrain.broker.reconcile import EndLeases, Submit
 from freetrain.broker.yielding import Claims, KeptFree
 from freetrain.planning.freetrain import FreeTrain
 from milp.problem import throughput
-from slurm.holes import BackfillPlans, HiddenPlan, carry_plans
+from slurm.holes import BackfillPlans, HiddenPlan, Hole, carry_plans
 from slurm.records import NodeState
 from tests.broker.broker_records import (
     NOW_S,
@@ -38,13 +37,6 @@ from tests.broker.broker_records import (
 from tests.planning.requests import TOOLS
 from tests.slurm.clusters import NOW_S as SNAPSHOT_S
 from tests.slurm.clusters import node, snapshot_of, statistics
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from freetrain.broker.lease import Lease
-    from freetrain.broker.pool import PoolNode, Situation
-    from slurm.holes import Hole
 
 FIVE = throughput([0, 10, 19, 27, 34, 40])
 PAIRS = throughput([0, 1, 19], [2])

@@ -1,18 +1,17 @@
 """Nodes sorted by forecasts that are known beforehand, and decisions by them."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.decide import Decision, decide_leases, request_of
+from freetrain.broker.lease import Lease
 from freetrain.broker.limits import Limits, Refusal
-from freetrain.broker.pool import Foresight, PoolNode, Trainer, classify_by
+from freetrain.broker.pool import Forecast, Foresight, PoolNode, Trainer, classify_by
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.live import LiveForecast, PoolSnapshot
 from freetrain.lookahead.promises import Promise
@@ -21,7 +20,8 @@ from freetrain.planning.policy import Tools, counts_of, problem_of
 from milp.answer import PlanStatus
 from milp.planner import Planner
 from milp.problem import plan_gain, throughput
-from milp.window import Window, WindowClass, WindowTrainer, gain
+from milp.window import Holding, Window, WindowClass, WindowTrainer, gain
+from slurm.holes import Hole
 from tests.broker.broker_records import (
     NOW_S,
     generation,
@@ -31,15 +31,6 @@ from tests.broker.broker_records import (
     lease,
     situation,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from freetrain.broker.lease import Lease
-    from freetrain.broker.pool import Forecast
-    from milp.window import Holding
-    from slurm.holes import Hole
-
 
 HORIZON_S = 400.0
 

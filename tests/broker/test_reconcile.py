@@ -1,15 +1,14 @@
 """Single actions, each with the situation that calls for it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from freetrain.broker.lease import Assignment, LeaseKey, LeaseState
 from freetrain.broker.limits import EndReason, Mode, Pace
+from freetrain.broker.pool import Situation
 from freetrain.broker.reconcile import (
     EndLeases,
     Submit,
@@ -29,9 +28,6 @@ from tests.broker.broker_records import (
     reconciled,
     situation,
 )
-
-if TYPE_CHECKING:
-    from freetrain.broker.pool import Situation
 
 NOTHING = Wanted((), ())
 KEPT_FREE = Claims({"n1": 6}, {}, kept_free=KeptFree({"n1": 6}, 0))

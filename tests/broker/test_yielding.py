@@ -1,11 +1,9 @@
 """To which waiting jobs leases give nodes up, and when the queue is looked at again."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -23,6 +21,7 @@ from freetrain.broker.yielding import (
     EMPTY_DIGEST,
     LEAD_S,
     LEAST_LEAD_S,
+    Claims,
     Cycles,
     DelayProtection,
     QueueDigest,
@@ -38,12 +37,6 @@ from tests.broker.broker_records import NOW_S, UID, hole, job
 from tests.broker.waiting_jobs import NODES, state_of, waiting
 from tests.slurm.clusters import statistics
 from tests.tick.test_leases import CONFIG
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from freetrain.broker.backfill import BackfillState
-    from freetrain.broker.yielding import Claims
 
 
 def claims_of(state: BackfillState, *jobs: JobRecord) -> Claims:

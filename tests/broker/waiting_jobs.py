@@ -1,18 +1,12 @@
 """Waiting jobs of others, and the nodes that they could start on."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from freetrain.broker.backfill import BackfillState, LeaseSpan
+from slurm.holes import Hole
 from slurm.records import Gres, JobRecord, JobState, Node
 from tests.broker.broker_records import NOW_S, hole
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from slurm.holes import Hole
 
 NODES = {
     name: Node(name, frozenset(), features=frozenset({"fast"}), partitions=("main",))

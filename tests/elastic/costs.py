@@ -4,20 +4,18 @@ Run as ``python -m tests.elastic.costs``, and under ``mpirun -n 4`` for what ran
 to agree and to add up.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.elastic import Checkpoint, Position, read_checkpoint
+from freetrain.elastic import Checkpoint, Position, World, read_checkpoint
 from freetrain.elastic.batches import (
     Sampler,
     order_of_epoch,
@@ -29,11 +27,6 @@ from freetrain.elastic.contract import Stop, StopFile, read_launch
 from freetrain.elastic.files import Clock, RunDir
 from freetrain.elastic.fragment import Agreement
 from freetrain.elastic.world import find_world
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from freetrain.elastic import World
 
 CLOCK = Clock()
 CHUNKS = 16

@@ -3,8 +3,6 @@
 Run as ``python -m tests.elastic.history --kills 20 --seed 1`` for a long one.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal
@@ -15,15 +13,11 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tests.elastic.launching import Stand, find_mpirun, wait_until
+from tests.elastic.launching import Launched, Stand, find_mpirun, wait_until
 from tests.elastic.program import EPOCHS, SAMPLES, STEPS
-
-if TYPE_CHECKING:
-    from tests.elastic.launching import Launched
 
 EVENTS = (
     "stop file",

@@ -1,7 +1,5 @@
 """Launch real worlds of a training program, and end every process of theirs."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

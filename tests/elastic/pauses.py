@@ -4,8 +4,6 @@ Run as ``python -m tests.elastic.pauses``; under mpirun, alone on this machine, 
 and without the next world launched ahead.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

@@ -1,10 +1,9 @@
 """Worlds launched ahead: they wait, claim nothing, and begin when they may."""
 
-from __future__ import annotations
-
 import json
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -21,13 +20,7 @@ from freetrain.elastic.files import Clock, RunDir
 from freetrain.elastic.fragment import wait_for_predecessor
 from tests.elastic.history import check_samples
 from tests.elastic.launching import Stand, wait_until
-from tests.elastic.threads import on_every_rank
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.elastic.threads import ThreadWorld
+from tests.elastic.threads import ThreadWorld, on_every_rank
 
 AHEAD = {"FREETRAIN_GENERATION": "2", "FREETRAIN_AFTER": "1"}
 

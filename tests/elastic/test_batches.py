@@ -1,15 +1,11 @@
 """Every sample once an epoch, and sums to the last bit, whatever the worlds."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.elastic import Position, ProgramError
+from freetrain.elastic import Batch, Chunk, Position, ProgramError, World
 from freetrain.elastic.batches import (
     Sampler,
     order_of_epoch,
@@ -18,9 +14,6 @@ from freetrain.elastic.batches import (
 )
 from freetrain.elastic.world import LoneWorld
 from tests.elastic.threads import on_every_rank
-
-if TYPE_CHECKING:
-    from freetrain.elastic import Batch, Chunk, World
 
 trainings = st.fixed_dictionaries(
     {

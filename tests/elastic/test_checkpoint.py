@@ -1,14 +1,14 @@
 """Checkpoints: what goes in comes out; commits are whole, and stale worlds fenced."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
 import random
 import zipfile
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,10 +31,6 @@ from freetrain.elastic.checkpoint import (
     write_checkpoint,
 )
 from freetrain.elastic.files import RunDir
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 DIGEST_BYTES = 64
 

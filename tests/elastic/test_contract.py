@@ -1,7 +1,5 @@
 """The contract of launcher and program: variables, stop files, outcomes, names."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,11 +1,11 @@
 """A fragment of one process: how it ends, its progress lines, refused programs."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +22,7 @@ from freetrain.elastic import (
 from freetrain.elastic.checkpoint import CheckpointStore
 from freetrain.elastic.files import Clock, RunDir
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Act = Callable[[elastic.Fragment], object]
+Act = Callable[[elastic.Fragment], object]
 
 pytestmark = pytest.mark.usefixtures("old_handlers")
 

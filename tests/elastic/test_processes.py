@@ -1,13 +1,13 @@
 """Real processes: killed, stopped, starved of disk; and still every sample once."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
 import textwrap
+from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,10 +22,6 @@ from tests.elastic.history import (
 )
 from tests.elastic.launching import REPOSITORY, Stand, wait_until
 from tests.elastic.program import STEPS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.long
 

@@ -1,16 +1,15 @@
 """Spares: ranks that are forks of a process which has done all imports."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 from uuid import uuid4
 
 import pytest
@@ -29,9 +28,6 @@ from tests.elastic.launching import (
     spawn,
     wait_until,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PROGRAM = ("-m", "tests.elastic.spare_program")
 RANK = ("-I", "-S", str(Path(rank_file.__file__)))
@@ -79,7 +75,7 @@ class Spare:
     ranks: list[Rank] = field(default_factory=list)
 
     @classmethod
-    def start(cls, folder: Path, *program: str, **extra: str) -> Spare:
+    def start(cls, folder: Path, *program: str, **extra: str) -> Self:
         lease = f"{uuid4()}-0"
         own = marks(lease, "0000000000") | {"FREETRAIN_SPARE": "1"}
         argv = (sys.executable, *program)

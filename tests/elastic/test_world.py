@@ -1,22 +1,15 @@
 """Every kind of world keeps the same contract, and its ranks agree at one pace."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
-from freetrain.elastic import WorldMismatchError
+from freetrain.elastic import World, WorldMismatchError
 from freetrain.elastic.contract import Launch, Stop, read_launch
 from freetrain.elastic.files import Clock
 from freetrain.elastic.fragment import Agreement
 from freetrain.elastic.world import LoneWorld, find_world
+from tests.elastic.launching import Stand
 from tests.elastic.threads import ThreadWorld, on_every_rank
 from tests.elastic.world_contract import check_world
-
-if TYPE_CHECKING:
-    from freetrain.elastic import World
-    from tests.elastic.launching import Stand
 
 
 def test_a_world_of_one_keeps_the_contract() -> None:

@@ -1,17 +1,12 @@
 """A world whose ranks are threads: the double of MPI, held to the same contract."""
 
-from __future__ import annotations
-
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 PATIENCE_S = 30.0
 

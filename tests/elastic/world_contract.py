@@ -3,18 +3,13 @@
 Run as ``mpirun -n 3 python -m tests.elastic.world_contract`` it checks MPI's.
 """
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain.elastic import World
 from freetrain.elastic.contract import read_launch
 from freetrain.elastic.world import find_world
-
-if TYPE_CHECKING:
-    from freetrain.elastic import World
 
 
 def check_world(world: World) -> None:

@@ -1,18 +1,13 @@
 """Logs made on the spot, and where the recorded ones lie."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from logs.format import Content, LogFormat
-from logs.trace import IdleTrace, JobTrace, UnreadableLogError
-
-if TYPE_CHECKING:
-    from logs.trace import Trace
+from logs.trace import IdleTrace, JobTrace, Trace, UnreadableLogError
 
 RECORDED = Path(__file__).parents[1] / "data" / "logs"
 

@@ -1,7 +1,5 @@
 """Logs as CSV tables: jobs, and idle intervals."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

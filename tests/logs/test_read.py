@@ -1,12 +1,10 @@
 """Logs of any format: told from their content; the published ones, in figures."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -25,9 +23,6 @@ from logs.summary import Distribution, IdleSummary, JobSummary, summarise
 from logs.swf import Swf
 from logs.trace import Job, JobTrace, UnreadableLogError
 from tests.logs.log_content import RECORDED, content, read_again
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SWF_LINE = b"1 0 10 100 4 -1 -1 4 3600 -1 1 3 1 -1 -1 -1 -1 -1\n"
 *_FIRST, _LAST = [each.expected for each in formats()]

@@ -1,7 +1,5 @@
 """Dumps of Slurm's accounting: values, node lists, whole logs."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

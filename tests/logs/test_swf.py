@@ -1,7 +1,5 @@
 """The Standard Workload Format, read and written."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,19 +1,15 @@
 """Solvers that lie, die or are missing, and what they do to an answer."""
 
-from __future__ import annotations
+from collections.abc import Callable
+from typing import TypeAlias
 
-from typing import TYPE_CHECKING, TypeAlias
+import pulp
 
 from milp.answer import SolverFailedError, SolverStatus, SolverUnavailableError
 from milp.problem import custom
 from milp.program import Cbc
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pulp
-
-Spoil: TypeAlias = "Callable[[pulp.LpProblem, SolverStatus], SolverStatus]"
+Spoil: TypeAlias = Callable[[pulp.LpProblem, SolverStatus], SolverStatus]
 
 RAGGED_CURVES = [
     custom([0, 3, 7, 8, 30, 31, 47, 50], [2, 4, 6]),

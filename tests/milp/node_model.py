@@ -6,19 +6,11 @@ is given at every whole count already, sizes may be any set, and CBC branches on
 binaries better than on SOS2.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pulp
 
 from milp.answer import Plan, SolverStatus
-from milp.problem import loose_bound, plan_gain
-from milp.program import whole
-
-if TYPE_CHECKING:
-    from milp.problem import Problem
-    from milp.program import ModelSolver
+from milp.problem import Problem, loose_bound, plan_gain
+from milp.program import ModelSolver, whole
 
 
 def plan_nodes(

@@ -1,11 +1,10 @@
 """Random planning problems and windows, and checks that share nothing with a search."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from milp.problem import (
     Curve,
@@ -15,15 +14,8 @@ from milp.problem import (
     constraint_violations,
     custom,
 )
-from milp.window import Window, WindowClass, WindowTrainer, total_gain
+from milp.window import Holding, Window, WindowClass, WindowTrainer, total_gain
 from milp.window_search import WindowPlanner
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hypothesis.strategies import DrawFn
-
-    from milp.window import Holding
 
 # Few distinct values make ties, any float makes none; curves need neither rise
 # nor bend one way.

@@ -10,28 +10,21 @@ such time; the settings were chosen on days 100 to 102 of Theta.
 hps trainers that start over, accounting real, under ``slurm``. Nothing is asserted.
 """
 
-from __future__ import annotations
-
 import argparse
 import resource
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from freetrain.broker.limits import Mode
-from freetrain.replay.loop import Stage, run_in_the_loop
+from freetrain.replay.loop import LoopResult, Stage, run_in_the_loop
 from freetrain.replay.settings import LoopSettings, ReplaySettings, usual_settings
 from freetrain.replay.trainers import builtin_trainers
 from logs.read import read_trace
 from logs.simulation import Method
 from logs.trace import JobTrace
 from tests.lookahead.reliability_table import shared_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from freetrain.replay.loop import LoopResult
 
 LOGS = {"theta": "theta_2022.csv.gz", "kth": "KTH-SP2-1996.swf.gz"}
 WEEKS = {"theta": (245, 112), "kth": (133, 245)}

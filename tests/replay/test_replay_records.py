@@ -1,29 +1,23 @@
 """What a replay records beside its figures: gaps of plans, and forecasts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from freetrain.lookahead.learned import LearnedForecaster
-from freetrain.lookahead.reliability import ScoredForecaster
+from freetrain.lookahead.reliability import ForecastRecord, ScoredForecaster
 from freetrain.planning.settings import HORIZON_S
 from freetrain.replay.policies.registry import Gap, GapSampler
 from freetrain.replay.pool import PoolTimeline
+from freetrain.replay.run import ReplayResult
 from freetrain.replay.settings import Accounting
 from milp.window import Window, window_gap
 from tests.lookahead.forecasters import watch
 from tests.replay.test_lookahead_policy import decisions
 from tests.replay.test_replay_golden import COSTS, generated_pool
 from tests.replay.worlds import linear, replay, trace_of, trainer
-
-if TYPE_CHECKING:
-    from freetrain.lookahead.reliability import ForecastRecord
-    from freetrain.replay.run import ReplayResult
 
 EMPTY = Window({}, {}, (), 0.5, 1.0)
 

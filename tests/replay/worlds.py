@@ -1,29 +1,22 @@
 """Small pools and trainers for the replay's tests, by hand and at random."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from freetrain.replay.accounting import Run, usable_rates
 from freetrain.replay.policies.base import View
 from freetrain.replay.pool import PoolTimeline
-from freetrain.replay.run import run_replay
+from freetrain.replay.run import ReplayResult, run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
 from logs.trace import IdleTrace
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from hypothesis.strategies import DrawFn
-
-    from freetrain.replay.run import ReplayResult
 
 FOR_NOTHING = Costs(grow_s=0.0, shrink_s=0.0)
 

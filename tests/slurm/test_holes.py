@@ -1,7 +1,5 @@
 """Snapshots and their holes: which nodes, until when, and why not longer."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import chain

@@ -1,11 +1,10 @@
 """pyslurm's objects as our records, and the choice of the back end: without pyslurm."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,9 +30,6 @@ from slurm.pyslurm import (
     read_partition,
 )
 from slurm.records import Gres, JobKey, JobRecord, JobState, NodeState, Release
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 BOOKWORM = Release(22, 5, "8")
 

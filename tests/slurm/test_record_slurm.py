@@ -1,14 +1,11 @@
 """A recording says the same of a cluster, and names nobody and nothing there."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -17,7 +14,7 @@ from hypothesis import strategies as st
 from slurm.errors import SlurmRefusedError, UnreadableOutputError
 from slurm.holes import Hole, HoleEnd, Snapshot, find_holes
 from slurm.json import JSON
-from slurm.records import NodeState, Requirement, expand
+from slurm.records import JobRecord, Node, NodeState, Requirement, expand
 from slurm.text import (
     parse_config,
     parse_nodes,
@@ -47,9 +44,6 @@ from tests.slurm.clusters import (
     snapshot_from,
     squeue_text,
 )
-
-if TYPE_CHECKING:
-    from slurm.records import JobRecord, Node
 
 REPOSITORY = Path(__file__).parents[2]
 FILES = tuple(path.name for path in (RECORDINGS / "busy").glob("*.txt"))

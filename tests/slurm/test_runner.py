@@ -1,7 +1,5 @@
 """Running programs as Slurm's: their environment, and small ones on disk."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import signal

@@ -1,24 +1,18 @@
 """What holds whatever the jobs, the trainers and the broker's habits."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.limits import Mode
+from freetrain.replay.loop import LoopResult
 from freetrain.replay.settings import Accounting, LoopSettings
+from freetrain.replay.trainers import TrainerSpec
 from logs.simulation import Method
-from tests.replay.loop.worlds_loop import crowds, play, stage_of
+from tests.replay.loop.worlds_loop import J, crowds, play, stage_of
 from tests.replay.worlds import teams
-
-if TYPE_CHECKING:
-    from freetrain.replay.loop import LoopResult
-    from freetrain.replay.trainers import TrainerSpec
-    from tests.replay.loop.worlds_loop import J
 
 # A loop takes some ten times as long as a replay of as many events.
 FEW = settings(max_examples=20, deadline=None)

@@ -1,25 +1,25 @@
 """Whom the broker makes room for, held against the scheduler itself without leases."""
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from freetrain.broker.backfill import LeaseSpan
 from freetrain.replay.loop_leases import NodeUnits, QueueClaims
-from logs.simulation import Method, Simulation, SlurmParameters, SlurmPlacer
+from logs.simulation import (
+    Machine,
+    Method,
+    Running,
+    Simulation,
+    SlurmParameters,
+    SlurmPlacer,
+)
 from logs.timeline import members
 from tests.replay.loop.worlds_loop import J, crowds, trace_of
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import DrawFn
-
-    from logs.simulation import Machine, Running
 
 
 def started_by(machine: Machine) -> tuple[Running, ...]:

@@ -1,27 +1,19 @@
 """Small machines with a few jobs, and a broker that ticks among them."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
-from freetrain.replay.loop import Stage, run_in_the_loop
+from freetrain.replay.loop import LoopResult, Stage, run_in_the_loop
 from freetrain.replay.pool import DAY_S
-from freetrain.replay.settings import ReplaySettings
+from freetrain.replay.settings import LoopSettings, ReplaySettings
+from freetrain.replay.trainers import TrainerSpec
 from logs.simulation import Method
 from logs.trace import Job, JobTrace
 from tests.replay.worlds import no_clock
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hypothesis.strategies import DrawFn
-
-    from freetrain.replay.loop import LoopResult
-    from freetrain.replay.settings import LoopSettings
-    from freetrain.replay.trainers import TrainerSpec
 
 UNBOUND: dict[str, Any] = {"margin_s": None, "shortest_s": 0.0}
 
