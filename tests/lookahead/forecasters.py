@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.lookahead.affinity import Affinity
@@ -13,7 +13,7 @@ from freetrain.lookahead.base import FORECASTERS, forecaster_named
 from freetrain.replay.pool import PoolEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from hypothesis.strategies import DrawFn
 
@@ -21,11 +21,17 @@ if TYPE_CHECKING:
     from freetrain.lookahead.reliability import ForecastRecord, ScoredForecaster
 
 EVERY = pytest.mark.parametrize("name", FORECASTERS)
-OFTEN = settings(max_examples=30, deadline=None)
 HORIZON_S = 400.0
 HORIZONS_S = (0.0, 60.0, 7200.0)
 
 Learner = TypeVar("Learner", bound="Prospects")
+Test: TypeAlias = "Callable[..., None]"
+
+
+def every_with(**drawn: st.SearchStrategy[Any]) -> Callable[[Test], Test]:
+    """Return a decorator: the test runs with each forecaster and random values."""
+    often = settings(max_examples=30, deadline=None)
+    return lambda test: EVERY(often(given(**drawn)(test)))
 
 
 @st.composite

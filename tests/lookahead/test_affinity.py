@@ -76,13 +76,6 @@ def rack(node: int) -> str:
 # Counts of pairs
 
 
-def test_affinity_counts_common_departures_of_pairs_that_were_both_idle() -> None:
-    affinity = Affinity()
-    count([({0, 1}, {0, 1, 2}), ({0}, {0, 1}), ({0}, {0, 2})], affinity)
-
-    assert affinity.of([0, 1])[0, 1] == pytest.approx((0.6 + 1) / (2 + 2))
-
-
 def test_counts_do_not_wrap_however_often_a_node_leaves() -> None:
     affinity, pair = Affinity(), np.array([0, 1])
     for turn in range(110_000):
@@ -229,14 +222,6 @@ def test_where_no_two_nodes_share_a_leaf_every_answer_is_the_same_to_the_bit(
         assert answers(other, idle) == answers(plain, idle)
 
 
-@pytest.mark.parametrize(
-    "state", [{}, {"together": 1.0}, {"together": -1.0, "either": 1.0}, {"either": "x"}]
-)
-def test_an_impossible_state_of_leaves_is_refused(state: dict[str, float]) -> None:
-    with pytest.raises((ValueError, KeyError)):
-        LeafAffinity(Affinity(), rack, state=state)
-
-
 def clusters_after(
     forecaster: LearnedForecaster, gone: Sequence[Sequence[int]], new: Sequence[int]
 ) -> set[frozenset[int]]:
@@ -271,33 +256,6 @@ def test_nodes_below_no_leaf_stay_strangers_where_racks_leave_whole() -> None:
 
     assert learned.of([36, 37])[0, 1] == learned.rate > 0.5
     assert learned.of([40, 41])[0, 1] == 0.3
-
-
-def test_where_nodes_leave_singly_racks_keep_the_common_prior() -> None:
-    learned = LeafAffinity(Affinity(), rack)
-    count([({node}, range(node, 16)) for node in range(12)], learned)
-
-    assert learned.rate < 0.25
-    assert learned.of([12, 13])[0, 1] == learned.of([12, 23])[0, 1] == 0.3
-
-
-@pytest.mark.parametrize(
-    ("left", "idle", "leaf_of", "rate"),
-    [
-        pytest.param(4, 4, rack, 3.4 / 9.0, id="one rack leaves whole"),
-        pytest.param(400, 400, rack, 3.4 / 9.0, id="a hundred racks at once"),
-        pytest.param(
-            1, 20, lambda _: "s", 2.4 / (8.0 + 19.0 / 190.0), id="one node of twenty"
-        ),
-    ],
-)
-def test_a_departure_counts_once_at_most_by_the_pairs_that_it_touches(
-    left: int, idle: int, leaf_of: Callable[[int], str], rate: float
-) -> None:
-    learned = LeafAffinity(Affinity(), leaf_of)
-    count([(range(left), range(idle))], learned)
-
-    assert learned.rate == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(
@@ -373,14 +331,6 @@ def test_nodes_that_leave_together_are_side_by_side_and_one_block() -> None:
     ]
     assert [block.within for block in shown.blocks] == pytest.approx([0.9, 0.9])
     assert [block.outside for block in shown.blocks] == pytest.approx([0.1, 0.1])
-
-
-def test_a_node_is_no_pair_with_itself() -> None:
-    shown = affinity_map(of_groups, {0: 1, 1: 1}, names(2))
-
-    assert shown is not None
-    assert shown.affinity == ((None, 0.1), (0.1, None))
-    assert [block.within for block in shown.blocks] == [None, None]
 
 
 @given(st.sampled_from([2, 7, 100, 101, 150, 260]), st.integers(1, 5))

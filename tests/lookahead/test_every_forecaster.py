@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.errors import UsageError
@@ -20,7 +19,7 @@ from tests.lookahead.forecasters import (
     EVERY,
     HORIZON_S,
     HORIZONS_S,
-    OFTEN,
+    every_with,
     histories,
     idle_after,
     leaves_young,
@@ -57,9 +56,7 @@ def test_an_unknown_name_is_refused_with_the_names_there_are() -> None:
         forecaster_named("lerned")
 
 
-@EVERY
-@OFTEN
-@given(events=histories(), at=st.integers(1, 25))
+@every_with(events=histories(), at=st.integers(1, 25))
 def test_the_future_changes_no_answer(
     name: str, events: list[PoolEvent], at: int
 ) -> None:
@@ -68,9 +65,7 @@ def test_the_future_changes_no_answer(
     assert answers_after_each(made(name), events[:at]) == straight[:at]
 
 
-@EVERY
-@OFTEN
-@given(events=histories())
+@every_with(events=histories())
 def test_the_order_of_nodes_within_an_event_changes_no_answer(
     name: str, events: list[PoolEvent]
 ) -> None:
@@ -79,9 +74,7 @@ def test_the_order_of_nodes_within_an_event_changes_no_answer(
     assert answers(shown(made(name), turned)) == answers(shown(made(name), events))
 
 
-@EVERY
-@OFTEN
-@given(events=histories())
+@every_with(events=histories())
 def test_asking_changes_no_answer(name: str, events: list[PoolEvent]) -> None:
     forecaster = made(name)
     for event in events:
@@ -94,9 +87,7 @@ def test_asking_changes_no_answer(name: str, events: list[PoolEvent]) -> None:
     assert answers(forecaster) == answers(shown(made(name), events))
 
 
-@EVERY
-@OFTEN
-@given(events=histories())
+@every_with(events=histories())
 def test_each_idle_node_is_in_one_cluster_and_no_other_node_is(
     name: str, events: list[PoolEvent]
 ) -> None:
@@ -108,9 +99,7 @@ def test_each_idle_node_is_in_one_cluster_and_no_other_node_is(
     assert all(node in forecaster.members(forecaster.cluster(node)) for node in idle)
 
 
-@EVERY
-@OFTEN
-@given(events=histories())
+@every_with(events=histories())
 def test_no_node_changes_clusters_and_numbers_of_clusters_are_not_used_again(
     name: str, events: list[PoolEvent]
 ) -> None:
@@ -128,9 +117,7 @@ def test_no_node_changes_clusters_and_numbers_of_clusters_are_not_used_again(
         before = now
 
 
-@EVERY
-@OFTEN
-@given(events=histories())
+@every_with(events=histories())
 def test_answers_are_probabilities_and_lives_that_end_by_the_horizon(
     name: str, events: list[PoolEvent]
 ) -> None:
@@ -150,9 +137,7 @@ def test_answers_are_probabilities_and_lives_that_end_by_the_horizon(
     assert np.array_equal(affinity, affinity.T)
 
 
-@EVERY
-@OFTEN
-@given(events=histories(), horizons_s=st.lists(st.floats(0.0, 1e6), min_size=2))
+@every_with(events=histories(), horizons_s=st.lists(st.floats(0.0, 1e6), min_size=2))
 def test_survival_never_rises_with_the_horizon(
     name: str, events: list[PoolEvent], horizons_s: list[float]
 ) -> None:
@@ -176,9 +161,7 @@ def test_a_node_that_left_young_is_expected_to_leave_once_it_is_back(name: str) 
     assert after.life_s < before.life_s
 
 
-@EVERY
-@OFTEN
-@given(events=histories(), learns_s=st.sampled_from([1.0, 500.0, 1e9]))
+@every_with(events=histories(), learns_s=st.sampled_from([1.0, 500.0, 1e9]))
 def test_while_it_is_learning_no_node_is_expected_to_leave(
     name: str, events: list[PoolEvent], learns_s: float
 ) -> None:
@@ -197,9 +180,7 @@ def test_while_it_is_learning_no_node_is_expected_to_leave(
             assert prospect == (lasting if is_early else learned)
 
 
-@EVERY
-@OFTEN
-@given(events=histories())
+@every_with(events=histories())
 def test_prospects_are_the_same_without_checks_of_survivals(
     name: str, events: list[PoolEvent]
 ) -> None:
@@ -211,9 +192,7 @@ def test_prospects_are_the_same_without_checks_of_survivals(
         assert unchecked.prospect(unchecked.cluster(node)) == expected
 
 
-@EVERY
-@OFTEN
-@given(events=histories(), at=st.integers(0, 25))
+@every_with(events=histories(), at=st.integers(0, 25))
 def test_saved_and_loaded_it_goes_on_as_if_it_had_not_been(
     name: str, events: list[PoolEvent], at: int
 ) -> None:
@@ -232,9 +211,7 @@ def test_saved_and_loaded_it_goes_on_as_if_it_had_not_been(
     assert second.to_state() == straight.to_state()
 
 
-@EVERY
-@OFTEN
-@given(events=histories())
+@every_with(events=histories())
 def test_a_state_without_one_of_its_parts_is_refused(
     name: str, events: list[PoolEvent]
 ) -> None:

@@ -324,13 +324,6 @@ def test_before_any_outcome_nothing_is_corrected() -> None:
         assert Calibration().of(forecast) == pytest.approx(forecast)
 
 
-def test_forecasts_that_were_too_low_are_raised() -> None:
-    calibration = taught((0.42, 3, 4), times=1000)
-
-    assert calibration.of(0.42) > 0.5
-    assert calibration.of(0.5) > 0.65
-
-
 def test_nodes_of_one_cluster_weigh_the_root_of_their_number() -> None:
     expected = pytest.approx(0.5 * 50 / 60, rel=1e-3)
     assert taught((0.5, 0, 100)).of(0.5) == expected
@@ -354,24 +347,6 @@ def test_probabilities_unused_for_months_stay_numbers_and_are_learned_again_soon
     for _ in range(20):
         calibration.learn(0.9, stayed=1, nodes=2)
     assert calibration.of(0.9) == pytest.approx(0.5, abs=0.05)
-
-
-def test_a_saved_calibration_goes_on_as_it_would_have() -> None:
-    calibration = taught((0.3, 1, 2), times=5000)
-    again = Calibration(calibration.to_state())
-
-    for own in (calibration, again):
-        own.learn(0.3, stayed=0, nodes=400)
-
-    assert again.of(0.3) == calibration.of(0.3)
-
-
-def test_old_outcomes_weigh_less_than_recent_ones() -> None:
-    calibration = taught((0.42, 0, 1), times=7000)
-    for _ in range(7000):
-        calibration.learn(0.42, stayed=1, nodes=1)
-
-    assert calibration.of(0.42) > 0.6
 
 
 @given(

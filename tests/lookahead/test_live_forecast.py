@@ -103,24 +103,25 @@ def test_a_node_of_unclear_state_stays_idle_or_unknown() -> None:
     assert unknown.expected("n0") is None
 
 
-def test_after_a_long_gap_the_pool_is_new_and_nothing_is_learned_of_the_gap() -> None:
+@pytest.mark.parametrize(
+    "after_s",
+    [
+        pytest.param(300.0 + LONGEST_GAP_S + 1.0, id="a long gap"),
+        pytest.param(-9_000.0, id="a clock that goes back"),
+    ],
+)
+def test_after_a_gap_the_pool_is_new_and_nothing_is_learned_of_the_gap(
+    after_s: float,
+) -> None:
     forecast = shown(snapshot(), snapshot())
     before = forecast.to_state()
 
-    forecast.look(START_S + 300.0 + LONGEST_GAP_S + 1.0, snapshot(NAMES[:2]))
+    forecast.look(START_S + after_s, snapshot(NAMES[:2]))
 
     after = forecast.to_state()
     assert after["learned"]["hazard"] == before["learned"]["hazard"]
     assert after["watched_s"] == before["watched_s"] == 300.0
     assert [row[2] for row in after["learned"]["clusters"]] == [0.0, 0.0]
-
-
-def test_a_clock_that_goes_back_is_a_gap_too() -> None:
-    forecast = shown(snapshot(), snapshot())
-
-    forecast.look(START_S - 9_000.0, snapshot())
-
-    assert all(row[2] == 0.0 for row in forecast.to_state()["learned"]["clusters"])
 
 
 def test_nodes_promised_to_one_job_are_a_group_until_that_is_far_off() -> None:

@@ -5,7 +5,6 @@ In most tests half of 40 nodes leaves again and again from the low end.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,25 +36,6 @@ class Line:
     def join(self, nodes: Collection[int]) -> None:
         self.order.join(nodes)
         self.cluster_of |= {node: node for node in nodes}
-
-
-def test_neighbours_are_strangers_until_they_left_together() -> None:
-    singly = NodeOrder(dict.fromkeys(range(40), 0), order=int)
-    for node in range(0, 40, 3):
-        singly.leave([node], clusters=1)
-
-    assert NodeOrder({}, order=int).longest == singly.longest == 1
-    assert singly.times(0) == 1.0
-    assert Line(30).order.longest == 8
-
-
-def test_the_end_that_leaves_first_is_hit_more_often_than_the_other() -> None:
-    line = Line(30)
-
-    # The line begins at node 20 while the lower half is away.
-    assert line.order.times(20) > 1.0 > line.order.times(39)
-    line.join(range(20))
-    assert min(line.order.times(0), line.order.times(10)) > 1.0 > line.order.times(39)
 
 
 @pytest.mark.parametrize(
@@ -184,12 +164,6 @@ def test_the_line_is_in_order_after_any_arrivals_and_departures(
         assert order.clusters_beside(node) == beside
 
 
-def test_nodes_stand_by_the_sort_key_that_is_given() -> None:
-    order = NodeOrder({5: 1, 40: 2, 300: 3}, order=str)
-
-    assert [order.clusters_beside(node) for node in (300, 40, 5)] == [[2], [1, 3], [2]]
-
-
 def test_without_a_sort_key_nodes_are_strangers_and_nothing_is_counted() -> None:
     line = Line(30)
     kept = line.order.to_state()
@@ -199,18 +173,6 @@ def test_without_a_sort_key_nodes_are_strangers_and_nothing_is_counted() -> None
     assert line.order.longest == 1
     assert line.order.times(20) == 1.0
     assert line.order.to_state() == kept
-
-
-def test_saved_and_loaded_an_order_answers_as_before() -> None:
-    line = Line(30)
-    state = json.loads(json.dumps(line.order.to_state()))
-    kept = NodeOrder(line.cluster_of, order=int, state=state)
-
-    assert kept.to_state() == line.order.to_state()
-    assert kept.longest == line.order.longest
-    assert [kept.times(node) for node in line.cluster_of] == [
-        line.order.times(node) for node in line.cluster_of
-    ]
 
 
 @pytest.mark.parametrize("part", ["either", "both", "there", "hit"])

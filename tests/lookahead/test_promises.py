@@ -87,15 +87,6 @@ def test_promises_that_came_early_are_expected_to_come_early_again() -> None:
     )
 
 
-def test_no_node_lives_beyond_the_end_of_its_use_and_then_is_hit() -> None:
-    late = taught(1_800.0, times=30)
-
-    prospect = lived(late, lead_s=1_000.0, usable_s=60.0)
-
-    assert prospect.life_s <= 60.0
-    assert prospect.hit == 1.0
-
-
 def test_a_promise_that_is_withdrawn_still_counts() -> None:
     promises = Promises()
     for turn in range(30):
@@ -192,19 +183,3 @@ def test_saved_and_loaded_promises_go_on_as_if_they_had_not_been(
     show(after, straight, kept, now_s=1e5)
 
     assert kept.to_state() == straight.to_state()
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        {"hits": [[1.0]]},
-        {"hits": [[-1.0] * 9] * 6},
-        {"delays": []},
-        {"delays": [[1]] * 6},
-        {"told": [[5.0, 4.0, 0, 1, [1], 0.0]]},
-        {"told": [[1, 2]]},
-    ],
-)
-def test_an_impossible_state_is_refused(broken: dict[str, object]) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - any reason
-        Promises(Promises().to_state() | broken)

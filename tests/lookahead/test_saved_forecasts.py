@@ -14,6 +14,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from freetrain.lookahead.affinity import Affinity, LeafAffinity
 from freetrain.lookahead.base import (
     LEAST,
     MOST,
@@ -26,13 +27,16 @@ from freetrain.lookahead.base import (
     table,
     whole,
 )
+from freetrain.lookahead.experience import Experience
 from freetrain.lookahead.live import LiveForecast, PoolSnapshot
-from freetrain.lookahead.promises import Promise
+from freetrain.lookahead.promises import Promise, Promises
 from milp.window import WindowClass
 from tests.lookahead.forecasters import EVERY, made
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from freetrain.lookahead.base import Forecaster
 
 HORIZON_S = 500.0
 NAMES = tuple(f"n{k}" for k in range(12))
@@ -285,46 +289,82 @@ def test_a_part_that_contradicts_the_rest_is_refused(
         loaded(name, "no racks", state)
 
 
+def seen(name: str, state: dict[str, Any] | None = None) -> Forecaster:
+    """Return the forecaster of *state*, or one that saw two of eight nodes leave."""
+    forecaster = made(name, state=state)
+    if state is None:
+        forecaster.see(0.0, joined=range(8), left=())
+        forecaster.see(900.0, joined=(), left=(1, 2))
+    return forecaster
+
+
+def leaves(state: dict[str, float] | None = None) -> LeafAffinity:
+    return LeafAffinity(Affinity(), str, state=state)
+
+
 def calibration(sums: list[float], fresh: float = 1.0) -> dict[str, object]:
-    return {"said": sums, "came": sums, "count": sums, "fresh": fresh}
+    return {"calibration": {"said": sums, "came": sums, "count": sums, "fresh": fresh}}
+
+
+IMPOSSIBLE: dict[str, tuple[Callable[..., Any], list[dict[str, Any]]]] = {
+    "learned": (
+        partial(seen, "learned"),
+        [
+            {"hazard": {}},
+            {"hazard": {"hits": [], "exposure": [], "share": [], "shares": []}},
+            *(calibration([1.0]), calibration([0.0] * 29)),
+            calibration([1.0] * 29, fresh=0.0),
+            {"clusters": [[0, 0.0, 0.0, [1]], [1, 0.0, 0.0, [1]]], "numbers": 9},
+            {"clusters": [[5, 0.0, 0.0, [1]]], "numbers": 5},
+            *({"said": [[1.0]]}, {"now_s": None}),
+        ],
+    ),
+    "life-table": (
+        partial(seen, "life-table"),
+        [
+            *({"departures": [1.0]}, {"exposure": [-1.0] * 22}),
+            *({"idle": [[1, 0, 0.0], [n, n % 2, 0.0]]} for n in (1, 2)),
+            {"idle": [[1, 5, 0.0]], "numbers": 5},
+            *({"idle": [[1]]}, {"now_s": None}),
+        ],
+    ),
+    "promises": (
+        Promises,
+        [
+            *({"hits": [[1.0]]}, {"hits": [[-1.0] * 9] * 6}),
+            *({"delays": []}, {"delays": [[1]] * 6}),
+            *({"told": [[5.0, 4.0, 0, 1, [1], 0.0]]}, {"told": [[1, 2]]}),
+        ],
+    ),
+    "experience": (
+        Experience,
+        [
+            *({"hits": [1.0, 0.0]}, {"hits": [math.nan, 1.0]}),
+            *({"changes": [0.0, 1.0]}, {"changes": [1.0]}, {"at_s": "soon"}),
+            *({"held": {"a": ["x"]}}, {"held": {"a": 7}}),
+        ],
+    ),
+    "leaves": (leaves, [{"together": -1.0, "either": 1.0}, {"either": "x"}]),
+}
 
 
 @pytest.mark.parametrize(
-    ("name", "broken"),
-    [
-        ("learned", {"hazard": {}}),
-        (
-            "learned",
-            {"hazard": {"hits": [], "exposure": [], "share": [], "shares": []}},
-        ),
-        ("learned", {"calibration": calibration([1.0])}),
-        ("learned", {"calibration": calibration([0.0] * 29)}),
-        ("learned", {"calibration": calibration([1.0] * 29, fresh=0.0)}),
-        (
-            "learned",
-            {"clusters": [[0, 0.0, 0.0, [1]], [1, 0.0, 0.0, [1]]], "numbers": 9},
-        ),
-        ("learned", {"clusters": [[5, 0.0, 0.0, [1]]], "numbers": 5}),
-        ("learned", {"said": [[1.0]]}),
-        ("learned", {"now_s": None}),
-        ("life-table", {"departures": [1.0]}),
-        ("life-table", {"exposure": [-1.0] * 22}),
-        ("life-table", {"idle": [[1, 0, 0.0], [1, 1, 0.0]]}),
-        ("life-table", {"idle": [[1, 0, 0.0], [2, 0, 0.0]]}),
-        ("life-table", {"idle": [[1, 5, 0.0]], "numbers": 5}),
-        ("life-table", {"idle": [[1]]}),
-        ("life-table", {"now_s": None}),
-    ],
+    ("part", "broken"),
+    [(part, own) for part, (_, rows) in IMPOSSIBLE.items() for own in rows],
 )
-def test_an_impossible_state_is_refused(name: str, broken: dict[str, Any]) -> None:
-    forecaster = made(name)
-    forecaster.see(0.0, joined=range(8), left=())
-    forecaster.see(900.0, joined=(), left=(1, 2))
-    state = forecaster.to_state()
-    made(name, state=state)
+def test_an_impossible_state_is_refused(part: str, broken: dict[str, Any]) -> None:
+    maker, _ = IMPOSSIBLE[part]
+    state = maker().to_state()
+    maker(state)
 
     with pytest.raises(REFUSED):
-        made(name, state=state | broken)
+        maker(state | broken)
+
+
+@pytest.mark.parametrize("state", [{}, {"together": 1.0}])
+def test_a_state_of_leaves_without_a_part_is_refused(state: dict[str, float]) -> None:
+    with pytest.raises(KeyError):
+        leaves(state)
 
 
 # Checks of numbers

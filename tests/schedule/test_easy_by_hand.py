@@ -76,6 +76,13 @@ A request that runs out is not an event:
   At 1 A is overdue too and one unit would be extra, but nobody looks. 2: A and
   B end: C starts until 7, and D beside it.
 4 units | 0 1 2 1, 0 1 2 0, 0 3 5, 0 1 1 | 0 0 2 2
+An early end does not move the head past a job that was backfilled:
+  0: A(3), asks for 20, really ends at 6. 1: B needs 4: shadow 20. 2: C(1) would end
+  at 20 <= 20: starts, really runs 18. 6: A ends, 3 free < 4, shadow now 20 (C). 20: B.
+4 units | 0 3 6 20, 1 4 5, 2 1 18 | 0 20 2
+An early end moves the head forward:
+  As above, but without C.
+4 units | 0 3 6 20, 1 4 5 | 0 6
 A job of zero run time takes its turn and ends at once:
   0: A(2) until 10, B(2) waits: 10: B, over at 10; 10: C.
 2 units | 0 2 10, 1 2 0 60, 2 2 5 | 0 10 10
@@ -98,16 +105,6 @@ def test_jobs_start_as_worked_out(
     jobs: list[Job], units: int, expected: list[float]
 ) -> None:
     assert starts_s(jobs, units) == expected
-
-
-def test_an_early_end_moves_the_head_forward() -> None:
-    # 4 units. 0: A(3), asks for 20, really ends at 6. 1: B needs 4: shadow 20.
-    # 2: C(1) would end at 20 <= 20: starts, really runs 18. 6: A ends, 3 free < 4,
-    # shadow now 20 (C). 20: B.
-    jobs = jobs_of("0 3 6 20, 1 4 5, 2 1 18")
-    assert starts_s(jobs, 4) == [0, 20, 2]
-    # Without C, B would have started at 6.
-    assert starts_s(jobs[:2], 4) == [0, 6]
 
 
 def test_a_job_without_a_request_is_planned_with_its_run_time() -> None:
