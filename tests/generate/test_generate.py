@@ -399,26 +399,23 @@ def test_both_classes_of_jobs_appear_each_with_its_queue() -> None:
     assert trace.comments[-2:] == ("Queue: 1 batch", "Queue: 0 interactive")
 
 
+IMPOSSIBLE: dict[str, list[object]] = {
+    "nodes": [0],
+    "days": [0.0, math.inf],
+    "load": [-1.0, math.nan],
+    "seed": [-1],
+    "users": [0],
+    "classes": [()],
+    "weekend_weight": [0.0],
+    "closeness": [-1.0],
+    "longest_log_run": [1.0, 1e6],
+    "longest_log_gap": [1.0],
+    "limits": [((3600, 1.0),), ((172_800, 1.0), (172_800, 1.0)), ()],
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("nodes", 0),
-        ("days", 0.0),
-        ("days", math.inf),
-        ("load", -1.0),
-        ("load", math.nan),
-        ("seed", -1),
-        ("users", 0),
-        ("classes", ()),
-        ("weekend_weight", 0.0),
-        ("closeness", -1.0),
-        ("longest_log_run", 1.0),
-        ("longest_log_run", 1e6),
-        ("longest_log_gap", 1.0),
-        ("limits", ((3600, 1.0),)),
-        ("limits", ((172_800, 1.0), (172_800, 1.0))),
-        ("limits", ()),
-    ],
+    ("name", "value"), [(name, own) for name in IMPOSSIBLE for own in IMPOSSIBLE[name]]
 )
 def test_an_impossible_model_is_refused_and_its_field_named(
     name: str, value: object

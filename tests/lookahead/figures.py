@@ -1,8 +1,8 @@
 """The gain of look-ahead on Summit, beside the published policy.
 
-``python -m tests.lookahead.figures [hps|imagenet|forecasters|ablation|gap|speed ...]
-[--day 6] [--processes 2]``. The weights were chosen on the six days from day 0; those
-from day 6 are untouched. Samples are in thousand millions; nothing is asserted.
+``python -m tests.lookahead.figures [hps|imagenet|forecasters|ablation|gap|speed|leaves
+...] [--day 6] [--processes 2]``. The weights were chosen on the six days from day 0;
+those from day 6 are untouched. Samples are in thousand millions; nothing is asserted.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from itertools import pairwise
 from multiprocessing import Pool
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from freetrain.lookahead.affinity import Affinity, LeafAffinity
 from freetrain.lookahead.base import FORECASTERS, LEAST_WATCHED_S, Prospect
 from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.planning.freetrain import FreeTrain
@@ -49,6 +52,7 @@ OURS = {"hps": "throughput", "imagenet": "price"}
 
 SPEED_DAYS = 2.0
 SPEED_TURNS = 12
+LEAF_DAYS = 2.0
 
 
 @cache
@@ -312,11 +316,40 @@ def _events_s(day: float, parallel: int, *, ours: bool = True) -> list[float]:
     return [after_s - before_s for before_s, after_s in pairwise(at_s)]
 
 
+def leaves(day: float, _mapped: Callable[..., object]) -> Iterator[str]:
+    """Yield how often both of two neighbours left, of the times that either did.
+
+    So many nodes in the published order are a rack: summed over pairs, and as
+    ``LeafAffinity`` counts departures.
+    """
+    yield f"days {day:g} to {day + LEAF_DAYS:g}: by pairs, and q of the leaves"
+    for width in (2, 4, 9, 18, 36, 72):
+        learned = _racks_of(width)
+        both = either = 0.0
+        idle = set[int]()
+        for event in pool_from(day, LEAF_DAYS).events():
+            if event.left:
+                ordered = np.array(sorted(idle), dtype=np.intp)
+                learned.saw(event.left, ordered)
+                there = np.bincount(ordered // width).astype(float)
+                gone = np.bincount(np.array(event.left) // width, minlength=len(there))
+                stayed = there - gone
+                both += float((gone * (gone - 1)).sum() / 2)
+                either += float((there * (there - 1) - stayed * (stayed - 1)).sum() / 2)
+            idle = (idle - set(event.left)) | set(event.joined)
+        yield f"{width:3} a rack: {both / either:.2f} by pairs, q {learned.rate:.2f}"
+
+
+def _racks_of(width: int) -> LeafAffinity:
+    return LeafAffinity(Affinity(), lambda node: str(node // width))
+
+
 SECTIONS = {
     "forecasters": forecasters,
     "ablation": ablation,
     "gap": gap,
     "speed": speed,
+    "leaves": leaves,
 }
 
 

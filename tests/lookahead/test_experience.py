@@ -24,19 +24,17 @@ def half(node: int) -> int:
     return node // 3
 
 
-@pytest.mark.parametrize(
-    ("times", "left", "held", "weight"),
-    [
-        pytest.param(0, set(), {}, 0.25, id="prior"),
-        pytest.param(2_000, {1, 2}, TWO_CLUSTERS, 1.0, id="clusters leave singly"),
-        pytest.param(2_000, {1, 2, 3}, TWO_CLUSTERS, 0.0, id="both clusters leave"),
-        pytest.param(
-            50, {1, 2}, {"a": frozenset({1, 2})}, 0.25, id="it holds one cluster"
-        ),
-        pytest.param(50, {7, 8}, TWO_CLUSTERS, 0.25, id="it loses nothing"),
-        pytest.param(50, {1}, {}, 0.25, id="no trainer"),
-    ],
-)
+HITS = {
+    "prior": (0, set[int](), {}, 0.25),
+    "clusters leave singly": (2_000, {1, 2}, TWO_CLUSTERS, 1.0),
+    "both clusters leave": (2_000, {1, 2, 3}, TWO_CLUSTERS, 0.0),
+    "it holds one cluster": (50, {1, 2}, {"a": frozenset({1, 2})}, 0.25),
+    "it loses nothing": (50, {7, 8}, TWO_CLUSTERS, 0.25),
+    "no trainer": (50, {1}, {}, 0.25),
+}
+
+
+@pytest.mark.parametrize(("times", "left", "held", "weight"), HITS.values(), ids=HITS)
 def test_a_hit_weighs_as_many_hits_came_alone(
     times: int, left: set[int], held: Mapping[str, frozenset[int]], weight: float
 ) -> None:

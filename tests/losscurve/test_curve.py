@@ -1,6 +1,7 @@
 """Usable values, few points in place of many, and the families fitted to them."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -76,53 +77,39 @@ def test_the_newest_usable_value_is_kept(points: list[MetricPoint]) -> None:
     assert not usable or usable[-1] in LossHistory(points).points
 
 
-@pytest.mark.parametrize(
-    ("reports", "kept", "broken"),
-    [
-        *(
-            pytest.param(
-                [(10, 3), (20, bad), (30, 2)], [(10, 3), (30, 2)], 0, id=f"{bad} within"
-            )
-            for bad in (math.nan, math.inf, -math.inf, 1e300)
-        ),
-        pytest.param(
-            [(10, 3), (20, 2), (30, math.nan), (40, math.inf)],
-            [(10, 3), (20, 2)],
-            2,
-            id="two broken values at the end",
-        ),
-        *(
-            pytest.param([(bad, 3), (10, 2)], [(10, 2)], 0, id=f"at {bad} samples")
-            for bad in (math.nan, math.inf, -1.0)
-        ),
-        pytest.param(
-            [(10, 5), (20, 4), (30, 3), (40, 2), (25, 3.4), (35, 2.4)],
-            [(10, 5), (20, 4), (25, 3.4), (35, 2.4)],
-            0,
-            id="a restart voids the values after its checkpoint",
-        ),
-        pytest.param(
-            [(10, 4), (20, 3), (30, 2), (15, 3.5)],
-            [(10, 4), (15, 3.5)],
-            0,
-            id="the first value after a restart is the newest at once",
-        ),
-        pytest.param(
-            [(20, 5), (10, 6), (40, 3), (30, 4), (60, 1), (50, 2), (70, 0)],
-            [(10 * i, 7 - i) for i in range(1, 8)],
-            0,
-            id="late values of several writers take their places",
-        ),
-        pytest.param(
-            [(10, 4), (20, 3), (20, 2)],
-            [(10, 4), (20, 2)],
-            0,
-            id="of two values for the same samples the later counts",
-        ),
-    ],
-)
+Reports = Sequence[tuple[float, float]]
+USABLE: dict[str, tuple[Reports, Reports, int]] = {
+    **{
+        f"{bad} within": ([(10, 3), (20, bad), (30, 2)], [(10, 3), (30, 2)], 0)
+        for bad in (math.nan, math.inf, -math.inf, 1e300)
+    },
+    "two broken values at the end": (
+        *([(10, 3), (20, 2), (30, math.nan), (40, math.inf)], [(10, 3), (20, 2)], 2),
+    ),
+    **{
+        f"at {bad} samples": ([(bad, 3), (10, 2)], [(10, 2)], 0)
+        for bad in (math.nan, math.inf, -1.0)
+    },
+    "a restart voids the values after its checkpoint": (
+        [(10, 5), (20, 4), (30, 3), (40, 2), (25, 3.4), (35, 2.4)],
+        *([(10, 5), (20, 4), (25, 3.4), (35, 2.4)], 0),
+    ),
+    "the first value after a restart is the newest at once": (
+        *([(10, 4), (20, 3), (30, 2), (15, 3.5)], [(10, 4), (15, 3.5)], 0),
+    ),
+    "late values of several writers take their places": (
+        [(20, 5), (10, 6), (40, 3), (30, 4), (60, 1), (50, 2), (70, 0)],
+        *([(10 * i, 7 - i) for i in range(1, 8)], 0),
+    ),
+    "of two values for the same samples the later counts": (
+        *([(10, 4), (20, 3), (20, 2)], [(10, 4), (20, 2)], 0),
+    ),
+}
+
+
+@pytest.mark.parametrize(("reports", "kept", "broken"), USABLE.values(), ids=USABLE)
 def test_the_usable_values_of_reports(
-    reports: list[tuple[float, float]], kept: list[tuple[float, float]], broken: int
+    reports: Reports, kept: Reports, broken: int
 ) -> None:
     samples, values = zip(*reports, strict=True)
 

@@ -166,16 +166,14 @@ def test_a_single_spike_does_not_flatten_the_rest() -> None:
     assert not there.is_diverging
 
 
-@pytest.mark.parametrize(
-    ("better", "good", "bad"),
-    [(MetricDirection.LOWER, 0.4, 0.6), (MetricDirection.HIGHER, 0.6, 0.4)],
-)
-def test_a_target_is_reached_by_a_value_as_good_or_better(
-    better: MetricDirection, good: float, bad: float
-) -> None:
-    reached = [better.is_reached(0.5, v) for v in (good, 0.5, bad, math.nan)]
+def test_a_target_is_reached_by_a_value_as_good_or_better() -> None:
+    values = (0.4, 0.5, 0.6, math.nan)
 
-    assert reached == [True, True, False, False]
+    for better, reached in (
+        (MetricDirection.LOWER, [True, True, False, False]),
+        (MetricDirection.HIGHER, [False, True, True, False]),
+    ):
+        assert [better.is_reached(0.5, value) for value in values] == reached
 
 
 def test_a_value_is_reached_where_it_was_or_where_it_is_expected() -> None:
@@ -201,17 +199,17 @@ def test_a_training_that_only_gets_worse_is_diverging() -> None:
     assert fitted(2.3 * 1.2 ** steps(12)).is_diverging
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        pytest.param(falling(), id="falls"),
-        pytest.param(np.append(falling(), [30.0]), id="spike"),
-        pytest.param(np.append(falling()[:40], [math.nan, 0.9, 0.9]), id="nan within"),
-        pytest.param(noisy(np.ones(50), noise=0.3), id="noise"),
-        pytest.param(np.array([2.30, 2.305, 2.31, 2.308, 2.309]), id="warm-up"),
-        pytest.param(np.append(falling(), np.linspace(0.75, 0.9, 20)), id="overfits"),
-    ],
-)
+SOUND = {
+    "falls": falling(),
+    "spike": np.append(falling(), [30.0]),
+    "nan within": np.append(falling()[:40], [math.nan, 0.9, 0.9]),
+    "noise": noisy(np.ones(50), noise=0.3),
+    "warm-up": np.array([2.30, 2.305, 2.31, 2.308, 2.309]),
+    "overfits": np.append(falling(), np.linspace(0.75, 0.9, 20)),
+}
+
+
+@pytest.mark.parametrize("values", SOUND.values(), ids=SOUND)
 def test_other_trainings_are_not_diverging(values: NDArray[np.float64]) -> None:
     assert not fitted(values).is_diverging
 
@@ -263,34 +261,19 @@ def test_between_fits_all_points_are_there_and_now_is_now() -> None:
         assert abs(near) < 0.03
 
 
+LOWER, HIGHER = MetricDirection
+REFITS = {
+    "a refit": (range(3, 100, 7), POINTS, LOWER, 120),
+    "a restart": ([100], [*POINTS[:100], *POINTS[40:44]], LOWER, 44),
+    "a history that was rewritten": (
+        *([100], reported(np.linspace(3.0, 1.0, 60)), LOWER, 60),
+    ),
+    "a metric that turned round": ([50], POINTS[:50], HIGHER, 50),
+}
+
+
 @pytest.mark.parametrize(
-    ("before", "points", "better", "usable"),
-    [
-        pytest.param(
-            range(3, 100, 7), POINTS, MetricDirection.LOWER, 120, id="a refit"
-        ),
-        pytest.param(
-            [100],
-            [*POINTS[:100], *POINTS[40:44]],
-            MetricDirection.LOWER,
-            44,
-            id="a restart",
-        ),
-        pytest.param(
-            [100],
-            reported(np.linspace(3.0, 1.0, 60)),
-            MetricDirection.LOWER,
-            60,
-            id="a history that was rewritten",
-        ),
-        pytest.param(
-            [50],
-            POINTS[:50],
-            MetricDirection.HIGHER,
-            50,
-            id="a metric that turned round",
-        ),
-    ],
+    ("before", "points", "better", "usable"), REFITS.values(), ids=REFITS
 )
 def test_a_new_fit_is_as_the_first_fit_of_these_points(
     before: Iterable[int],
@@ -384,24 +367,18 @@ def test_a_saved_forecast_answers_as_before(name: str, better: MetricDirection) 
     assert [*map(again.samples_to, values)] == [*map(before.samples_to, values)]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"version": 0},
-        {"family": "another"},
-        {"frame": None},
-        {"curve": [1.0]},
-        {"shape": ["x"]},
-        {"scale": {}},
-    ],
-)
+OTHERS = {"version": 0, "family": "another", "frame": None, "curve": [1.0]}
+OTHERS |= {"shape": ["x"], "scale": {}}
+
+
+@pytest.mark.parametrize(("part", "value"), OTHERS.items(), ids=OTHERS)
 def test_a_forecast_that_another_release_saved_is_refused(
-    change: dict[str, object],
+    part: str, value: object
 ) -> None:
     state = to_state(fitted(SAVED["learning"]))
 
     with pytest.raises(BadDataError, match="fitted again"):
-        from_state(state | change, LossHistory(), MetricDirection.LOWER)
+        from_state(state | {part: value}, LossHistory(), MetricDirection.LOWER)
 
 
 @settings(deadline=None)

@@ -52,11 +52,7 @@ def test_a_curve_has_its_losses_and_its_validation_at_their_samples() -> None:
         ("16,4,2,nan,nan", "16,4,2,nan,", "line 16: accuracy is '', expected"),
         ("loss,accuracy", "loss,error", "line 12: columns samples,step,epoch,loss,err"),
         ("# seed: 1\n", "", "line 10: seed is missing"),
-        (
-            "# batch_size: 4",
-            "# batch_size: 0",
-            "line 11: batch_size is '0', expected a",
-        ),
+        ("batch_size: 4", "batch_size: 0", "line 11: batch_size is '0', expected a"),
         ("higher is better", "bigger is better", "line 11: validation is 'accuracy, b"),
     ],
 )
@@ -169,7 +165,7 @@ def last_quarter(values: np.ndarray) -> np.ndarray:
 
 
 @each
-def test_a_curve_names_its_origin_and_is_long_enough_to_be_fitted(
+def test_a_curve_names_its_origin_and_has_losses_and_validations_to_be_fitted(
     curve: RecordedCurve,
 ) -> None:
     assert "train, " in curve.data_set
@@ -179,19 +175,9 @@ def test_a_curve_names_its_origin_and_is_long_enough_to_be_fitted(
     assert curve.epoch_samples % curve.batch_size == 0
     assert 100 <= len(curve.loss.values) <= 400
     assert len(curve.validation.values) >= 10
-
-
-@each
-def test_losses_come_at_regular_samples_and_validation_at_each_epoch(
-    curve: RecordedCurve,
-) -> None:
     assert len(set(np.diff(curve.loss.samples))) == 1
     epochs = curve.validation.samples / curve.epoch_samples
     np.testing.assert_array_equal(epochs, np.arange(1, len(epochs) + 1))
-
-
-@each
-def test_values_are_where_their_metric_can_be(curve: RecordedCurve) -> None:
     for series in (curve.loss, curve.validation):
         finite = series.values[np.isfinite(series.values)]
         most = 1 if series.better is MetricDirection.HIGHER else np.inf
@@ -206,11 +192,15 @@ def test_the_page_has_a_row_for_each() -> None:
     assert sorted(rows) == list(CURVES) == sorted(CURVES)
 
 
-def test_there_are_many_and_they_differ() -> None:
+def test_there_are_many_small_ones_that_differ_and_are_timed_alike() -> None:
+    files = (resources.files("freetrain.losscurve") / "curves").iterdir()
+    timed = {tuple(t.cpu_percent for t in own.step_times) for own in CURVES.values()}
     first_words = {curve.name.split("-")[0] for curve in CURVES.values()}
     data_sets = {curve.data_set.split(":")[0] for curve in CURVES.values()}
 
     assert len(CURVES) >= 16
+    assert sum(len(file.read_bytes()) for file in files) < 500_000
+    assert len(timed) == 1
     assert len(first_words) >= 10
     assert len(data_sets) >= 10
     assert len({curve.batch_size for curve in CURVES.values()}) >= 8
@@ -266,18 +256,3 @@ def test_most_end_on_a_plateau() -> None:
             flat += abs(np.median(half) - np.median(quarter)) < 0.05 * np.ptp(values)
 
     assert flat >= 0.75 * len(CURVES)
-
-
-def test_the_files_are_small() -> None:
-    folder = resources.files("freetrain.losscurve") / "curves"
-
-    assert sum(len(file.read_bytes()) for file in folder.iterdir()) < 500_000
-
-
-def test_every_training_was_timed_at_every_share_or_none_was() -> None:
-    shares = {
-        tuple(time.cpu_percent for time in curve.step_times)
-        for curve in CURVES.values()
-    }
-
-    assert len(shares) == 1
