@@ -1,8 +1,8 @@
 """Regular ticks of a site, kept by crontab, systemd or scrontab.
 
-``ticks_of`` returns what ``freetrain cron`` uses: the command of a tick (``TickCall``)
-and the back ends. A back end is one class, found by its ``Kind`` in ``BACK_ENDS``: it
-says what it writes where, and how it replaces and removes it.
+``back_ends_of`` returns what ``freetrain cron`` uses: every back end, for the command
+of a site's tick (``TickCall``). A back end is one class, found by its ``Kind`` in
+``BACK_ENDS``: it says what it writes where, and how it replaces and removes it.
 
 FreeTrainError
 ├── CronUnavailableError 69  the program is not there, or is not allowed to us
@@ -206,9 +206,14 @@ class BackEnd(ABC):
 
     def __init__(self, call: TickCall, programs: Programs, units: Path) -> None:
         """Take the tick's command, programs, and the folder of systemd's user units."""
-        self._call = call
+        self.call = call
         self._programs = programs
         self._units = units
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its program is on this machine."""
+        return self._programs.find(self.program) is not None
 
     @abstractmethod
     def preview(self, *, every_s: int) -> str:
@@ -291,12 +296,12 @@ class _Table(BackEnd):
 
     def remove(self) -> bool:
         """Take the block out of the table."""
-        block = TableBlock(self._call.mark)
+        block = TableBlock(self.call.mark)
         return self._change(lambda table: without(table, block))
 
     def installed(self) -> tuple[str, ...]:
         """Return the lines of our block."""
-        return lines_between(self.read(), self._call.mark)
+        return lines_between(self.read(), self.call.mark)
 
     def is_same(self, *, every_s: int) -> bool:
         """Compare the lines of our block."""
@@ -515,7 +520,7 @@ class Crontab(_Table):
 
     def block(self, *, every_s: int) -> TableBlock:
         """Return a line for each start in a minute, or one line."""
-        call, lines = self._call, []
+        call, lines = self.call, []
         for fields, delay_s in start_times(every_s, jitter_s=call.jitter_s(every_s)):
             # cron turns a bare % into a line break, whatever stands around it
             words = call.argv(stays_s=_stays_s(every_s), delay_s=delay_s)
@@ -541,7 +546,7 @@ class Scrontab(_Table):
 
     def block(self, *, every_s: int) -> TableBlock:
         """Return the options of a small job, and its line."""
-        call = self._call
+        call = self.call
         if every_s < MINUTE_S:
             raise CronUnfitError(
                 f"a scrontab cannot start something every {every_s} s. Nothing was "
@@ -570,11 +575,11 @@ class Systemd(BackEnd):
 
     @property
     def _timer(self) -> str:
-        return f"freetrain-{self._call.mark}.timer"
+        return f"freetrain-{self.call.mark}.timer"
 
     @property
     def _service(self) -> str:
-        return f"freetrain-{self._call.mark}.service"
+        return f"freetrain-{self.call.mark}.service"
 
     def unit_files(self, *, every_s: int) -> Mapping[str, str]:
         """Return the text of the units by file name.
@@ -587,7 +592,7 @@ class Systemd(BackEnd):
                 f"a tick every {every_s} s is not offered. Nothing was installed; use "
                 f"{SHORTEST_S}s to 60min."
             )
-        call = self._call
+        call = self.call
         words = " ".join(map(_unit_word, call.argv(stays_s=_stays_s(every_s))))
         service = (
             "[Unit]",
@@ -719,46 +724,20 @@ BACK_ENDS: dict[Kind, type[BackEnd]] = {
 """Every back end, in order of preference."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ticks:
-    """The regular ticks of one state directory.
+def fitting(back_ends: Mapping[Kind, BackEnd]) -> Kind:
+    """Return the first kind whose program is here.
 
-    Attributes:
-        programs: Runs ``crontab`` and its like.
-        units: The folder of the user's systemd units.
+    Raises:
+        CronUnavailableError: None is.
     """
-
-    call: TickCall
-    programs: Programs
-    units: Path
-
-    def back_end(self, kind: Kind) -> BackEnd:
-        """Return the back end *kind* for these ticks."""
-        return BACK_ENDS[kind](self.call, self.programs, self.units)
-
-    def kinds_here(self) -> tuple[Kind, ...]:
-        """Return the kinds whose program is on this machine, in order of preference."""
-        return tuple(
-            kind
-            for kind, back_end in BACK_ENDS.items()
-            if self.programs.find(back_end.program)
-        )
-
-    def fitting(self) -> Kind:
-        """Return the first kind whose program is here.
-
-        Raises:
-            CronUnavailableError: None is.
-        """
-        here = self.kinds_here()
-        if here:
-            return here[0]
-        wanted = ", ".join(back_end.program for back_end in BACK_ENDS.values())
-        raise CronUnavailableError(
-            f"none of {wanted} is on the PATH; nothing was installed. Ask for cron on "
-            f"this login node, or run `freetrain tick` from a loop that sleeps a "
-            f"minute."
-        )
+    for kind, back_end in back_ends.items():
+        if back_end.is_here:
+            return kind
+    wanted = ", ".join(back_end.program for back_end in BACK_ENDS.values())
+    raise CronUnavailableError(
+        f"none of {wanted} is on the PATH; nothing was installed. Ask for cron on this "
+        f"login node, or run `freetrain tick` from a loop that sleeps a minute."
+    )
 
 
 _SLURM_PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "sdiag", "sinfo", "srun")
@@ -772,15 +751,15 @@ _KEPT_VARIABLES = (
 """Variables that Slurm and Python may need, and the choice of Slurm's back end."""
 
 
-def ticks_of(
+def back_ends_of(
     site: Site,
     *,
     python: Path,
     environ: Mapping[str, str],
     uid: int,
     programs: Programs,
-) -> Ticks:
-    """Return the regular ticks of *site*.
+) -> dict[Kind, BackEnd]:
+    """Return every back end for the ticks of *site*, in order of preference.
 
     *python* is the one that has FreeTrain; *environ* gives HOME and the variables that
     Slurm needs; *programs* finds Slurm's programs.
@@ -805,7 +784,8 @@ def ticks_of(
     )
     configured = environ.get("XDG_CONFIG_HOME", "")
     base = Path(configured if configured.startswith("/") else f"{home}/.config")
-    return Ticks(call, programs, base / "systemd" / "user")
+    units = base / "systemd" / "user"
+    return {kind: made(call, programs, units) for kind, made in BACK_ENDS.items()}
 
 
 def _folders(programs: Programs) -> tuple[str, ...]:

@@ -7,7 +7,15 @@ from pathlib import Path
 import typer
 
 from freetrain.cli.context import CliContext, json_text, write_out
-from freetrain.cron import CronUnavailableError, Found, Kind, Programs, Ticks, ticks_of
+from freetrain.cron import (
+    BackEnd,
+    CronUnavailableError,
+    Found,
+    Kind,
+    Programs,
+    back_ends_of,
+    fitting,
+)
 from freetrain.doctor.checks import examine
 from freetrain.doctor.findings import Subject, exit_code, finding_text, summary_text
 from freetrain.errors import FreeTrainError
@@ -66,9 +74,9 @@ def show_entry(
     context: CliContext, config: Path | None, kind: str | None, *, every_s: int
 ) -> None:
     """Show what would be installed, and how what is installed compares."""
-    ticks = _ticks(context, config)
-    chosen = Kind(kind) if kind else ticks.fitting()
-    back_end = ticks.back_end(chosen)
+    back_ends = _back_ends(context, config)
+    chosen = Kind(kind) if kind else fitting(back_ends)
+    back_end = back_ends[chosen]
     write_out(context, back_end.preview(every_s=every_s))
     try:
         found = back_end.compare(every_s=every_s)
@@ -82,13 +90,14 @@ def install_entry(
     context: CliContext, config: Path | None, kind: str | None, *, every_s: int
 ) -> None:
     """Install the entry that ticks every *every_s* seconds."""
-    ticks = _ticks(context, config)
-    chosen = Kind(kind) if kind else ticks.fitting()
-    prepare_directory(ticks.call.state, uid=context.uid)
-    is_new = ticks.back_end(chosen).install(every_s=every_s)
+    back_ends = _back_ends(context, config)
+    chosen = Kind(kind) if kind else fitting(back_ends)
+    call = back_ends[chosen].call
+    prepare_directory(call.state, uid=context.uid)
+    is_new = back_ends[chosen].install(every_s=every_s)
     done = "Installed" if is_new else "Nothing to change: it is installed already"
     write_out(context, f"{done} ({chosen}), every {every_s} s.\n")
-    write_out(context, f"What ticks say goes to {ticks.call.log}.\n")
+    write_out(context, f"What ticks say goes to {call.log}.\n")
     if chosen is Kind.SYSTEMD:
         write_out(
             context, "To tick while you are logged out: `loginctl enable-linger`\n"
@@ -97,21 +106,22 @@ def install_entry(
 
 def remove_entry(context: CliContext, config: Path | None, kind: str | None) -> None:
     """Remove the entry of *kind*, or of each kind that is here."""
-    ticks = _ticks(context, config)
-    kinds = (Kind(kind),) if kind else ticks.kinds_here()
+    back_ends = _back_ends(context, config)
+    here = [each for each, back_end in back_ends.items() if back_end.is_here]
+    kinds = [Kind(kind)] if kind else here
     if not kinds:
         raise CronUnavailableError(
             "no program is on the PATH that keeps ticks; nothing was removed. Call it "
             "on the host where they were installed."
         )
     for each in kinds:
-        was_there = ticks.back_end(each).remove()
+        was_there = back_ends[each].remove()
         done = "Removed" if was_there else "No entry to remove"
         write_out(context, f"{done} ({each}).\n")
 
 
-def _ticks(context: CliContext, config: Path | None) -> Ticks:
-    return ticks_of(
+def _back_ends(context: CliContext, config: Path | None) -> dict[Kind, BackEnd]:
+    return back_ends_of(
         context.site(config),
         python=Path(sys.executable),
         environ=context.environ,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.broker.limits import Mode
-from freetrain.cron import ticks_of
+from freetrain.cron import back_ends_of
 from freetrain.doctor.findings import (
     UNAVAILABLE,
     Finding,
@@ -338,17 +338,18 @@ def look_at_ticks(subject: Subject) -> Iterator[Finding]:
 
 def _look_at_entries(subject: Subject) -> Finding:
     name = "regular ticks"
-    ticks = ticks_of(
+    back_ends = back_ends_of(
         subject.site,
         python=subject.python,
         environ=subject.environ,
         uid=subject.uid,
         programs=subject.programs,
     )
+    here = {kind: each for kind, each in back_ends.items() if each.is_here}
     found, unseen = [], []
-    for kind in ticks.kinds_here():
+    for kind, back_end in here.items():
         try:
-            if ticks.back_end(kind).installed():
+            if back_end.installed():
                 found.append(str(kind))
         except FreeTrainError as error:
             unseen.append(f"{kind}: {error}")
@@ -356,7 +357,7 @@ def _look_at_entries(subject: Subject) -> Finding:
         return ok(name, f"installed ({', '.join(found)}) on this host")
     if unseen:
         return warn(name, "; ".join(unseen), _INSTALL)
-    if not ticks.kinds_here():
+    if not here:
         return skipped(name, "no crontab, systemctl or scrontab on this host")
     return warn(name, "not installed on this host", _INSTALL)
 

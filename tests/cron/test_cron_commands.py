@@ -13,7 +13,7 @@ from freetrain.cron import (
     Kind,
     Programs,
     Scrontab,
-    Ticks,
+    Systemd,
 )
 from tests.cli.commands import Ran, run
 from tests.cron.tables import FakeTable, a_call, install_fake
@@ -186,18 +186,17 @@ def test_a_scrontab_says_that_it_is_empty_on_its_standard_output(
     assert Scrontab(a_call(), programs, tmp_path).read() == b""
 
 
-def systemd(tmp_path: Path, script: str) -> Ticks:
-    """Return ticks whose systemctl is *script*."""
+def systemd(tmp_path: Path, script: str) -> Systemd:
+    """Return a back end whose systemctl is *script*."""
     program = tmp_path / "systemctl"
     program.write_text(f'#!/bin/sh\necho "$@" >>"{tmp_path}/calls"\n{script}\n')
     program.chmod(0o755)
     programs = Programs({"PATH": f"{tmp_path}:/usr/bin:/bin"})
-    return Ticks(a_call(), programs, tmp_path / "units")
+    return Systemd(a_call(), programs, tmp_path / "units")
 
 
 def test_units_are_written_followed_and_removed(tmp_path: Path) -> None:
-    ticks = systemd(tmp_path, "exit 0")
-    units = ticks.back_end(Kind.SYSTEMD)
+    units = systemd(tmp_path, "exit 0")
 
     assert units.install(every_s=60)
     assert units.installed()
@@ -208,13 +207,13 @@ def test_units_are_written_followed_and_removed(tmp_path: Path) -> None:
     assert not units.remove()
     assert list((tmp_path / "units").iterdir()) == []
     calls = (tmp_path / "calls").read_text().splitlines()
-    timer = f"freetrain-{ticks.call.mark}.timer"
+    timer = f"freetrain-{units.call.mark}.timer"
     assert calls[:2] == ["--user daemon-reload", f"--user enable --now {timer}"]
     assert calls[-2:] == [f"--user disable --now {timer}", "--user daemon-reload"]
 
 
 def test_a_systemd_that_cannot_be_reached_is_reported(tmp_path: Path) -> None:
-    ticks = systemd(tmp_path, "echo Failed to connect to bus >&2; exit 1")
+    units = systemd(tmp_path, "echo Failed to connect to bus >&2; exit 1")
 
     with pytest.raises(CronUnavailableError, match="Failed to connect to bus"):
-        ticks.back_end(Kind.SYSTEMD).install(every_s=60)
+        units.install(every_s=60)
