@@ -17,6 +17,7 @@ from freetrain.cli.holes import (
     idle_nodes_by_length,
     why_it_ends,
 )
+from freetrain.demo.fake_slurm.cluster import FakeJob
 from slurm.holes import Hole, HoleEnd
 from tests.cli.commands import Ran, run
 from tests.fakes.slurm.installing import FakeSlurm, install
@@ -81,7 +82,29 @@ def test_it_is_useful_without_any_state(fake: FakeSlurm) -> None:
     assert few.code == 0, few.stderr
     assert "Seen, not promised" in few.stdout
     assert len(many.stdout.splitlines()) > len(few.stdout.splitlines())
+    assert "\n8 nodes stay idle for 1 d or more: 192.0 node-hours.\n" in few.stdout
     assert not Path(".freetrain").exists()
+
+
+@pytest.mark.parametrize(
+    ("busy", "said"), [(6, "2 nodes stay idle"), (7, "1 node stays idle")]
+)
+def test_idle_nodes_are_counted_without_those_of_jobs(
+    fake: FakeSlurm, busy: int, said: str
+) -> None:
+    job = FakeJob(
+        job_id=0,
+        name="theirs",
+        user="bob",
+        partition="main",
+        limit_s=3_600,
+        submit_s=0.0,
+        due_s=0.0,
+        wanted=[f"n{number}" for number in range(1, busy + 1)],
+    )
+    fake.standin.add([job])
+
+    assert f"\n{said} for 1 d or more" in holes(fake).stdout
 
 
 def test_all_of_it_is_there_for_programs(fake: FakeSlurm) -> None:

@@ -152,12 +152,14 @@ def test_asking_for_no_line_says_nothing_of_what_was_printed(digits: StateDir) -
 
 
 def test_what_is_not_there_is_told(digits: StateDir) -> None:
-    assign(digits, "digits", 1, nodes=2)
+    assign(digits, "digits", 1, nodes=0)
 
     nothing = run("logs", "digits")
+    no_agent = run("logs", "digits", "--agent")
     line = refused("logs", "digits", "--generation", "7", code=64)
 
     assert (nothing.code, nothing.stdout) == (0, "")
     assert nothing.stderr == "digits has printed nothing so far.\n"
+    assert no_agent == nothing
     assert "no generation 7; the newest is 1" in line
     assert "no trainer" in refused("logs", "other", code=64)

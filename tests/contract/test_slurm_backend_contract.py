@@ -180,6 +180,20 @@ def test_ending_one_task_leaves_the_others_alone_whatever_its_number(
     world.wait_for_states(backend, name, expected)
 
 
+def test_an_array_ends_by_its_number_and_no_other_job_does(
+    world: World, backend: SlurmBackend
+) -> None:
+    names = [world.new_name(), world.new_name()]
+    array, _ = [backend.submit(world.lease(name, tasks=2)).job_id for name in names]
+    for name in names:
+        world.wait_for_states(backend, name, [RUNNING] * 2)
+
+    backend.cancel([JobKey(array, str(array))])
+
+    for name, state in zip(names, (CANCELLED, RUNNING), strict=True):
+        world.wait_for_states(backend, name, [state] * 2)
+
+
 def test_ending_one_waiting_task_leaves_the_waiting_others_alone(
     world: World, backend: SlurmBackend
 ) -> None:

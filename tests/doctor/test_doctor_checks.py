@@ -80,6 +80,14 @@ def test_a_finding_is_shown_with_what_to_do_and_nothing_that_moves_the_cursor() 
     assert summary_text([ok("", ""), bad("", "", "")]) == "1 bad, 1 ok\n"
 
 
+def test_a_path_or_an_option_in_a_finding_stands_whole_on_one_line() -> None:
+    long = "-".join(15 * ["word"])
+
+    text = finding_text(bad("a name", f"seen in {long}", f"remove {long}"))
+
+    assert text.count(long) == 2
+
+
 def test_a_state_directory_is_made_tried_and_left_empty(tmp_path: Path) -> None:
     found = by_name(list(look_at_state(a_subject(tmp_path, {}))))
 

@@ -166,6 +166,22 @@ def test_a_job_that_would_delay_a_planned_one_waits_and_dies_of_its_deadline(
     assert login.state(late) == "DEADLINE"
 
 
+def test_the_queue_has_jobs_that_are_not_over_and_more_where_they_are_asked_for(
+    login: LoginNode,
+) -> None:
+    one, other = login.submit(SLEEP, "--job-name=one"), login.submit(SLEEP)
+    login.wait(one, "RUNNING")
+    login.run("scancel", other)
+    login.wait(other, "CANCELLED")
+
+    queues = [
+        login.run("squeue", *words, "--Format=JobArrayID:|").splitlines()[1:]
+        for words in ((), ("--states=all",), ("--states=all", "--name=one"))
+    ]
+
+    assert queues == [[f"{one}|"], [f"{one}|", f"{other}|"], [f"{one}|"]]
+
+
 def test_somebody_elses_job_takes_a_lease_whose_step_hears_of_it_first(
     login: LoginNode,
 ) -> None:
@@ -200,13 +216,14 @@ def test_a_lease_that_ignores_its_notice_is_killed_when_its_grace_is_over(
     wait_for("the step to be gone", lambda: not is_alive(step))
 
 
+@pytest.mark.parametrize("where", [("-w", "n1"), ()])
 def test_a_step_started_from_elsewhere_is_our_child_and_ends_with_the_job(
-    login: LoginNode,
+    login: LoginNode, where: tuple[str, ...]
 ) -> None:
     job = login.submit(SLEEP)
     login.wait(job, "RUNNING")
     path = f"{login.slurm.path}{os.pathsep}{os.defpath}"
-    words = ["srun", f"--jobid={job}", "--overlap", "-N1", "-n1", "-w", "n1"]
+    words = ["srun", f"--jobid={job}", "--overlap", "-N1", "-n1", *where]
     told = "echo $SLURM_JOB_ID $SLURMD_NODENAME $MINE; exec sleep 600"
     with subprocess.Popen(  # noqa: S603 - our own words
         [*words, "--mpi=none", "--export=ALL", "sh", "-c", told],

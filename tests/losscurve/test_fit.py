@@ -151,6 +151,14 @@ def test_a_power_law_is_distinguished_from_exponential_decay(seed: int) -> None:
     assert choose(curve(exponential))[0] is not POWER
 
 
+def test_a_family_that_would_have_forecast_better_but_fits_worse_is_not_chosen() -> (
+    None
+):
+    exponential = noisy(0.3 + 2 * np.exp(-steps(60) / 20), noise=0.05, seed=3)
+
+    assert choose(curve(exponential))[0].name == "exponential"
+
+
 # The interval
 
 

@@ -338,6 +338,20 @@ def test_the_prior_of_a_site_has_the_slope_and_spread_of_its_trainers() -> None:
     assert prior.log_sd_per_doubling < SpeedPrior().log_sd_per_doubling
 
 
+def test_the_variance_about_a_power_law_is_that_of_a_doubling() -> None:
+    """Five points, two of which the law takes; two doublings stray by log 1.2 each."""
+    speeds = {1: 1.0, 2: 1.0, 4: 1.2, 8: 1.0, 16: 1.0}
+    learned = learned_from(
+        *(steady(n, by * n**0.6, began_s=n) for n, by in speeds.items())
+    )
+
+    shown = shown_by(learned, now_s=0.0)
+
+    assert shown is not None
+    assert shown.exponent == pytest.approx(0.6)
+    assert shown.log_variance == pytest.approx(2 * math.log(1.2) ** 2 / 3)
+
+
 # Caution
 
 
