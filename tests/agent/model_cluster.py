@@ -150,6 +150,8 @@ class ModelBoard(Board):
 START_S = 0.6
 STOP_S = 0.3
 DIE_S = 1.0
+IMPORTS_S = 1.0
+"""From a spare's start until it can make ranks."""
 
 
 @dataclass(slots=True)
@@ -291,6 +293,7 @@ class ModelSpare:
     """A spare of a trainer; ends as soon as it is asked to."""
 
     trainer: str
+    ready_s: float
     exit_code: int | None = None
     pid: int = 1
 
@@ -314,6 +317,7 @@ class ModelLease:
     Attributes:
         frozen_until_s: Until when its agent is stopped.
         cut_until_s: Until when its agent cannot use the files.
+        cut: The operation of the board that fails until then; empty for all.
         signalled_s: When Slurm signalled that it ends, if it did.
         dies_s: When Slurm ends it whatever it does.
     """
@@ -323,6 +327,7 @@ class ModelLease:
     is_alive: bool = True
     frozen_until_s: float = 0.0
     cut_until_s: float = 0.0
+    cut: str = ""
     signalled_s: float | None = None
     dies_s: float | None = None
     ended_s: float | None = None
@@ -455,7 +460,8 @@ class Line:
 
     def __getattr__(self, name: str) -> object:
         cluster = self.cluster
-        if cluster.now_s < cluster.leases[self.key].cut_until_s:
+        lease = cluster.leases[self.key]
+        if cluster.now_s < lease.cut_until_s and lease.cut in {"", name}:
             raise OSError("the files cannot be reached")
         return getattr(cluster.board, name)
 
@@ -511,12 +517,13 @@ class ModelEnvironment(Environment):
         assert job.name == assigned.trainer
         assert lease == self.key
         assert not self.cluster.leases[lease].spare
-        spare = ModelSpare(assigned.trainer)
+        spare = ModelSpare(assigned.trainer, self.cluster.now_s + IMPORTS_S)
         self.cluster.leases[lease].spares.append(spare)
         return spare
 
     def is_spare_ready(self, lease: LeaseKey) -> bool:
-        return bool(self.cluster.leases[lease].spare)
+        living = [s for s in self.cluster.leases[lease].spares if s.exit_code is None]
+        return any(self.cluster.now_s >= spare.ready_s for spare in living)
 
     def processes(self) -> tuple[MarkedProcess, ...]:
         return tuple(

@@ -255,10 +255,13 @@ def test_a_lease_that_two_trainers_got_stays_with_the_later_one() -> None:
     assert cluster.leases[keys[1]].is_alive
 
 
-def test_training_goes_on_while_the_files_cannot_be_reached() -> None:
+@pytest.mark.parametrize("what", ["", "heartbeat", "write_heartbeat"])
+def test_training_goes_on_while_the_files_cannot_be_reached(what: str) -> None:
+    """On a full disk, all leases fall silent, and all can be read."""
     cluster, keys = training_on(2)
     for key in keys:
         cluster.leases[key].cut_until_s = cluster.now_s + 60
+        cluster.leases[key].cut = what
 
     cluster.run(59)
     assert cluster.training() == [1]
@@ -354,14 +357,18 @@ def spares_run(cluster: ModelCluster) -> None:
 
 
 def test_every_lease_of_a_world_keeps_a_spare_from_when_it_trains() -> None:
-    cluster, *_ = with_spares()
+    cluster, *keys = with_spares()
 
     while not cluster.training():
         assert spares(cluster) == ["", ""]
         cluster.step()
-    cluster.run(2)
+    cluster.run(0.5)
+    assert spares(cluster) == [TRAINER, TRAINER]
+    assert [cluster.board.spare_of(key) for key in keys] == ["", ""]  # not ready
+    cluster.run(1.5)
 
     assert spares(cluster) == [TRAINER, TRAINER]
+    assert [cluster.board.spare_of(key) for key in keys] == [TRAINER, TRAINER]
 
 
 def test_a_spare_outlives_its_generation_and_goes_where_its_lease_is_given_away() -> (

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from freetrain.broker.lease import LeaseKey, job_name
 from freetrain.cli.drill import Drill, DrillMark, choose, problems_of
 from freetrain.client.status import read_trainer_status
+from freetrain.config.job import ProgressFormat, ProgressSettings
 from freetrain.errors import TryLaterError, UsageError
 from freetrain.state.files import AgentState, EndingKind, create_assigned
 from freetrain.state.tables import TrainerState
@@ -139,6 +141,20 @@ def test_steps_before_the_end_of_the_generation_is_known_count(
     drill.poll(1.0)
 
     assert (drill.restored_step, drill.lost_steps) == (38, 2)
+
+
+def test_a_program_that_only_prints_its_steps_began_before_the_first(
+    digits: StateDir,
+) -> None:
+    drill, logs = training(digits), digits.trainer("digits").logs
+    prints = ProgressSettings(form=ProgressFormat.PATTERN, pattern=r"(?P<step>\d+)")
+    job = structs.replace(drill.job, elastic=False, progress=prints)
+    drill = Drill(digits, job, drill.assigned, drill.lease)
+    for generation, step in ((1, 40), (2, 41)):
+        (logs / f"{generation:010d}.log").write_text(f"{step}\n")
+
+    assert DrillMark.BACK in drill.poll(1.0)
+    assert (drill.restored_step, drill.lost_steps) == (40, 0)
 
 
 def test_a_trainer_that_does_not_come_back_is_a_problem_with_advice(

@@ -91,6 +91,18 @@ def test_after_a_crash_before_the_row_a_second_submit_mends_it(
     assert read_job(digits.trainer("digits").job) == other
 
 
+def test_generations_of_a_trainer_that_the_database_lacks_are_put_away(
+    digits: StateDir, job: TrainerJob
+) -> None:
+    """A damaged database was moved away, and the folders are there still."""
+    assign(digits, "digits", 1, nodes=1)
+    with open_store(digits.path, uid=UID) as connection:
+        remove_trainer(connection, "digits")
+
+    assert submitted(digits, job).begin is Begin.ANEW
+    assert newest_assigned(digits.trainer("digits")) is None
+
+
 def test_after_a_crash_while_a_folder_was_put_away_the_next_submit_mends_it(
     digits: StateDir, job: TrainerJob
 ) -> None:

@@ -135,6 +135,7 @@ def test_who_is_held_against_whom_is_told_everywhere() -> None:
     page, files = render_page(shown), report_files(shown)
 
     assert (shown.name(slaq), shown.baseline) == ("slaq", fair)
+    assert held(slaq, fair, *[result("equal")] * 2).name(slaq) == "slaq"
     assert "How soon models became good" in page
     assert "Against fair: who gains, who loses" in page
     assert "draw-quality" in page
