@@ -38,25 +38,18 @@ class Line:
         self.cluster_of |= {node: node for node in nodes}
 
 
-@pytest.mark.parametrize(
-    ("nodes", "left", "there", "hit"),
-    [
-        pytest.param(
-            40,
-            [0, 9],
-            [1, 0, 1, 2, 4, 8, 4, *[0] * 6],
-            [1, 0, 0, 0, 1, *[0] * 8],
-            id="clusters begin at 0, 2, 4, …, and those at 0 and 8 are hit",
-        ),
-        pytest.param(
-            4_800,
-            [100, 4_500],
-            [1, 0, *(2**k for k in range(10)), 2_400 - 1_024],
-            [*[0] * 7, 1, *[0] * 4, 1],
-            id="all clusters from place 2,048 on are one part",
-        ),
-    ],
-)
+COUNTS = {
+    "clusters begin at 0, 2, 4, …, and those at 0 and 8 are hit": (
+        *(40, [0, 9], [1, 0, 1, 2, 4, 8, 4, *[0] * 6], [1, 0, 0, 0, 1, *[0] * 8]),
+    ),
+    "all clusters from place 2,048 on are one part": (
+        *(4_800, [100, 4_500], [1, 0, *(2**k for k in range(10)), 2_400 - 1_024]),
+        [*[0] * 7, 1, *[0] * 4, 1],
+    ),
+}
+
+
+@pytest.mark.parametrize(("nodes", "left", "there", "hit"), COUNTS.values(), ids=COUNTS)
 def test_clusters_are_counted_where_they_begin_in_parts_that_double(
     nodes: int, left: list[int], there: list[int], hit: list[int]
 ) -> None:

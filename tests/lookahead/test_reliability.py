@@ -71,23 +71,15 @@ EVENTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("events", "scores"),
-    [
-        pytest.param(EVENTS[:3], [(0.1, 0.5)], id="nodes left at 50 s and at 100 s"),
-        pytest.param(
-            [
-                PoolEvent(0.0, (0,), ()),
-                PoolEvent(50.0, (), (0,)),
-                PoolEvent(60.0, (0,), ()),
-                *at(100.0),
-            ],
-            [(0.1, 0.0)],
-            id="a node that left and came back did not stay",
-        ),
-        pytest.param(EVENTS[:2], [], id="nothing is due yet"),
-    ],
-)
+BACK = [PoolEvent(0.0, (0,), ()), EVENTS[1], PoolEvent(60.0, (0,), ()), *at(100.0)]
+SCORED = {
+    "nodes left at 50 s and at 100 s": (EVENTS[:3], [(0.1, 0.5)]),
+    "a node that left and came back did not stay": (*(BACK, [(0.1, 0.0)]),),
+    "nothing is due yet": (EVENTS[:2], []),
+}
+
+
+@pytest.mark.parametrize(("events", "scores"), SCORED.values(), ids=SCORED)
 def test_each_forecast_is_scored_by_when_the_node_left(
     events: list[PoolEvent], scores: list[tuple[float, float]]
 ) -> None:

@@ -1,14 +1,15 @@
-"""How well curves are forecast: ``python -m tests.losscurve.extrapolation``.
+"""How well curves are forecast: ``python -m tests.losscurve.extrapolation [chance]``.
 
 Every curve is cut, its first part fitted, and a later value compared with the forecast.
 Errors are absolute, as a share of the whole curve's range; medians over curves. The
-families are fitted to the same points as the choice: all before the cut.
+families are fitted to the same points as the choice: all before the cut. ``chance``
+prints the part of chance in the coverage by group.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from time import process_time
 from typing import TYPE_CHECKING, NamedTuple
@@ -42,6 +43,11 @@ class Cut(NamedTuple):
 
 
 CUTS = (Cut(0.2), Cut(0.4), Cut(0.6), Cut(0.4, 10))
+
+LEAST, MOST = 0.80, 0.97
+"""Limits of the coverage of an interval of 90 %."""
+
+DRAWS = 20_000
 
 Errors = Mapping[tuple[str, Cut], list[float]]
 
@@ -158,6 +164,30 @@ def _seconds(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
         yield f"{what}: median {middle:.2f} ms, longest {worst:.2f} ms"
 
 
+def chance(shared: Path) -> Iterator[str]:
+    """Yield how badly columns of as many curves as each group has show the coverage.
+
+    A curve's later values are inside its interval together or outside together; the
+    columns are drawn from all curves and cuts alike.
+    """
+    curves = (*real_curves(shared), *recorded_curves())
+    held = np.array([coverage_of([curve], cut)[1] for curve in curves for cut in CUTS])
+    yield f"all: mean {held.mean():.1%}, whole {np.mean(held == 1):.0%}"
+    draws = np.random.default_rng(0)
+    inside = np.zeros(DRAWS)
+    for group, count in Counter(curve.group for curve in curves).items():
+        means = draws.choice(held, (len(CUTS), DRAWS, count)).mean(axis=2)
+        found = (means >= LEAST) & (means <= MOST)
+        inside += found.sum(axis=0)
+        yield (
+            f"{group}: of columns of {count} curves {found.mean():.0%} are inside, "
+            f"{np.mean(means > MOST):.0%} above"
+        )
+    low, middle, high = np.quantile(inside, (0.05, 0.5, 0.95))
+    yield f"columns inside: {low:.0f} .. {high:.0f} in nine of ten draws, {middle:.0f}"
+
+
 if __name__ == "__main__":
-    for row in lines(shared_folder()):
+    asked = chance if sys.argv[1:] == ["chance"] else lines
+    for row in asked(shared_folder()):
         sys.stdout.write(f"{row}\n")

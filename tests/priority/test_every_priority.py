@@ -1,6 +1,7 @@
 """Rules that every priority keeps: a new name in ``PRIORITIES`` is tested by them."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,8 +35,14 @@ PAGE = Path(__file__).parents[2] / "docs" / "guide" / "priorities.md"
 EVERY = pytest.mark.parametrize("name", PRIORITIES)
 BY_LOSSES = [n for n in PRIORITIES if priority_named(n).basis is RatingBasis.LOSSES]
 EVERY_BY_LOSSES = pytest.mark.parametrize("name", BY_LOSSES)
-FEW = settings(max_examples=20, deadline=None)
 LEARNING = FakeForecast(truth=power_law(at=1e5), done=1e5)
+
+
+def rated_often(test: Callable[..., None]) -> Callable[..., None]:
+    """Run *test* with every priority and random inputs."""
+    few = settings(max_examples=20, deadline=None)
+    often: Callable[..., None] = EVERY(few(given(inputs=looks())(test)))
+    return often
 
 
 def said(ratings: tuple[Rating, ...]) -> list[tuple[object, ...]]:
@@ -56,9 +63,7 @@ def a_minute_on(inputs: RatingInputs) -> RatingInputs:
     return later(inputs, 60.0, work=1.1, more=1.0)
 
 
-@EVERY
-@FEW
-@given(inputs=looks())
+@rated_often
 def test_each_contender_is_rated_over_its_sizes_with_a_reason(
     name: str, inputs: RatingInputs
 ) -> None:
@@ -75,9 +80,7 @@ def test_each_contender_is_rated_over_its_sizes_with_a_reason(
         assert "nan" not in rating.reason
 
 
-@EVERY
-@FEW
-@given(inputs=looks())
+@rated_often
 def test_the_order_of_trainers_changes_no_rating(
     name: str, inputs: RatingInputs
 ) -> None:
@@ -87,9 +90,7 @@ def test_the_order_of_trainers_changes_no_rating(
     assert said(back.ratings) == said(forth.ratings)[::-1]
 
 
-@EVERY
-@FEW
-@given(inputs=looks())
+@rated_often
 def test_a_memory_goes_through_json_and_forgets_trainers_that_are_gone(
     name: str, inputs: RatingInputs
 ) -> None:

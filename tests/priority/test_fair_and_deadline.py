@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from freetrain.priority.base import Contender, Memory, RatingInputs
 from freetrain.priority.deadline import Deadline, fewest_nodes
-from freetrain.priority.fair import Fair, level_nodes
+from freetrain.priority.fair import Fair
 from tests.priority.inputs import contender, inputs_of, planned, planned_by, speeds
 
 COSTS = {"grow_s": 5.0, "shrink_s": 5.0, "start_s": 10.0}
@@ -28,31 +28,19 @@ def test_no_trainer_gets_two_nodes_more_than_another(trainers: int, nodes: int) 
     assert sum(counts) == min(nodes, 8 * trainers)
 
 
-@pytest.mark.parametrize(
-    ("team", "nodes", "counts"),
-    [
-        pytest.param((SMALL, A, B), 12, [2, 5, 5], id="others get what it cannot use"),
-        pytest.param((LARGE, A), 8, [0, 8], id="nodes too few for a size stay in use"),
-        pytest.param(
-            (contender("old", held=8, **COSTS), contender("new", **COSTS)),
-            8,
-            [4, 4],
-            id="a newcomer gets its share",
-        ),
-    ],
-)
+OLD, NEW = contender("old", held=8, **COSTS), contender("new", **COSTS)
+SHARES = {
+    "others get what it cannot use": ((SMALL, A, B), 12, [2, 5, 5]),
+    "nodes too few for a size stay in use": ((LARGE, A), 8, [0, 8]),
+    "a newcomer gets its share": ((OLD, NEW), 8, [4, 4]),
+}
+
+
+@pytest.mark.parametrize(("team", "nodes", "counts"), SHARES.values(), ids=SHARES)
 def test_shares_are_equal_as_far_as_sizes_allow(
     team: tuple[Contender, ...], nodes: int, counts: list[int]
 ) -> None:
     assert list(planned_by(Fair(), inputs_of(*team, nodes=nodes)).values()) == counts
-
-
-@pytest.mark.parametrize(
-    ("most", "nodes", "level"),
-    [([8, 8], 8, 4.0), ([2, 8, 8], 12, 5.0), ([2, 2], 12, 2.0), ([4], 0, 1.0)],
-)
-def test_the_level_fills_the_pool(most: list[int], nodes: int, level: float) -> None:
-    assert level_nodes(most, nodes) == level
 
 
 # Turns

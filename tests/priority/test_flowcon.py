@@ -103,12 +103,6 @@ def test_below_the_threshold_is_a_strike(growth: float) -> None:
     assert moves == [GrowthList.WATCHING, GrowthList.COMPLETING, GrowthList.COMPLETING]
 
 
-def test_a_trainer_that_grows_gets_more_than_one_that_is_flat() -> None:
-    tracks = last({"falling": FALLING, "flat": FLAT})
-    assert tracks["falling"].share == pytest.approx(0.75)  # 1 against 1/3
-    assert tracks["flat"].share == pytest.approx(0.25)
-
-
 def test_growth_is_the_part_of_the_drop_gained_by_interval_and_share() -> None:
     (*_, before, after) = history({"a": FALLING[:3], "b": FALLING[:3]})
     assert before.tracks[0].share == pytest.approx(0.5)

@@ -262,13 +262,6 @@ def test_room_for_all_is_no_reason_to_reward_a_diverging_trainer() -> None:
     assert learning.reason == ROOM
 
 
-def test_a_longer_horizon_sees_steep_ones_flatten() -> None:
-    inputs = inputs_of(steep(), nodes=7)
-    near = Slaq(horizon_s=1.0).rate(inputs, {}).ratings[0].curve.value_per_s
-    far = Slaq(horizon_s=1e5).rate(inputs, {}).ratings[0].curve.value_per_s
-    assert far[8] / far[1] < 0.5 * near[8] / near[1]
-
-
 def test_the_worst_trainer_comes_first_where_the_minimum_counts() -> None:
     def half_way(name: str, done: float, at: float) -> Contender:
         forecast = FakeForecast(truth=exponential(at=at), done=done)

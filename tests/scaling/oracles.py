@@ -2,6 +2,11 @@
 
 ``imagenet``, 40 at a time, the six days of ``tests.scaling.summit``, in the set's own
 order and in shuffled ones. Each row knows a part of the truth; none profiles.
+
+``python -m tests.scaling.oracles SET DAYS FIRST COUNT [speedup]``: the gain of caution.
+So many days, 40 trainers of SET at a time, in COUNT orders from the FIRST on, with
+profiling: samples as a share of those with the true curves, with speeds of waiting
+trainers lowered by no, half and a whole deviation, and the mean difference.
 """
 
 from __future__ import annotations
@@ -9,6 +14,7 @@ from __future__ import annotations
 import random
 import sys
 from dataclasses import replace
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +22,7 @@ import numpy as np
 from freetrain.replay.policies.ratings import GivenSpeeds, LearnedSpeeds, is_same
 from freetrain.replay.trainers import Scaling, builtin_trainers
 from freetrain.scaling import Profiling, estimate
-from tests.scaling.summit import Case, play, summit, write
+from tests.scaling.summit import Case, play, summit, trainers_of, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
     from freetrain.scaling import SpeedPrior
 
 _SHUFFLES = 3
+STRENGTHS = (0.0, 0.5, 1.0)
 
 
 class OnceSeen(LearnedSpeeds):
@@ -114,5 +121,25 @@ def lines() -> Iterator[str]:
             yield f"order {order} {name:22} {share:6.2f} %, {tally.finished} finished"
 
 
+def caution(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield a line an order as it comes, then a line a strength."""
+    jobs, days, first, count, *objective = arguments
+    pool, found = summit(float(days)), []
+    for order in range(int(first), int(first) + int(count)):
+        trainers = in_order(trainers_of(jobs), order)
+        case = Case(trainers, 40, is_speed_up=objective == ["speedup"])
+        true = play(pool, case, GivenSpeeds()).samples
+        learned = (LearnedSpeeds(Profiling(), deviations=own) for own in STRENGTHS)
+        shares = [100 * play(pool, case, own).samples / true for own in learned]
+        found.append(shares)
+        yield f"order {order}: " + ", ".join(f"{share:.2f} %" for share in shares)
+    for place, strength in enumerate(STRENGTHS):
+        gains = [shares[place] - shares[0] for shares in found]
+        error = stdev(gains) / len(gains) ** 0.5 if len(gains) > 1 else 0.0
+        mean = fmean(shares[place] for shares in found)
+        yield f"{strength:g}: {mean:.2f} %, {fmean(gains):+.2f} +- {error:.2f}"
+
+
 if __name__ == "__main__":
-    sys.exit(write(lines()))
+    words = sys.argv[1:]
+    sys.exit(write(caution(words) if words else lines()))

@@ -282,34 +282,24 @@ def test_a_user_s_curve_is_used_until_it_is_measured() -> None:
     assert after.samples_per_s[1] > 120.0
 
 
+OLD_S = 10 * HALF_LIFE_S
+ALIKE = [steady(4, 100.0, began_s=1000.0 * k) for k in range(3)]
+DOUBTFUL = {
+    "an absurd fragment among four": (
+        *([*ALIKE, steady(4, 1.0, began_s=5000.0)], 0.0, 100.0, 0.05),
+    ),
+    "a short fragment": (
+        [steady(4, 100.0), steady(4, 50.0, began_s=1.0, trained_s=20.0)],
+        *(0.0, 100.0, 0.1),
+    ),
+    "an old fragment, of a machine that changed": (
+        *([steady(4, 100.0), steady(4, 60.0, began_s=OLD_S)], OLD_S, 60.0, 0.02),
+    ),
+}
+
+
 @pytest.mark.parametrize(
-    ("fragments", "now_s", "speed", "within"),
-    [
-        pytest.param(
-            [
-                *(steady(4, 100.0, began_s=1000.0 * k) for k in range(3)),
-                steady(4, 1.0, began_s=5000.0),
-            ],
-            0.0,
-            100.0,
-            0.05,
-            id="an absurd fragment among four",
-        ),
-        pytest.param(
-            [steady(4, 100.0), steady(4, 50.0, began_s=1.0, trained_s=20.0)],
-            0.0,
-            100.0,
-            0.1,
-            id="a short fragment",
-        ),
-        pytest.param(
-            [steady(4, 100.0), steady(4, 60.0, began_s=10 * HALF_LIFE_S)],
-            10 * HALF_LIFE_S,
-            60.0,
-            0.02,
-            id="an old fragment, of a machine that changed",
-        ),
-    ],
+    ("fragments", "now_s", "speed", "within"), DOUBTFUL.values(), ids=DOUBTFUL
 )
 def test_absurd_short_and_old_fragments_count_little(
     fragments: list[TrainedFragment], now_s: float, speed: float, within: float
@@ -353,16 +343,6 @@ def test_the_variance_about_a_power_law_is_that_of_a_doubling() -> None:
 
 
 # Caution
-
-
-def test_of_two_waiting_trainers_alike_the_longer_measured_seems_quicker() -> None:
-    short, long = (
-        cautious(estimated(steady(2, 100.0, trained_s=trained_s), most=4), held=0)
-        for trained_s in (60.0, 6e3)
-    )
-
-    assert short.samples_per_s[2] < 0.99 * long.samples_per_s[2]
-    assert long.samples_per_s[2] == pytest.approx(100.0, rel=0.01)
 
 
 def test_a_trainer_measured_on_many_nodes_only_hardly_seems_quicker_on_few() -> None:
