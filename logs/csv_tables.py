@@ -4,6 +4,8 @@ Both have comments, a line of column names, then one record a line::
 
     job,submit_s,start_s,run_s,nodes,req_s,user
     node,idle_start_s,idle_end_s
+
+The second format is called ``fragments``, after the idle fragments of a machine.
 """
 
 from __future__ import annotations
@@ -333,7 +335,11 @@ _NUMBERED = re.compile(r"0|[1-9]\d*", re.ASCII)
 
 
 class Fragments(LogFormat[IdleTrace]):
-    """A log of the intervals in which nodes are idle."""
+    """A log of the intervals in which nodes are idle, which are its fragments.
+
+    They are not the fragments of a trainer (``freetrain.elastic.fragment``): those are
+    its stretches of training.
+    """
 
     name = "fragments"
     expected = "idle intervals (first line node,idle_start_s,idle_end_s)"

@@ -4,7 +4,8 @@
 committed, claims its own generation and restores. The program then goes through batches
 and ends each step (``Fragment``). After some steps the ranks agree, by one small
 allreduce, to commit or to stop; rank 0 commits and writes progress lines. At the end
-``join`` commits the last steps and writes how the fragment ended.
+``join`` commits the last steps and writes how the fragment ended. The log format
+``fragments`` (``logs.csv_tables``) means something else: idle intervals of nodes.
 """
 
 from __future__ import annotations
