@@ -62,7 +62,7 @@ class JobTrace:
 
     Attributes:
         source: The file, as the user named it.
-        log_format: Name of its format: ``swf``, ``sacct``, ``jobs-csv``.
+        log_format: Name of its format, as in ``logs.read``.
         jobs: By submission, then in the log's own order.
         units: The machine's size in allocation units: the header's, else the
             largest that the jobs ever held at once.

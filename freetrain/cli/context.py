@@ -193,14 +193,6 @@ def _console(stream: TextIO, *, is_terminal: bool | None) -> "Console":
 MethodName = Literal["recorded", "easy", "slurm"]
 """The values of ``logs.simulation.Method``, which takes long to import."""
 
-LogFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="LOG",
-        readable=False,  # opening it fails with exit code 66
-        help="SWF, sacct --parsable2, job CSV or idle intervals; plain or gzipped.",
-    ),
-]
 SkipBad = Annotated[
     int,
     typer.Option(

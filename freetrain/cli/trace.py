@@ -17,7 +17,6 @@ from freetrain.cli.context import (
     AsJson,
     CliContext,
     Force,
-    LogFile,
     OutFile,
     ScheduleMethod,
     SkipBad,
@@ -30,7 +29,7 @@ from freetrain.cli.context import (
 )
 from freetrain.errors import UsageError
 from freetrain.text import one_line, per_cent, render_duration
-from logs.read import WRITABLE
+from logs.read import READ_ONLY, WRITABLE
 from logs.trace import IdleTrace, JobTrace, Trace
 
 if TYPE_CHECKING:
@@ -71,6 +70,15 @@ def _complete_format(incomplete: str) -> list[str]:
     return [name for name in WRITABLE if name.startswith(incomplete)]
 
 
+_READ = (*WRITABLE, *READ_ONLY)
+LogFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="LOG",
+        readable=False,  # opening it fails with exit code 66
+        help=f"A log: {', '.join(_READ[:-1])} or {_READ[-1]}; plain or gzipped.",
+    ),
+]
 To = Annotated[
     str,
     typer.Option(

@@ -8,6 +8,7 @@ import pytest
 import typer
 
 import freetrain
+from logs.read import WRITABLE
 from tests.cli.commands import examples, options, parse, run, verbs
 
 TOP = Path(__file__).resolve().parents[2]
@@ -52,6 +53,12 @@ def test_every_option_is_documented_with_its_verb(verb: tuple[str, ...]) -> None
 
     missing = [name for name in options(verb) - OF_EVERY_COMMAND if name not in said]
     assert not missing
+
+
+def test_the_log_formats_that_can_be_written_are_documented_with_their_option() -> None:
+    said = section(("trace", "convert")).partition(" says what to write")[0]
+
+    assert re.findall(r"`([\w-]+)`", said) == ["--to", *WRITABLE]
 
 
 def test_the_readme_points_at_the_list_of_commands() -> None:
