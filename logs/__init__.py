@@ -1,1 +1,4 @@
-"""The scheduler-log library: logs in, jobs or idle intervals out."""
+"""The scheduler-log library: logs in, jobs or idle intervals out.
+
+What trainers and agents print is shown by ``freetrain.cli.trainer_logs``.
+"""

@@ -350,7 +350,7 @@ def logs(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     config: Config = None,
 ) -> None:
     """Show what a trainer's program printed, generation by generation."""
-    from freetrain.cli.logs import show_logs  # noqa: PLC0415
+    from freetrain.cli.trainer_logs import show_logs  # noqa: PLC0415
 
     show_logs(
         ctx.obj,

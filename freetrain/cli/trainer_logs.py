@@ -1,7 +1,8 @@
 """``freetrain logs``: what a trainer's worlds or agents printed, in order.
 
 A ``Follower`` reads the files of all generations and goes on as they grow; a
-``Printer`` writes their lines, under a title for each file.
+``Printer`` writes their lines, under a title for each file. Scheduler logs are another
+thing: package ``logs`` reads them, for ``freetrain trace`` and replays.
 """
 
 import codecs
