@@ -3,7 +3,8 @@
 ``Situation`` is all that the broker goes by. ``pool_of`` takes the holes that can be
 planned with and says why it refuses the others: claimed, too short, or beyond the caps.
 ``classify`` sorts the pool by the requirements that nodes meet; ``classify_by`` sorts
-it also by how long, and with which others, nodes are expected to stay idle.
+it also by how long, and with which others, nodes are expected to stay idle. This pool
+is one tick's; a replay's, over time, is in ``freetrain.replay.pool``.
 """
 
 from __future__ import annotations

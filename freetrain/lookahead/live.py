@@ -50,7 +50,7 @@ _LADDER_S = tuple(60.0 * 2**k for k in range(11))
 
 
 @dataclass(frozen=True, slots=True)
-class PoolSnapshot:
+class IdleSnapshot:
     """Idle nodes as a tick finds them.
 
     Attributes:
@@ -153,7 +153,7 @@ class LiveForecast:
         """Return delays against promises, by lead."""
         return self._promises.intervals()
 
-    def look(self, now_s: float, seen: PoolSnapshot) -> None:
+    def look(self, now_s: float, seen: IdleSnapshot) -> None:
         """Learn from a snapshot of *now_s*, Unix time."""
         self._pass_time(now_s)
         idle = {self._numbered(name) for name in sorted(seen.idle)}

@@ -2,7 +2,7 @@
 
 ``idle_of`` finds the idle intervals of a log, and ``PoolTimeline`` cuts pool events out
 of them. ``NodePool`` plays these: it knows the free nodes, and the run that holds each
-of the others.
+of the others. The pool that a tick plans with is in ``freetrain.broker.pool``.
 """
 
 from __future__ import annotations

@@ -49,7 +49,11 @@ def run_replay(
     clock: Clock,
     on_progress: Progress | None = None,
 ) -> ReplayResult:
-    """Replay *timeline* under one policy.
+    """Replay *timeline* under one policy, and once more on dedicated nodes.
+
+    The second replay is the yardstick of ``efficiency``: the same trainers on as many
+    nodes as the pool had on average, which never leave, and where no change costs
+    anything. Policy ``static`` is that replay itself, and runs once.
 
     Args:
         timeline: The pool over time.

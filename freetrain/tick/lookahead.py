@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from freetrain.broker.lease import LeaseKey, LeaseState
 from freetrain.broker.pool import Foresight
 from freetrain.lookahead.affinity import KEPT, RecentAffinity
-from freetrain.lookahead.live import LiveForecast, PoolSnapshot, validate_forecast
+from freetrain.lookahead.live import IdleSnapshot, LiveForecast, validate_forecast
 from freetrain.lookahead.promises import Promise
 from freetrain.planning.settings import HORIZON_S
 from freetrain.state.tables import (
@@ -171,9 +171,9 @@ def foresee(
 
 def _pool_snapshot(
     observed: Observed, is_ours: Callable[[JobRecord], bool]
-) -> PoolSnapshot:
+) -> IdleSnapshot:
     idle = find_idle(observed.snapshot, is_ours=is_ours)
-    return PoolSnapshot(
+    return IdleSnapshot(
         idle=idle.nodes,
         unclear=idle.unclear,
         promised={

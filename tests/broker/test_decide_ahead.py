@@ -13,7 +13,7 @@ from freetrain.broker.lease import Lease
 from freetrain.broker.limits import Limits, Refusal
 from freetrain.broker.pool import Forecast, Foresight, PoolNode, Trainer, classify_by
 from freetrain.lookahead.base import Prospect
-from freetrain.lookahead.live import LiveForecast, PoolSnapshot
+from freetrain.lookahead.live import IdleSnapshot, LiveForecast
 from freetrain.lookahead.promises import Promise
 from freetrain.planning.lookahead import Lookahead, ProvingSearch
 from freetrain.planning.policy import Tools, counts_of, problem_of
@@ -79,7 +79,7 @@ def lookahead(*, limit_s: float = 60.0) -> Lookahead:
 
 def watched(*, promised: Mapping[str, Promise] | None = None) -> LiveForecast:
     forecast = LiveForecast(HORIZON_S)
-    sight = PoolSnapshot(
+    sight = IdleSnapshot(
         frozenset({f"n{k}" for k in range(8)}), frozenset(), promised or {}
     )
     forecast.look(NOW_S, sight)

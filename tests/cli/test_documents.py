@@ -120,6 +120,16 @@ def test_every_file_a_document_points_at_is_there() -> None:
                 assert (path.parent / target).exists(), f"{path.name}: {target}"
 
 
+def test_the_architecture_page_has_every_package_and_module_of_freetrain() -> None:
+    folder = Path(str(freetrain.__file__)).parent
+    found = {path.stem for path in folder.glob("[!_]*") if path.suffix in {"", ".py"}}
+    table = document("docs/architecture.md").partition("## Packages")[2]
+    rows = re.findall(r"^\| `.*?\|", table.partition("\n## ")[0], re.MULTILINE)
+    named = {name.strip("/") for row in rows for name in re.findall(r"[\w/]+", row)}
+
+    assert found <= {name.removeprefix("freetrain/") for name in named}
+
+
 def test_every_package_is_in_the_list_of_packages() -> None:
     folder = Path(str(freetrain.__file__)).parent
     packages = {path.parent.name for path in folder.glob("*/__init__.py")}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from freetrain.lookahead.affinity import RecentAffinity
 from freetrain.lookahead.base import LEAST_WATCHED_S, NodeForecast
-from freetrain.lookahead.live import LONGEST_GAP_S, LiveForecast, PoolSnapshot
+from freetrain.lookahead.live import LONGEST_GAP_S, IdleSnapshot, LiveForecast
 from freetrain.lookahead.promises import Promise
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ def snapshot(
     idle: Iterable[str] = NAMES,
     unclear: Iterable[str] = (),
     promised: dict[str, Promise] | None = None,
-) -> PoolSnapshot:
-    return PoolSnapshot(frozenset(idle), frozenset(unclear), promised or {})
+) -> IdleSnapshot:
+    return IdleSnapshot(frozenset(idle), frozenset(unclear), promised or {})
 
 
 def shown(
-    *snapshots: PoolSnapshot, leaf_of: dict[str, str] | None = None
+    *snapshots: IdleSnapshot, leaf_of: dict[str, str] | None = None
 ) -> LiveForecast:
     """Return a forecast that saw *snapshots*, one every 300 s."""
     forecast = LiveForecast(HORIZON_S, leaf_of=leaf_of)

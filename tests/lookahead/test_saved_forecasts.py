@@ -28,7 +28,7 @@ from freetrain.lookahead.base import (
     whole,
 )
 from freetrain.lookahead.experience import Experience
-from freetrain.lookahead.live import LiveForecast, PoolSnapshot
+from freetrain.lookahead.live import IdleSnapshot, LiveForecast
 from freetrain.lookahead.promises import Promise, Promises
 from milp.window import WindowClass
 from tests.lookahead.forecasters import EVERY, made
@@ -74,12 +74,12 @@ class Saved(NamedTuple):
     idle: frozenset[str]
 
 
-def snapshot(idle: frozenset[str], now_s: float) -> PoolSnapshot:
+def snapshot(idle: frozenset[str], now_s: float) -> IdleSnapshot:
     """Return one in which half of the idle nodes have a trainer."""
     ordered = sorted(idle)
     soon = {name: Promise(now_s + 200.0, "job") for name in ordered[:2]}
     held = {"a": frozenset(ordered[:4]), "b": frozenset(ordered[4:6])}
-    return PoolSnapshot(idle, frozenset(), soon, held)
+    return IdleSnapshot(idle, frozenset(), soon, held)
 
 
 @cache
@@ -102,7 +102,7 @@ def saved(name: str, racks: str) -> Saved:
             if dice.random() < 0.3
         }
         promised = {**more, **seen.promised}
-        forecast.look(now_s, PoolSnapshot(idle, frozenset(), promised, seen.held))
+        forecast.look(now_s, IdleSnapshot(idle, frozenset(), promised, seen.held))
     state = json.dumps(forecast.to_state(), allow_nan=False)
     return Saved(state, tuple(forecast.names), idle)
 

@@ -15,7 +15,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from freetrain.lookahead.affinity import KEPT, RecentAffinity
-from freetrain.lookahead.live import LiveForecast, PoolSnapshot
+from freetrain.lookahead.live import IdleSnapshot, LiveForecast
 from freetrain.planning.settings import HORIZON_S
 from freetrain.state.database import open_store, transaction
 from freetrain.state.tables import (
@@ -82,7 +82,7 @@ def remember(state: Path, glances: Iterable[Glance]) -> None:
         known = node_names(store)
         past = LiveForecast(HORIZON_S, names=known, pairs=pairs)
         for at_s, idle in glances:
-            past.look(at_s, PoolSnapshot(idle=idle, unclear=frozenset(), promised={}))
+            past.look(at_s, IdleSnapshot(idle=idle, unclear=frozenset(), promised={}))
         put_forecast(store, json.dumps(json.loads(begun) | past.to_state()))
         add_node_names(store, past.names, known=len(known))
         add_departures(store, pairs.fresh, keep=KEPT)

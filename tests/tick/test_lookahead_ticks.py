@@ -14,7 +14,7 @@ from freetrain.config.site import LeaseMode
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.experience import Experience
-from freetrain.lookahead.live import LiveForecast, PoolSnapshot, validate_forecast
+from freetrain.lookahead.live import IdleSnapshot, LiveForecast, validate_forecast
 from freetrain.planning.settings import HORIZON_S
 from freetrain.state.tables import (
     ended_lease_forecasts,
@@ -337,7 +337,7 @@ class Absurd(LiveForecast):
 def test_an_impossible_forecast_is_refused_before_plans_go_by_it() -> None:
     sound, absurd = LiveForecast(400.0), Absurd(400.0)
     for forecast in (sound, absurd):
-        forecast.look(1e9, PoolSnapshot(frozenset({"n1"}), frozenset(), {}))
+        forecast.look(1e9, IdleSnapshot(frozenset({"n1"}), frozenset(), {}))
     validate_forecast(sound, ["n1"], horizon_s=400.0)
     with pytest.raises(ValueError, match="an impossible prospect"):
         validate_forecast(absurd, ["n1"], horizon_s=400.0)

@@ -14,7 +14,7 @@ from freetrain.broker.yielding import NO_CLAIMS, Claims, KeptFree
 from freetrain.config.site import LeaseMode
 from freetrain.demo.fake_slurm.cluster import FakeJobState
 from freetrain.lookahead.affinity import RecentAffinity
-from freetrain.lookahead.live import LiveForecast, PoolSnapshot
+from freetrain.lookahead.live import IdleSnapshot, LiveForecast
 from freetrain.planning.rating import Ratings
 from freetrain.state.files import AgentState
 from freetrain.state.tables import pace
@@ -203,7 +203,7 @@ def forecasts() -> NodeForecasts:
     """Return forecasts that tell holes apart."""
     forecast = LiveForecast(500.0)
     for looks in range(5):
-        forecast.look(NOW_S + 900.0 * looks, PoolSnapshot(frozenset(), frozenset(), {}))
+        forecast.look(NOW_S + 900.0 * looks, IdleSnapshot(frozenset(), frozenset(), {}))
     pairs = RecentAffinity()
     return NodeForecasts(
         forecast=forecast, pairs=pairs, known_names=0, lease_forecasts={}, ended=()
