@@ -14,7 +14,7 @@ from freetrain.config.site import LeaseSettings
 from freetrain.errors import UsageError
 from freetrain.replay.loop import Stage
 from freetrain.replay.pool import DAY_S
-from freetrain.replay.settings import LoopSettings, usual_settings
+from freetrain.replay.settings import Accounting, LoopSettings, usual_settings
 from freetrain.replay.trainers import Costs
 from logs.simulation import Method, SlurmParameters
 from tests.replay.loop.worlds_loop import (
@@ -148,6 +148,15 @@ def test_nodes_of_several_units_are_held_whole_and_left_for_any_unit() -> None:
     made = play(stage, [trainer()], LoopSettings(**AT_ONCE))
     # Two nodes from 120 s; one unit of the first is taken at 160 s.
     assert made.replay.samples == 10 * (2 * 40 + 80)
+
+
+@pytest.mark.parametrize("accounting", Accounting)
+def test_idle_time_counts_up_to_the_end_of_the_loop(accounting: Accounting) -> None:
+    stage = stage_of([J(0.0, 100.0, 2)], 2, until_s=230.0)
+
+    result = play(stage, [trainer()], LoopSettings(**AT_ONCE), accounting=accounting)
+
+    assert result.replay.pool_node_s == 2 * 130.0
 
 
 def test_a_loop_begins_at_its_start_with_the_jobs_that_run_then() -> None:
