@@ -1,7 +1,6 @@
 """A whole decision by speed alone, what explains it, and the nodes it is made of."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,7 @@ from freetrain.broker.limits import (
     Refusal,
     TrainerReason,
 )
-from freetrain.broker.pool import PoolNode, Situation, Trainer, classify, pool_of
+from freetrain.broker.pool import Situation, Trainer, pool_of
 from freetrain.broker.reconcile import EndLeases, Submit
 from freetrain.broker.yielding import Claims, KeptFree
 from freetrain.planning.freetrain import FreeTrain
@@ -193,19 +192,6 @@ def test_holes_that_cannot_be_used_say_why() -> None:
     }
 
 
-def test_nodes_are_ranked_only_where_not_all_may_be_leased() -> None:
-    ranked: list[int] = []
-
-    def rank(nodes: Sequence[PoolNode]) -> Sequence[PoolNode]:
-        ranked.append(len(nodes))
-        return nodes
-
-    for cap in (2, 3):
-        pool_of(look(holes("n0", "n1", "n2")), Limits(most_leases=cap), rank=rank)
-
-    assert ranked == [3]
-
-
 def test_a_lease_of_the_least_limit_is_still_worth_a_start_when_it_runs() -> None:
     leases = (
         lease(0, "n0", end_s=NOW_S + 115),  # five seconds old, not assigned yet
@@ -215,14 +201,6 @@ def test_a_lease_of_the_least_limit_is_still_worth_a_start_when_it_runs() -> Non
     nodes, refused = pool_of(look(found, leases=leases), Limits(least_limit_min=2))
     assert [node.name for node in nodes] == ["n0"]
     assert refused == {"n1": Refusal.TOO_SHORT}
-
-
-def test_classes_are_told_apart_by_use_and_live_as_long_as_their_shortest() -> None:
-    every = tuple(hole(f"n{i}", NOW_S + 200.0 * (i + 1)) for i in range(3))
-    nodes, _ = pool_of(look((), holes={"any": every, "gpu": every[:1]}), Limits())
-    classes = classify(nodes, now_s=NOW_S).classes
-    found = [(one.name, one.nodes, one.life_s) for one in classes]
-    assert found == [("any", 2, 400.0), ("any+gpu", 1, 200.0)]
 
 
 # Whether the holes of a snapshot can be trusted.

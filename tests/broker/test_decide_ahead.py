@@ -150,31 +150,6 @@ def stays_of(told: KnownForecast, idle: tuple[PoolNode, ...]) -> list[WindowClas
     return list(forecast.stays.values())
 
 
-def test_nodes_of_a_group_are_a_class_and_those_that_leave_alone_are_another() -> None:
-    told = KnownForecast(groups={"n1": "rack", "n3": "rack"})
-    classes, _ = classify_by(foresight(told), pool(*[math.inf] * 5), now_s=NOW_S)
-    by_class: dict[int, set[str]] = {}
-    for name, k in classes.index.items():
-        by_class.setdefault(k, set()).add(name)
-    assert sorted(map(sorted, by_class.values())) == [["n0", "n2", "n4"], ["n1", "n3"]]
-
-
-def test_hits_on_nodes_that_leave_alone_add_up_and_those_of_a_group_do_not() -> None:
-    moody = Prospect(300.0, 0.2, 1.0)
-    alone = KnownForecast(prospects={f"n{k}": moody for k in range(4)})
-    rack = KnownForecast(
-        dict.fromkeys(("n0", "n1", "n2", "n3"), "rack"), {"rack": moody}
-    )
-    idle = pool(*[math.inf] * 4)
-
-    (apart,) = stays_of(alone, idle)
-    (one,) = stays_of(rack, idle)
-
-    assert apart.hits() == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8], abs=1e-4)
-    assert one.hits() == pytest.approx([0.0, 0.2, 0.2, 0.2, 0.2])
-    assert apart.life_s == one.life_s == 300.0
-
-
 @given(st.floats(0.0, 1.0), st.floats(0.05, 1.0), st.integers(1, 8), st.data())
 def test_hits_on_the_part_of_a_group_that_is_in_the_pool_are_those_of_the_whole_group(
     hit: float, share: float, size: int, data: st.DataObject
@@ -258,27 +233,6 @@ def test_hits_count_as_they_are_where_no_group_is_split(
     assert forecast.fresh({}, free) == {}
 
 
-def test_another_trainers_part_of_a_group_eases_nothing() -> None:
-    told = KnownForecast(dict.fromkeys(("n0", "n1", "n2"), "rack"))
-    idle = pool(*[math.inf] * 3, leased={"n0": lease(0, "n0")})
-    classes, forecast = classify_by(foresight(told, wait_s=30.0), idle, now_s=NOW_S)
-    waits = classes.index["n1"]
-    assert forecast.fresh({}, {waits: 2}) == {}
-    assert forecast.fresh({classes.index["n0"]: 1}, {waits: 2}) == {waits: 0.0}
-    assert forecast.fresh({classes.index["n0"]: 1}, {}) == {}
-
-
-def test_nodes_alone_in_the_pool_are_hit_as_one_of_their_group() -> None:
-    told = KnownForecast(
-        {f"n{k}": f"rack {k}" for k in range(3)},
-        {f"rack {k}": Prospect(300.0, 0.4, 0.125) for k in range(3)},
-        {f"rack {k}": 8 for k in range(3)},
-    )
-    (stay,) = stays_of(told, pool(*[math.inf] * 3))
-    one = WindowClass(8, 300.0, 0.4, 0.125).hits()[1]
-    assert stay.hits() == pytest.approx([0.0, one, 2 * one, 3 * one], abs=1e-4)
-
-
 def test_a_known_end_before_the_horizon_ends_the_life_of_a_class_of_its_own() -> None:
     classes, forecast = classify_by(
         foresight(KnownForecast()), pool(100.0, 110.0, 9_000.0), now_s=NOW_S
@@ -288,19 +242,6 @@ def test_a_known_end_before_the_horizon_ends_the_life_of_a_class_of_its_own() ->
     soon = forecast.stays[classes.index["n0"]]
     assert (soon.nodes, soon.life_s) == (2, 60.0)
     assert soon.hits() == [0.0, 1.0, 1.0], "lost at once"
-
-
-def test_nothing_counts_that_comes_after_plans_reach() -> None:
-    told = KnownForecast(
-        prospects={"n1": Prospect(370.0, 0.9, 1.0), "n2": Prospect(80.0, 1, 1)}
-    )
-    nodes = pool(9_000.0, 9_000.0, 9_000.0)
-    classes, forecast = classify_by(
-        foresight(told, horizon_s=120.0), nodes, now_s=NOW_S
-    )
-    stays = [forecast.stays[classes.index[f"n{k}"]] for k in range(3)]
-    assert [stay.life_s for stay in stays] == [120.0, 120.0, 80.0]
-    assert [stay.hit for stay in stays] == [0.0, 0.0, 1.0]
 
 
 # Decisions.

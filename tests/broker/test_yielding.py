@@ -12,13 +12,10 @@ from hypothesis import strategies as st
 from freetrain.broker.backfill import (
     Backfill,
     BackfillState,
-    Bookings,
     LeaseSpan,
     could_start,
-    idle_first,
 )
 from freetrain.broker.yielding import (
-    EMPTY_DIGEST,
     LEAD_S,
     LEAST_LEAD_S,
     Claims,
@@ -216,21 +213,6 @@ def test_a_node_that_a_job_holds_past_its_limit_is_not_free_yet() -> None:
     short = waiting(2, limit_s=1.0, priority=1)
     claims = claims_of(state_of("", "n1", busy_s={"n0": -1}), waiting(nodes=2), short)
     assert claims.leased == {"n1": 2}
-
-
-def test_a_job_is_booked_where_leases_end_in_time_anyway() -> None:
-    spans = {
-        "n0": LeaseSpan(NOW_S - 600, NOW_S + 3_600),
-        "n1": LeaseSpan(NOW_S - 600, NOW_S + 100),
-    }
-    state = state_of("", "n0 n1", busy_s={"n2": 200}, spans=spans)
-    state = replace(state, holes=())
-    free_s = {"n0": NOW_S, "n1": NOW_S, "n2": NOW_S + 200}
-    job = planned(3_600, nodes=2, requested_nodes="n2")
-    bookings = Bookings(NOW_S, state, free_s, rank=idle_first(state), closed_s={})
-
-    assert bookings.book(state.eligibility.request(job)) == ()
-    assert bookings.overlapped == ("n0",)  # backfill takes the first
 
 
 def test_leased_nodes_are_claimed_where_slurms_choice_lets_one_more_start() -> None:
@@ -497,14 +479,6 @@ def test_a_last_poll_is_as_close_as_polls_are_quick_and_there_is_none_where_slow
     assert last_lead_s(took_s) == lead_s
 
 
-def test_a_cycle_is_due_its_interval_after_the_last_has_ended() -> None:
-    told = replace(statistics(last_s=NOW_S - 10), taken_s=NOW_S, bf_last_took_s=4.0)
-    cycles = cycles_of(
-        told, replace(CONFIG, scheduler_parameters={"bf_interval": "60"})
-    )
-    assert cycles == Cycles(NOW_S, NOW_S - 10 + 4 + 60, 60.0)
-
-
 @pytest.mark.parametrize(
     ("changes", "scheduler"),
     [({}, "sched/builtin"), ({"bf_last_cycle_s": None}, "sched/backfill")],
@@ -537,26 +511,3 @@ def test_a_job_that_becomes_eligible_needs_a_tick() -> None:
     before = digest_of([later], now_s=NOW_S)
     assert not digest_of([later], now_s=NOW_S + 1.0).needs_tick_after(before)
     assert digest_of([later], now_s=NOW_S + 60.0).needs_tick_after(before)
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "needs_tick"),
-    [
-        (EMPTY_DIGEST, [WAITS], True),  # came
-        ([WAITS, RUNS], [WAITS], True),  # ended
-        ([WAITS, replace(WAITS, display_id="0")], [WAITS], True),  # gave up
-        ([WAITS, RUNS], [WAITS, RUNS], False),
-        ([RUNS], EMPTY_DIGEST, False),  # and nobody waits for its nodes
-    ],
-)
-def test_a_change_needs_a_tick_where_a_job_waits(
-    before: list[JobRecord] | QueueDigest,
-    now: list[JobRecord] | QueueDigest,
-    *,
-    needs_tick: bool,
-) -> None:
-    assert _digest(now).needs_tick_after(_digest(before)) is needs_tick
-
-
-def _digest(jobs: list[JobRecord] | QueueDigest) -> QueueDigest:
-    return jobs if isinstance(jobs, QueueDigest) else digest_of(jobs, now_s=NOW_S)

@@ -42,35 +42,9 @@ def test_a_curve_cannot_be_written_to_and_keeps_its_own_copy() -> None:
     assert curve.value_per_s.dtype == np.float64
 
 
-def test_all_sizes_are_allowed_unless_some_are_named() -> None:
-    assert custom([0, 1, 2, 3]).sizes == (1, 2, 3)
-    assert custom([0, 1, 2, 3], [3, 1, 3]).sizes == (1, 3)
-
-
-@pytest.mark.parametrize(
-    ("throughputs", "sizes", "expected"),
-    [
-        ([0.0, 4.0, 6.0], None, [0.0, 1.0, 1.5]),
-        ([0.0, 1.0, 8.0, 10.0, 12.0], [2, 4], [0.0, 0.25, 2.0, 2.5, 3.0]),
-    ],
-    ids=["over one node", "over a node of the smallest size"],
-)
-def test_speed_up_is_throughput_over_that_of_one_node(
-    throughputs: list[float], sizes: list[int] | None, expected: list[float]
-) -> None:
-    assert speed_up(throughputs, sizes).value_per_s.tolist() == expected
-
-
 def test_speed_up_over_no_work_is_refused() -> None:
     with pytest.raises(MalformedProblemError, match="no speed-up over 1 nodes"):
         speed_up([0.0, 0.0, 3.0])
-
-
-def test_a_weight_scales_every_value_and_keeps_the_sizes() -> None:
-    curve = weighted(custom([0, 1, 5], [2]), 3.0)
-
-    assert curve.value_per_s.tolist() == [0.0, 3.0, 15.0]
-    assert curve.sizes == (2,)
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, float("nan")])
@@ -279,17 +253,6 @@ def test_any_price_gives_a_bound_and_a_sound_plan(problem: Problem) -> None:
         assert violations(problem, plan) == ()
         assert reduction.bound + reduction.rounding >= best.gain >= plan.gain
     assert loose_bound(problem) >= best.gain - reduction.rounding
-
-
-LIFE_S = {"a": 10, "b": 30, "c": 20, "d": 5, "e": 40}
-
-
-def test_shrinking_drops_the_shortest_lived_and_growing_takes_the_longest_lived() -> (
-    None
-):
-    sets = assign([(1,), (2,)], [{"a", "b"}, {"c"}], free="de", rank=LIFE_S.__getitem__)
-
-    assert [set(nodes) for nodes in sets] == [{"b"}, {"c", "e"}]
 
 
 @pytest.mark.parametrize(

@@ -306,25 +306,6 @@ def test_a_waiting_trainer_to_which_other_hits_are_new_is_not_taken_for_its_like
     assert set(WindowTerms(window, TermCache()).untouched) == {0}
 
 
-@pytest.mark.parametrize(("loss_s", "taken"), [(1.0, 2), (300.0, 0)])
-def test_nodes_that_are_likely_to_leave_are_left_alone_where_a_loss_costs_much(
-    loss_s: float, taken: int
-) -> None:
-    classes = {0: WindowClass(2, 400.0, 0, 1.0), 1: WindowClass(2, 200.0, 0.9, 1.0)}
-    window = window_of(classes, {1: 2}, holder({0: 2}, up_s=0.0, loss_s=loss_s))
-
-    assert WindowPlanner().plan(window).holdings[0].get(1, 0) == taken
-
-
-def test_clusters_stay_whole_where_that_loses_less() -> None:
-    classes = {k: WindowClass(2, 300.0, 0.5, 1.0) for k in (0, 1)}
-    window = window_of(classes, {0: 2, 1: 2}, holder({}), holder({}))
-
-    plan = WindowPlanner().plan(window, ((2, 2),))
-
-    assert sorted(plan.holdings, key=str) == [{0: 2}, {1: 2}]
-
-
 @pytest.mark.parametrize(("weight", "nodes"), [(49.0, 2), (51.0, 1)])
 def test_a_change_that_gains_less_than_its_weight_is_not_made(
     weight: float, nodes: int

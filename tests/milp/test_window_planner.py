@@ -17,7 +17,6 @@ from milp.window import (
     MOST_ERROR,
     NEVER,
     BoundedClasses,
-    Dual,
     Holding,
     SearchDeadline,
     Segments,
@@ -141,29 +140,10 @@ def test_when_time_is_up_nothing_is_exchanged_or_repaired() -> None:
     assert repair(loaded(window), rows, dual, rounds=5, deadline=NEVER) > 0
 
 
-def test_when_time_is_up_the_bound_takes_one_step_more() -> None:
-    rows = rows_of(improvable())
-    prices = np.array([1000.0, 0.0])
-    start = Dual(relax(rows, prices).value, prices)
-
-    late = tighten(rows, start, reached=0.0, steps=50, deadline=OVER)
-
-    assert late.value == start.value
-    assert tighten(rows, start, reached=0.0, steps=50).value < start.value
-
-
 def ticking(by_s: float) -> Callable[[], float]:
     """Return a clock that goes on by so much each time it is read."""
     ticks: Iterator[int] = itertools.count()
     return lambda: by_s * next(ticks)
-
-
-def test_a_deadline_is_shared_out_of_the_time_left() -> None:
-    deadline = SearchDeadline(10.0, ticking(1.0))
-
-    assert deadline.share(0.5).end_s == pytest.approx(5.0)
-    assert deadline.left_s() == pytest.approx(9.0)
-    assert not deadline.passed()
 
 
 # The integer program.
@@ -194,19 +174,6 @@ def best_of_all(window: Window) -> float:
         for rows in itertools.product(own, repeat=len(window.trainers))
         if not constraint_violations(whole_problem(window), rows)
     )
-
-
-def test_hits_count_in_the_program_as_far_as_they_are_new_to_a_trainer() -> None:
-    curve = custom([0.0, 10.0, 18.0, 24.0])
-    own = WindowTrainer(curve, {0: 1}, 1.0, 1.0, 0.0, 300.0, new_hit_share={1: 0.25})
-    classes = {0: WindowClass(1, 300.0, 0.6, 1.0), 1: WindowClass(2, 290.0, 0.6, 0.5)}
-    window = Window(classes, {1: 2}, (own,), hit_weight=1.0, change_weight=1.0)
-    program = whole_program(window)
-
-    for row in ((1, 0), (1, 1), (1, 2)):
-        program.begin([row])
-        gained = total_gain(window, [holding_of(window, row)])
-        assert program.value() == pytest.approx(gained)
 
 
 @settings(max_examples=30, deadline=None)

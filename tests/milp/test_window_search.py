@@ -1,4 +1,4 @@
-"""The quick search: each kind of move where it is the only one that helps."""
+"""The quick search: in the end no move is a gain, and what is alike is tried once."""
 
 from collections.abc import Iterator
 
@@ -21,53 +21,9 @@ def state_of(window: Window) -> PlanState:
     return PlanState(window, WindowTerms(window, TermCache()))
 
 
-def plan_of(
-    nodes: dict[int, int], free: Holding, *trainers: WindowTrainer
-) -> PlanState:
-    """Return the present plan, of classes that stay for a hundred seconds."""
-    classes = {k: WindowClass(m, 100.0, 0.0, 1.0) for k, m in nodes.items()}
-    return state_of(Window(classes, free, trainers, hit_weight=1.0, change_weight=1.0))
-
-
 def searched(state: PlanState) -> list[Holding]:
     HillClimb(state).run()
     return [holding.mine for holding in state.holdings]
-
-
-SLOWED = holder([0.0, 10.0, 5.0], {0: 1, 1: 1})
-"""Two nodes slow it down."""
-
-
-def test_a_trainer_takes_free_nodes() -> None:
-    assert searched(plan_of({0: 2}, {0: 2}, holder([0.0, 1.0, 2.0]))) == [{0: 2}]
-
-
-def test_a_trainer_gives_nodes_that_slow_it_down() -> None:
-    (mine,) = searched(plan_of({0: 1, 1: 1}, {}, SLOWED))
-
-    assert sum(mine.values()) == 1
-
-
-def test_nodes_that_a_start_gave_go_to_a_trainer_that_gains_more_by_them() -> None:
-    state = plan_of({0: 2}, {0: 2}, holder([0.0, 1.0, 2.0]), holder([0.0, 10.0, 20.0]))
-    state.resize((2, 0))
-
-    assert searched(state) == [{}, {0: 2}]
-
-
-def test_given_nodes_are_taken_by_a_trainer_that_had_nothing_to_take_before() -> None:
-    given, taken = searched(plan_of({0: 1, 1: 1}, {}, SLOWED, holder([0.0, 4.0])))
-
-    assert sorted([*given, *taken]) == [0, 1]
-    assert len(taken) == 1
-
-
-def test_of_equal_trainers_that_wait_each_is_served() -> None:
-    waiting = [holder([0.0, 1.0]) for _ in range(3)]
-
-    plan = searched(plan_of({0: 1, 1: 1, 2: 1}, {0: 1, 1: 1, 2: 1}, *waiting))
-
-    assert sorted(k for mine in plan for k in mine) == [0, 1, 2]
 
 
 @given(windows(), st.data())
@@ -143,25 +99,6 @@ def changed(own: Holding, k: int, more: int) -> Holding:
     return {k: n for k, n in counts.items() if n}
 
 
-def test_a_search_leaves_other_plans_of_the_window_alone() -> None:
-    classes = {0: WindowClass(2, 100.0, 0.0, 1.0)}
-    window = Window(classes, {0: 2}, (holder([0.0, 1.0, 2.0]),), 1.0, 1.0)
-    terms = WindowTerms(window, TermCache())
-    one, other = (PlanState(window, terms) for _ in range(2))
-
-    assert searched(one) == [{0: 2}]
-    assert other.holdings[0].mine == {}
-    assert other.free == {0: 2}
-
-
-def test_a_search_goes_no_further_from_where_another_one_ended() -> None:
-    state = plan_of({0: 1, 1: 1}, {0: 1, 1: 1}, holder([0.0, 1.0, 2.0]))
-
-    HillClimb(state).run(ended=({0: 1},))
-
-    assert state.counts() == ({0: 1},)
-
-
 def test_of_classes_that_are_alike_one_is_offered_and_any_other_class_too() -> None:
     alike = WindowClass(2, 100.0, 0.5, 1.0)
     classes = dict.fromkeys(range(6), alike) | {
@@ -210,27 +147,3 @@ def test_the_first_of_those_alike_is_offered_after_any_moves(
             assert holding.best_take(state.offers())[0] == pytest.approx(
                 holding.best_take(state.free)[0]
             )
-
-
-@pytest.mark.parametrize(
-    ("counts", "held"),
-    [
-        ((1, 3), ({1: 1}, {0: 3})),
-        ((1, 6), ({1: 1}, {3: 5, 1: 1})),
-        ((2, 6), ({1: 1, 0: 1}, {3: 5, 1: 1})),  # of those left the longest-lived
-        ((4, 2), ({1: 2, 2: 2}, {0: 2})),  # first of classes that it has nodes of
-    ],
-)
-def test_counts_are_reached_by_whole_classes_the_largest_first_then_by_a_part(
-    counts: tuple[int, int], held: tuple[Holding, Holding]
-) -> None:
-    classes = {
-        k: WindowClass(m, 100.0 - k, 0.0, 1.0) for k, m in enumerate((3, 2, 2, 5))
-    }
-    worth = [float(n) for n in range(9)]
-    trainers = holder(worth, {1: 1}), holder(worth)
-    state = state_of(Window(classes, {0: 3, 1: 1, 2: 2, 3: 5}, trainers, 1.0, 1.0))
-
-    state.resize(counts)
-
-    assert state.counts() == held

@@ -1,13 +1,11 @@
 import operator
 from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.planning.lookahead import Lookahead, QuickSearch
@@ -20,7 +18,6 @@ from freetrain.replay.policies.lookahead import (
     ClusteredTrainers,
     LookaheadPolicy,
     Weights,
-    changes_to_holdings,
 )
 from freetrain.replay.policies.ratings import GivenSpeeds, RatedOnce
 from freetrain.replay.pool import PoolTimeline
@@ -40,7 +37,6 @@ from tests.replay.worlds import (
     teams,
     trace_of,
     trainer,
-    view,
 )
 
 Node = list[tuple[float, float]]
@@ -194,70 +190,6 @@ def test_trainers_that_are_kept_from_event_to_event_are_those_made_anew(
 def seen(trainer: PlanTrainer) -> tuple[object, ...]:
     costs_s = trainer.up_s, trainer.down_s, trainer.start_s, trainer.loss_s
     return trainer.name, trainer.curve, trainer.held, costs_s
-
-
-def test_a_trainer_is_seen_with_its_nodes_by_cluster_and_with_its_costs() -> None:
-    kept, one = ClusteredTrainers(), run(3, 0, 1, 2, costs=DEAR)
-
-    (first,) = kept.of([one], CURVES[:1], {0: 7, 1: 7, 2: 8}.__getitem__)
-    one.held.remove(1)
-    kept.of([one], CURVES[:1], {0: 7, 2: 8}.__getitem__)
-    one.held.add(1)
-    (back,) = kept.of([one], CURVES[:1], {0: 7, 1: 9, 2: 8}.__getitem__)
-
-    assert seen(first) == ("3", CURVES[0], {7: 2, 8: 1}, (2, 3, 4, 3.0 + 5.0))
-    assert back.held == {7: 1, 8: 1, 9: 1}, "a node that came back is of a new cluster"
-
-
-CLOSE = {frozenset({0, 2}): 0.9, frozenset({1, 3}): 0.8}
-
-
-class Pairs(LearnedForecaster):
-    """A forecaster to which all nodes are of cluster 0, and some pairs are closer."""
-
-    def members(self, cluster: int) -> AbstractSet[int]:
-        del cluster
-        return frozenset(range(10))
-
-    def affinity(self, nodes: Sequence[int]) -> NDArray[np.float64]:
-        rows = [[CLOSE.get(frozenset({a, b}), 0.5) for b in nodes] for a in nodes]
-        return np.array(rows)
-
-
-@pytest.mark.parametrize(
-    ("held", "free", "new", "changes"),
-    [
-        ([[]], [0, 1, 2, 3], [2], [Change(0, take=(0, 2))]),
-        ([[1, 2, 3]], [], [1], [Change(0, drop=(1, 3))]),
-        ([[0, 2], []], [], [0, 2], [Change(0, (0, 2)), Change(1, take=(0, 2))]),
-        (
-            [[], []],
-            [0, 1, 2, 3],
-            [2, 2],
-            [Change(0, take=(0, 2)), Change(1, take=(1, 3))],
-        ),
-        ([[0, 1]], [2], [2], []),
-    ],
-    ids=[
-        "those closest to each other are taken",
-        "those closest to each other are given up",
-        "a trainer may take nodes that another gives up",
-        "two trainers get different nodes",
-        "a trainer that keeps its count is not changed",
-    ],
-)
-def test_of_a_cluster(
-    held: list[list[int]], free: list[int], new: list[int], changes: list[Change]
-) -> None:
-    runs = [run(serial, *own) for serial, own in enumerate(held)]
-    trainers = ClusteredTrainers().of(runs, CURVES[:1] * len(runs), lambda _: 0)
-    holdings = [{0: n} if n else {} for n in new]
-
-    found = changes_to_holdings(
-        holdings, trainers, view(*runs, free=free), Pairs(400.0)
-    )
-
-    assert list(found) == changes
 
 
 def test_without_trainers_or_nodes_there_is_nothing_to_decide() -> None:

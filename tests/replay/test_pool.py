@@ -14,21 +14,6 @@ from tests.replay.worlds import pools, run, trace_of
 NODES = 40
 
 
-def test_a_timeline_starts_at_0_with_the_nodes_that_are_idle_by_then() -> None:
-    trace = trace_of({0: [(5, 20)], 1: [(12, 30)], 2: [(0, 10)]})
-
-    timeline = PoolTimeline.from_trace(trace, start_s=10)
-
-    # Node 2's interval ends as the replay starts, so it never takes part.
-    assert list(timeline.events()) == [
-        PoolEvent(0, joined=(0,), left=()),
-        PoolEvent(2, joined=(1,), left=()),
-        PoolEvent(10, joined=(), left=(0,)),
-        PoolEvent(20, joined=(), left=(1,)),
-    ]
-    assert timeline.horizon_s == 20
-
-
 def test_intervals_of_the_first_nodes_make_events_even_where_nothing_moves() -> None:
     trace = trace_of({0: [(0, 10), (10, 20)], 1: [(3, 7)]})
 
@@ -47,22 +32,6 @@ def test_one_event_past_the_end_is_kept_for_the_published_accounting() -> None:
 
     assert timeline.times_s.tolist() == [0, day_s, day_s + 5]
     assert timeline.horizon_s == day_s
-
-
-def test_the_mean_pool_is_node_time_over_the_span() -> None:
-    # 1 node for 10 s, 2 nodes for 10 s, none for 20 s.
-    trace = trace_of({0: [(0, 20)], 1: [(10, 20)], 2: [(40, 41)]})
-
-    timeline = PoolTimeline.from_trace(trace, days=40 / 86_400)
-
-    assert timeline.mean_nodes == pytest.approx(30 / 40)
-
-
-def test_a_dedicated_pool_is_there_for_the_whole_span() -> None:
-    timeline = PoolTimeline.dedicated(3, 50.0)
-
-    assert list(timeline.events()) == [PoolEvent(0, joined=(0, 1, 2), left=())]
-    assert timeline.mean_nodes == pytest.approx(3)
 
 
 @given(pools(), st.integers(0, 40))

@@ -1,27 +1,19 @@
-"""What a priority is shown of a trainer, and how often it is asked."""
+"""How often a priority is asked, and with whom."""
 
-import numpy as np
-
-from freetrain.losscurve.forecast import MetricDirection, MetricPoint
 from freetrain.priority.base import (
     Memory,
     Rating,
     RatingBasis,
     RatingInputs,
     RatingResult,
-    Target,
 )
 from freetrain.replay.policies.ratings import (
     GivenSpeeds,
     RatedAtEveryEvent,
     RatedOnce,
-    contender_of,
 )
-from freetrain.replay.trainers import QualityTruth, Scaling
 from milp.problem import throughput
 from tests.replay.worlds import linear, run, view
-
-LOSS = QualityTruth(np.array([10.0, 20.0]), np.array([4.0, 2.0]), MetricDirection.LOWER)
 
 
 class Counting:
@@ -40,24 +32,6 @@ class Counting:
         curves = [throughput(c.samples_per_s, c.sizes) for c in look.contenders]
         ratings = tuple(Rating(curve=curve) for curve in curves)
         return RatingResult(ratings, {"asked": len(self.looks)})
-
-
-def test_a_contender_is_what_its_user_said_and_its_past() -> None:
-    target = Target(deliver=2.0, final=1.0)
-    one = run(0, 1, 2, target=target, quality=LOSS, deadline_s=99.0)
-    one.done = 15.0
-    one.points.append(MetricPoint(t_s=8.0, samples=10.0, value=4.0))
-
-    early = contender_of(one, one.spec.scaling, None)
-    one.points.append(MetricPoint(t_s=9.0, samples=20.0, value=2.0))
-    late = contender_of(one, one.spec.scaling, None)
-
-    assert (early.held, early.done_samples) == (2, 15.0)
-    assert (early.total_samples, early.deadline_s) == (1e6, 99.0)
-    assert early.target == Target(deliver=2.0, final=1.0, is_delivered=False)
-    assert late.target == Target(deliver=2.0, final=1.0, is_delivered=True)
-    few = Scaling("s", linear(most=8).samples_per_s, (1, 2))
-    assert contender_of(run(), few, None).samples_per_s.tolist() == [0, 10, 20]
 
 
 def test_what_is_rated_by_the_trainer_alone_is_rated_once() -> None:

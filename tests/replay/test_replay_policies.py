@@ -16,7 +16,6 @@ from freetrain.replay.policies.registry import (
     MeasuredSolver,
     PlannedPolicy,
     SolverUse,
-    changes_to,
 )
 from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.settings import Accounting, ReplaySettings
@@ -233,16 +232,6 @@ def test_a_solver_without_an_answer_keeps_what_runs_and_is_counted() -> None:
 
     assert policy.decide(view(run(0, 1, 2), run(1), free=[0])) == ()
     assert (use.calls, use.fallbacks) == (1, 1)
-
-
-def test_a_trainer_that_shrinks_drops_its_lowest_and_one_grows_by_the_highest() -> None:
-    # 2 and 5 are dropped before any trainer takes, so 6, 5 and 2 are the highest.
-    runs = run(0, 9), run(1, 2, 5, 7), run(2, 4)
-
-    assert changes_to([4, 1, 1], view(*runs, free=[1, 6])) == (
-        Change(0, take=(2, 5, 6)),
-        Change(1, drop=(2, 5)),
-    )
 
 
 @pytest.mark.parametrize(

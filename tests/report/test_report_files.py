@@ -268,16 +268,6 @@ def test_binning_keeps_the_area(pairs: list[tuple[int, int]], bins: int) -> None
     assert means.max() <= max(values) + 1e-9
 
 
-@pytest.mark.parametrize(
-    ("span_s", "bins"), [(1.0, 1), (600.0, 10), (1e9, 700), (90_000.0, 700)]
-)
-def test_bins_are_a_minute_wide_at_least(span_s: float, bins: int) -> None:
-    edges_s = bin_edges_s(span_s, most_bins=700)
-
-    assert len(edges_s) == bins + 1
-    assert edges_s[-1] == span_s
-
-
 def test_bands_are_as_many_as_trainers_at_a_time_and_hold_all_nodes() -> None:
     replay = result()
     edges_s = bin_edges_s(86_400.0, most_bins=100)
@@ -290,14 +280,6 @@ def test_bands_are_as_many_as_trainers_at_a_time_and_hold_all_nodes() -> None:
     assert bands.shape == (10, 100)
     assert slots_per_band == 1
     assert bands.sum(axis=0) == pytest.approx(used)
-
-
-def test_more_trainers_than_bands_share_them() -> None:
-    edges_s = bin_edges_s(86_400.0, most_bins=10)
-
-    bands, slots_per_band = trainer_bands(result(), edges_s, most_bands=4)
-
-    assert (bands.shape, slots_per_band) == ((4, 10), 3)
 
 
 def test_a_trainer_that_starts_over_takes_the_lowest_free_band() -> None:
