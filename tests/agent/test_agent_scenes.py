@@ -433,13 +433,15 @@ def test_after_a_failure_there_is_a_new_spare_as_the_program_may_be_another() ->
 
 
 def test_a_trainer_that_is_done_or_cancelled_keeps_no_spare() -> None:
-    cluster, *_ = with_spares()
+    cluster, *keys = with_spares()
     spares_run(cluster)
+    cluster.run(2)
 
     cluster.assign()
     cluster.run(5)
 
     assert spares(cluster) == ["", ""]
+    assert [cluster.board.spare_of(key) for key in keys] == ["", ""]
 
 
 def test_a_trainer_that_asks_for_no_spare_gets_none() -> None:
