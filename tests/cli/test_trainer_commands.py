@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from freetrain.broker.limits import TrainerReason
 from freetrain.state.files import newest_assigned
 from freetrain.state.tables import TrainerState
 from freetrain.tick.status_report import TrainerLine
@@ -181,6 +182,25 @@ def test_status_shows_each_trainer_in_eighty_columns(digits: StateDir) -> None:
     assert "".join(cells) == name
     assert "digits: evil\\x1b[2J word." in lines
     assert lines[-1] == "Leases: none. Last tick 12 s ago."
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"reason": TrainerReason.AS_PLANNED}, ""),
+        ({"reason": "it waits", "brake": "paused"}, "it waits (paused)."),
+        ({"reason": "it waits", "problem": "its folder is gone"}, "its folder is gone"),
+    ],
+)
+def test_status_has_the_last_ticks_reason_unless_all_goes_as_planned(
+    digits: StateDir, fields: dict[str, Any], reason: str
+) -> None:
+    line = TrainerLine(name="digits", state="wanted", **fields)
+    put_page(digits, a_page(trainers=(line,)))
+
+    (trainer,) = run_json("status")["trainers"]
+
+    assert trainer["reason"] == reason
 
 
 def test_status_of_one_trainer_shows_its_nodes(digits: StateDir) -> None:
