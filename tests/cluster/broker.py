@@ -42,15 +42,15 @@ class LiveBroker:
     def tick(self) -> StatusReport:
         return tick(self.site, self.environment).status
 
-    def submit(self, name: str, most: int) -> None:
-        self._submit(name, "true", f"min = {most}\nmax = {most}")
+    def submit(self, most: int) -> None:
+        self._submit("true", f"min = {most}\nmax = {most}")
 
-    def submit_a_sleeper(self, name: str, most: int) -> None:
+    def submit_a_sleeper(self, most: int) -> None:
         """Submit a program that does nothing, on as many nodes as there are."""
-        self._submit(name, "sleep 600", f"max = {most}", more="elastic = false")
+        self._submit("sleep 600", f"max = {most}", more="elastic = false")
 
-    def _submit(self, name: str, command: str, nodes: str, *, more: str = "") -> None:
-        text = f'name = "{name}"\ncommand = "{command}"\n{more}\n[nodes]\n{nodes}'
+    def _submit(self, command: str, nodes: str, *, more: str = "") -> None:
+        text = f'name = "a"\ncommand = "{command}"\n{more}\n[nodes]\n{nodes}'
         job = parse_job(text.encode(), path="job.toml", places=BaseFolders(Path("/")))
         self.submit_job(job)
 
@@ -81,9 +81,7 @@ class LiveBroker:
             page = self.tick()
             return page if happened(page) else None
 
-        found = wait_for(what, look)
-        assert found is not None
-        return found
+        return wait_for(what, look)
 
     def until_leased(self, count: int) -> StatusReport:
         """Tick until so many leases run and their agents beat."""
