@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.holding import running_cluster
+from tests.cluster.processes import processes
 from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for
 
@@ -32,22 +32,13 @@ with running_cluster(()) as cluster:
 """
 
 
-def processes_that_mention(text: str) -> list[str]:
+def processes_that_mention(text: str) -> list[int]:
     """Processes with *text* in their command line or environment, but ourselves."""
-    others = [
-        entry
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdecimal() and int(entry.name) != os.getpid()
+    return [
+        pid
+        for pid, argv, environ in processes()
+        if text in "\0".join((*argv, *environ))
     ]
-    said = {e.name: _read(e / "cmdline") + _read(e / "environ") for e in others}
-    return [name for name, words in said.items() if text.encode() in words]
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return b""
 
 
 def test_two_clusters_run_beside_each_other_and_end_alone(

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.state.files import generations, newest_assigned
-from tests.e2e.outcome import check_nothing_committed_was_lost, committed_step
+from tests.cluster.processes import proc_words
+from tests.cluster.waiting import wait_for
+from tests.e2e.outcome import (
+    check_losses,
+    check_nothing_committed_was_lost,
+    check_samples,
+    committed_step,
+    losses,
+)
+from tests.e2e.stage import EPOCHS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from random import Random
 
     from tests.e2e.stage import Stage
@@ -31,6 +41,9 @@ class Kind(StrEnum):
     DAEMON = "launch daemon"
     RANK = "rank"
 
+
+NAMES = ("ada", "ben", "cleo")
+"""The trainers that are struck."""
 
 KILLED = (Kind.AGENT, Kind.HEAD, Kind.LAUNCHER, Kind.RANK)
 FROZEN = (Kind.AGENT, Kind.DAEMON, Kind.RANK)
@@ -88,12 +101,78 @@ class Chaos:
             seen[newest] = (*seen.get(newest, (0,)), committed_step(run))
 
 
+def submit_all(stage: Stage, *, step_s: float) -> Path:
+    """Submit all trainers; return the file that lets them hurry."""
+    hurry = stage.folder / "hurry"
+    for name in NAMES:
+        stage.submit(
+            name,
+            DIGITS_EPOCHS=str(EPOCHS),
+            DIGITS_STEP_S=str(step_s),
+            DIGITS_HURRY=str(hurry),
+            DIGITS_STRAY="7200",
+        )
+    return hurry
+
+
+def wait_for_the_end(stage: Stage, *, limit_s: float) -> None:
+    """Wait until all trainers have finished and no lease is left, while ticks run."""
+
+    def have_finished() -> bool:
+        states = stage.states()
+        assert "failed" not in states.values(), stage.status()
+        return set(states.values()) == {"finished"}
+
+    wait_for("the end", have_finished, limit_s=limit_s, pause_s=1)
+    wait_for("leases to go", lambda: not stage.leases(), limit_s=limit_s)
+
+
+def check_all(stage: Stage, reference: Mapping[int, float]) -> None:
+    """Nothing is left, and all losses and samples are those of one process."""
+    wait_for("Slurm to have none of our jobs", lambda: not stage.leases())
+    wait_for("no process of ours", lambda: not stage.processes())
+    for name in NAMES:
+        run = stage.trainer(name)[1]
+        check_losses(run, reference)
+        check_samples(run)
+
+
+def endure(  # noqa: PLR0913  # all but five are named
+    stage: Stage,
+    reference: Mapping[int, float],
+    random: Random,
+    is_enough: Callable[[Chaos], bool],
+    *,
+    step_s: float,
+    pause_s: float,
+    limit_s: float,
+) -> Iterator[tuple[signal.Signals, Kind]]:
+    """Train and strike until it *is_enough*, yield each fault, and check the end.
+
+    Pauses between faults are one to *pause_s* seconds.
+    """
+    hurry = submit_all(stage, step_s=step_s)
+    chaos = Chaos(stage, NAMES, random)
+    runs = [stage.trainer(name)[1] for name in NAMES]
+    with stage.ticking(3):
+        wait_for("all to train", lambda: all(map(losses, runs)), limit_s=limit_s)
+        while not is_enough(chaos):
+            wait_for("something to strike", chaos.strike, limit_s=limit_s)
+            yield chaos.faults[-1][:2]
+            time.sleep(random.uniform(1, pause_s))
+        hurry.touch()
+        chaos.wake()
+        wait_for_the_end(stage, limit_s=limit_s)
+    check_all(stage, reference)
+    chaos.check_nothing_committed_was_lost()
+
+
 def find(stage: Stage) -> dict[Kind, set[int]]:
     """Return the processes of *stage* by kind; head agents are agents, too."""
     heads = _heads(stage)
     found: dict[Kind, set[int]] = {}
     for pid in stage.processes():
-        argv = _argv(pid)
+        argv = proc_words(pid, "cmdline")
         for kind in kinds_of(argv, heads):
             found.setdefault(kind, set()).add(pid)
     return found
@@ -126,11 +205,3 @@ def _heads(stage: Stage) -> set[tuple[str, str]]:
     ]
     heads = [each.head for each in newest if each is not None and each.head is not None]
     return {(head.key.uuid, str(head.key.task)) for head in heads}
-
-
-def _argv(pid: int) -> list[str]:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-    return [word.decode("utf-8", "replace") for word in words]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from freetrain.elastic.files import RunDir
 from freetrain.state.files import StateDir
 from slurm.text import parse_squeue, squeue_argv
+from tests.cluster.processes import processes
 from tests.e2e.others import LEASES
 from tests.e2e.outcome import losses
 
@@ -231,11 +232,11 @@ class Stage:
 
     def processes(self) -> dict[int, str]:
         """Processes that the state directory's owner would call FreeTrain's."""
-        mark = str(self.folder).encode()
+        ours = str(self.folder)
         return {
-            int(entry.name): said
-            for entry in Path("/proc").iterdir()
-            if entry.name.isdecimal() and (said := _belongs(entry, mark))
+            pid: " ".join(argv)
+            for pid, argv, environ in processes()
+            if ours in "\0".join((*argv, *environ))
         }
 
 
@@ -247,16 +248,6 @@ def _link_all(folder: Path, programs: Path) -> None:
         link = programs / program.name
         if program.name not in REMOTE_SHELLS and not link.is_symlink():
             link.symlink_to(program)
-
-
-def _belongs(entry: Path, mark: bytes) -> str:
-    """Return the command line of a process that mentions *mark*, else nothing."""
-    try:
-        command = (entry / "cmdline").read_bytes()
-        about = command + (entry / "environ").read_bytes()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return ""
-    return command.replace(b"\0", b" ").decode("utf-8", "replace") * (mark in about)
 
 
 EPOCHS = 40

@@ -6,6 +6,7 @@ happened, and quick from then on.
 
 from __future__ import annotations
 
+import signal
 import threading
 from random import Random
 from typing import TYPE_CHECKING
@@ -13,21 +14,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.waiting import wait_for
-from tests.e2e.faults import Chaos
+from tests.e2e.faults import NAMES, check_all, endure, submit_all, wait_for_the_end
 from tests.e2e.others import live_through, make_workload
-from tests.e2e.outcome import check_losses, check_samples, losses, rescales
-from tests.e2e.stage import EPOCHS
+from tests.e2e.outcome import rescales
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from freetrain.elastic.files import RunDir
     from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.slurm
 
-NAMES = ("ada", "ben", "cleo")
 LIMIT_S = 1_200.0  # a busy machine is no failure; alone, it takes a few minutes
 TICK_EVERY_S = 3.0
 RESCALES = 5
@@ -39,39 +36,10 @@ def stage(stage_on: Callable[..., Stage]) -> Stage:
     return stage_on()
 
 
-def submit(stage: Stage, *, step_s: float) -> Path:
-    """Submit all trainers; return the file that lets them hurry."""
-    hurry = stage.folder / "hurry"
-    for name in NAMES:
-        stage.submit(
-            name,
-            DIGITS_EPOCHS=str(EPOCHS),
-            DIGITS_STEP_S=str(step_s),
-            DIGITS_HURRY=str(hurry),
-            DIGITS_STRAY="7200",
-        )
-    return hurry
-
-
-def runs(stage: Stage) -> list[RunDir]:
-    return [stage.trainer(name)[1] for name in NAMES]
-
-
-def have_finished(stage: Stage) -> bool:
-    states = stage.states()
-    assert "failed" not in states.values(), stage.status()
-    return set(states.values()) == {"finished"}
-
-
-def check_nothing_is_left(stage: Stage) -> None:
-    wait_for("Slurm to have none of our jobs", lambda: not stage.leases())
-    wait_for("no process of ours", lambda: not stage.processes())
-
-
 def test_trainers_grow_and_shrink_through_holes_and_end_with_the_very_same_losses(
     stage: Stage, reference: dict[int, float]
 ) -> None:
-    hurry = submit(stage, step_s=1.0)
+    hurry = submit_all(stage, step_s=1.0)
     workload = make_workload(8, span_s=LIMIT_S, time_scale=0.25)
     folder = stage.folder / "others"
     folder.mkdir()
@@ -97,38 +65,28 @@ def test_trainers_grow_and_shrink_through_holes_and_end_with_the_very_same_losse
             enough.set()
             hurry.touch()
             others.join()
-        wait_for("the end", lambda: have_finished(stage), limit_s=LIMIT_S, pause_s=1)
-        wait_for("leases to go", lambda: not stage.leases(), limit_s=LIMIT_S)
+        wait_for_the_end(stage, limit_s=LIMIT_S)
 
-    check_nothing_is_left(stage)
+    check_all(stage, reference)
     counted = [rescales(*stage.trainer(name)) for name in NAMES]
     assert all(c.by_broker for c in counted)
     assert not [tick for tick in ticks if tick.exit_code not in {0, 75}]
-    for run in runs(stage):
-        check_losses(run, reference)
-        check_samples(run)
 
 
 def test_kills_and_freezes_cost_no_step_that_was_committed_and_no_sample(
     stage: Stage, reference: dict[int, float]
 ) -> None:
-    hurry = submit(stage, step_s=1.0)
-    random = Random(11)  # noqa: S311  a test's moments, no secret
-    chaos = Chaos(stage, NAMES, random)
+    struck = endure(
+        stage,
+        reference,
+        Random(11),  # noqa: S311  a test's moments, no secret
+        lambda chaos: len(chaos.faults) == FAULTS,
+        step_s=1.0,
+        pause_s=15,
+        limit_s=LIMIT_S,
+    )
 
-    with stage.ticking(TICK_EVERY_S):
-        wait_for("all to train", lambda: all(map(losses, runs(stage))), limit_s=LIMIT_S)
-        for _ in range(FAULTS):
-            wait_for("something to strike", chaos.strike, limit_s=LIMIT_S)
-            threading.Event().wait(random.uniform(1, 15))
-        hurry.touch()
-        chaos.wake()
-        wait_for("the end", lambda: have_finished(stage), limit_s=LIMIT_S, pause_s=1)
-        wait_for("leases to go", lambda: not stage.leases(), limit_s=LIMIT_S)
+    faults = list(struck)
 
-    check_nothing_is_left(stage)
-    assert chaos.kills < FAULTS  # some were frozen
-    chaos.check_nothing_committed_was_lost()
-    for run in runs(stage):
-        check_losses(run, reference)
-        check_samples(run)
+    assert len(faults) == FAULTS
+    assert any(number is not signal.SIGKILL for number, _ in faults)

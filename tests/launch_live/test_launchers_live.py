@@ -6,16 +6,50 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import structs
 
 from tests.cluster.waiting import wait_for
-from tests.launch_live.launcher_kinds import NAMES, Kind, kind_of
-from tests.launch_live.lease_trio import HOSTILE, REPOSITORY, Trio
+from tests.launch_live.trio import (
+    HOSTILE,
+    NAMES,
+    REPOSITORY,
+    Kind,
+    Trio,
+    kind_of,
+    take_leases,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from freetrain.state.files import AssignedLease
+    from tests.cluster.cluster import Cluster
 
 pytestmark = pytest.mark.slurm
 LEASES = [f"uuid-of-n{number}-0" for number in (1, 2, 3)]
+
+
+@pytest.fixture(scope="module")
+def leases(
+    cluster_of: Callable[..., Cluster], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Cluster, tuple[AssignedLease, ...]]]:
+    """Three one-node jobs, held as long as the tests run."""
+    cluster = cluster_of()
+    yield cluster, take_leases(cluster, tmp_path_factory.mktemp("leases"))
+    cluster.clear()
+
+
+@pytest.fixture
+def trio(
+    leases: tuple[Cluster, tuple[AssignedLease, ...]], tmp_path: Path
+) -> Iterator[Trio]:
+    """The leases, with a state directory of the test's own."""
+    made = Trio(*leases[:1], tmp_path, leases[1])
+    yield made
+    made.close()
 
 
 @pytest.fixture(params=NAMES)

@@ -38,9 +38,10 @@ from freetrain.state.tables import TrainerState, trainers
 from freetrain.tick.environment import real_environment
 from freetrain.tick.tick import tick
 from slurm.errors import SlurmError
+from tests.cluster.processes import processes
+from tests.cluster.site import Site as SlurmSite
 from tests.cluster.waiting import wait_for
 from tests.pack.packs import PROGRESS, TOP, Stage
-from tests.cluster.site import Site as SlurmSite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,13 +145,8 @@ class LeasedPack:
         wait_for(event, look, limit_s=300.0)
 
     def kill_packer(self) -> None:
-        words = [b"freetrain.pack", bytes(self.stage.folder / "pack.toml"), b""]
-        found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            with suppress(OSError):  # it is gone
-                if path.read_bytes().split(b"\0")[-3:] == words:
-                    found.append(int(path.parent.name))
-        (packer,) = found
+        words = ["freetrain.pack", str(self.stage.folder / "pack.toml"), ""]
+        (packer,) = (pid for pid, argv, _ in processes() if argv[-3:] == words)
         os.kill(packer, SIGKILL)
 
     def node(self) -> str:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from contextlib import contextmanager
+from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 from freetrain.planning.settings import LIVE_POLICIES
 from tests.cluster.holding import running_cluster
 from tests.cluster.machine import ClusterRefusedError, prepare, this_machine
 from tests.cluster.settings import Variant
+from tests.e2e.faults import NAMES, endure
+from tests.e2e.outcome import losses
+from tests.e2e.stage import Stage, undisturbed
 from tests.soak.harm_runs import Measurement, measure_coverage, measure_harm
-from tests.soak.kills import endure
 from tests.soak.meetings import meet
 from tests.soak.quality import compare
 
@@ -32,7 +35,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
     try:
         prepare(this_machine())
-        with _folder() as folder, _cluster(asked) as cluster:
+        variants = {Variant.SHARED} if asked.mode == "yield" else set()
+        with (
+            tempfile.TemporaryDirectory(prefix="soak") as name,
+            running_cluster(variants | set(asked.variant)) as cluster,
+        ):
+            folder = Path(name)
+            folder.chmod(0o755)  # other users' jobs must reach it
             if asked.what in _MEASURES:
                 wanted = Measurement(
                     seed=asked.seed,
@@ -41,8 +50,6 @@ def main(argv: Sequence[str] | None = None) -> int:
                     tick_every_s=asked.tick,
                     time_scale=asked.scale,
                     stubborn=asked.stubborn,
-                    trainers=asked.trainers,
-                    light=asked.light,
                     spare=asked.spare,
                     policy=asked.policy,
                 )
@@ -52,11 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                     cluster, folder, repeats=asked.repeats, tick_every_s=asked.tick
                 )
             elif asked.what == "quality":
-                report = compare(
-                    cluster, folder, asked.priority, tick_every_s=asked.tick
-                )
+                report = compare(cluster, folder, tick_every_s=asked.tick)
             else:
-                report = endure(cluster, folder, seed=asked.seed, kills=asked.kills)
+                report = _faults(cluster, folder, seed=asked.seed, kills=asked.kills)
             for line in report:
                 sys.stdout.write(f"{line}\n")
                 sys.stdout.flush()
@@ -66,20 +71,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-@contextmanager
-def _cluster(asked: argparse.Namespace) -> Iterator[Cluster]:
-    variants = {Variant.SHARED} if asked.mode == "yield" else set()
-    with running_cluster(variants | set(asked.variant)) as cluster:
-        yield cluster
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    """Make a folder that other users' jobs can reach; it goes at the end."""
-    with tempfile.TemporaryDirectory(prefix="soak") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        yield folder
+def _faults(cluster: Cluster, folder: Path, *, seed: int, kills: int) -> Iterator[str]:
+    """Yield each fault and the summary; raises where a promise was broken."""
+    alone = folder / "alone"
+    alone.mkdir()
+    reference = undisturbed(alone)
+    stage = Stage(cluster, folder)
+    stage.set_up(lease='partition = "freetrain"\nshortest = "1min"')
+    struck = endure(
+        stage,
+        reference,
+        Random(seed),  # noqa: S311  a test's moments, no secret
+        lambda chaos: chaos.kills >= kills,
+        step_s=2,
+        pause_s=20,
+        limit_s=3_600.0,
+    )
+    faults = Counter[str]()
+    for number, kind in struck:
+        faults[f"{number.name} to {kind}"] += 1
+        yield f"{faults.total()}: {number.name} to {kind}"
+    steps = sum(len(losses(stage.trainer(name)[1])) for name in NAMES)
+    again = steps - len(NAMES) * len(reference)
+    yield f"{dict(faults)}; {again} of {steps} steps were done again"
+    yield "all losses as in one process, every sample used once, nothing left behind"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -103,12 +118,6 @@ def _parser() -> argparse.ArgumentParser:
         "--stubborn", action="store_true", help="trainers ignore signals, for harm"
     )
     parser.add_argument(
-        "--trainers", type=int, choices=(1, 2, 3), default=3, help="for harm"
-    )
-    parser.add_argument(
-        "--light", action="store_true", help="trainers import little, for harm"
-    )
-    parser.add_argument(
         "--spare", action="store_true", help="trainers keep spares, for harm"
     )
     parser.add_argument(
@@ -116,9 +125,6 @@ def _parser() -> argparse.ArgumentParser:
         choices=LIVE_POLICIES,
         default="freetrain",
         help="of the planner, for harm",
-    )
-    parser.add_argument(
-        "--priority", nargs="+", default=["fair", "slaq"], help="for quality"
     )
     return parser
 

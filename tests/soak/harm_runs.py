@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from tests.e2e.others import Run, Span, Submission
 
 TRAINERS = ("ada", "ben", "cleo")
-LIGHT = TOP / "tests" / "soak" / "light_program.py"
 _STUBBORN = TOP / "tests" / "soak" / "stubborn_program.py"
 LEASE = {
     False: 'partition = "freetrain"\nmode = "preempt"',
@@ -50,11 +49,7 @@ class Measurement:
         span_s: For how long jobs are submitted.
         time_scale: Factor of the lengths of jobs and holes.
         stubborn: Whether trainers ignore every signal and notice.
-        trainers: Up to three. Ranks that wait for each other spin, and all nodes
-            share one machine: a start among others' ranks takes several times as
-            long as on nodes of its own.
-        light: Whether they import little (``light_program``).
-        spare: Whether they keep spares.
+        spare: Whether trainers keep spares.
         policy: With ``lookahead``, ticks have watched another workload for two hours
             before (``earlier``).
     """
@@ -65,8 +60,6 @@ class Measurement:
     tick_every_s: float
     time_scale: float = 1.0
     stubborn: bool = False
-    trainers: int = len(TRAINERS)
-    light: bool = False
     spare: bool = False
     policy: str = "freetrain"
 
@@ -128,13 +121,10 @@ def _freetrain(stage: Stage, wanted: Measurement) -> Iterator[None]:
     stage.set_up(lease=LEASE[shared], more=planner)
     if wanted.policy == "lookahead":
         _look_back(stage, wanted)
-    names = TRAINERS[: wanted.trainers]
     launch = "spare = true" if wanted.spare else ""
-    for name in names:
+    for name in TRAINERS:
         if wanted.stubborn:
             stage.submit(name, most=8, program=_STUBBORN, top="elastic = false")
-        elif wanted.light:
-            stage.submit(name, most=8, launch=launch, program=LIGHT)
         else:
             stage.submit(
                 name,
@@ -146,7 +136,7 @@ def _freetrain(stage: Stage, wanted: Measurement) -> Iterator[None]:
             )
     with stage.ticking(wanted.tick_every_s):
         yield
-        stage.freetrain("cancel", *names)
+        stage.freetrain("cancel", *TRAINERS)
         wait_for("leases to go", lambda: not stage.leases(), limit_s=600, pause_s=1)
 
 

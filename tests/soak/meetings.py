@@ -16,8 +16,8 @@ from freetrain.config.site import LeaseSettings
 from slurm.batch import LeaseRequest, sbatch_argv
 from tests.cluster.settings import NODES, Variant
 from tests.cluster.waiting import wait_for
-from tests.e2e.stage import Stage
-from tests.soak.harm_runs import LEASE, LIGHT
+from tests.e2e.stage import TOP, Stage
+from tests.soak.harm_runs import LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
 
 _NAME = "ada"
+_LIGHT = TOP / "tests" / "soak" / "light_program.py"
 _OURS = "freetrain"
 _WAITING = "freetrain-waiting"
 _WIDTH = 4
@@ -52,7 +53,7 @@ def meet(
     stage = Stage(cluster, folder / "stage")
     stage.folder.mkdir()
     stage.set_up(lease=LEASE[Variant.SHARED in cluster.variants])
-    stage.submit(_NAME, most=len(NODES), program=LIGHT)
+    stage.submit(_NAME, most=len(NODES), program=_LIGHT)
     with stage.ticking(tick_every_s):
         waits_s = [others.meet(lambda: _wait_for_all(stage)) for _ in range(repeats)]
         yield _line("leases in which a trainer runs", waits_s)

