@@ -24,13 +24,8 @@ from freetrain.demo.report import (
     shortfalls,
     trainer_row,
 )
-from freetrain.state.files import (
-    BROKER,
-    AssignedLease,
-    AssignmentFile,
-    TrainerDir,
-    create_assigned,
-)
+from freetrain.state.files import BROKER, AssignmentFile, TrainerDir, create_assigned
+from tests.state.endings import a_lease, an_assignment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -208,14 +203,9 @@ def test_a_trainer_that_never_began_has_an_empty_history(tmp_path: Path) -> None
 
 
 def assigned(generation: int) -> AssignmentFile:
-    lease = AssignedLease(key=LeaseKey("u", 0), job_id=1, display_id="1", node="n1")
-    return AssignmentFile(
-        trainer="ada",
-        generation=generation,
-        members=(lease,),
-        created_s=0.0,
-        author=BROKER if generation == 1 else "u-0",
-        reason="r",
+    author = BROKER if generation == 1 else "u-0"
+    return an_assignment(
+        generation, a_lease(LeaseKey("u", 0)), trainer="ada", author=author
     )
 
 

@@ -9,12 +9,7 @@ import pytest
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.elastic.files import RunDir
-from freetrain.state.files import (
-    AssignedLease,
-    AssignmentFile,
-    TrainerDir,
-    create_assigned,
-)
+from freetrain.state.files import TrainerDir, create_assigned
 from tests.e2e.faults import Kind, kinds_of
 from tests.e2e.outcome import (
     Rescales,
@@ -22,6 +17,7 @@ from tests.e2e.outcome import (
     check_nothing_committed_was_lost,
     rescales,
 )
+from tests.state.endings import a_lease, an_assignment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,21 +54,8 @@ def trainer(tmp_path: Path) -> tuple[TrainerDir, RunDir]:
 
 
 def generation(folder: TrainerDir, number: int, nodes: int, author: str) -> None:
-    members = tuple(
-        AssignedLease(key=LeaseKey("u", n), job_id=n, display_id=str(n), node=f"n{n}")
-        for n in range(nodes)
-    )
-    create_assigned(
-        folder,
-        AssignmentFile(
-            trainer="a",
-            generation=number,
-            members=members,
-            created_s=0.0,
-            author=author,
-            reason="",
-        ),
-    )
+    members = (a_lease(LeaseKey("u", n), f"n{n}", n) for n in range(nodes))
+    create_assigned(folder, an_assignment(number, *members, author=author))
 
 
 def tell(run: RunDir, *lines: dict[str, object], rest: str = "") -> None:

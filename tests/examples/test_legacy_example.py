@@ -63,21 +63,17 @@ class Legacy:
 
 
 @pytest.fixture
-def legacy(tmp_path: Path) -> Iterator[Legacy]:
-    made = Legacy(tmp_path / "interrupted", [])
+def both(tmp_path: Path) -> Iterator[tuple[Legacy, Legacy]]:
+    made = Legacy(tmp_path / "interrupted", []), Legacy(tmp_path / "undisturbed", [])
     yield made
-    for process in made.running:
+    for process in (*made[0].running, *made[1].running):
         process.kill()
         process.wait()
 
 
 @pytest.fixture
-def undisturbed(tmp_path: Path) -> Iterator[Legacy]:
-    made = Legacy(tmp_path / "undisturbed", [])
-    yield made
-    for process in made.running:
-        process.kill()
-        process.wait()
+def legacy(both: tuple[Legacy, Legacy]) -> Legacy:
+    return both[0]
 
 
 def test_it_trains_and_its_progress_is_read(legacy: Legacy) -> None:
@@ -97,8 +93,9 @@ def test_it_trains_and_its_progress_is_read(legacy: Legacy) -> None:
     ("number", "exit_code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -9)]
 )
 def test_stopped_or_killed_it_goes_on_from_what_it_saved(
-    legacy: Legacy, undisturbed: Legacy, number: signal.Signals, exit_code: int
+    both: tuple[Legacy, Legacy], number: signal.Signals, exit_code: int
 ) -> None:
+    legacy, undisturbed = both
     process = legacy.start(1, 1_000_000)
     wait_until(lambda: len(legacy.told()) > 2)
     process.send_signal(number)

@@ -11,8 +11,6 @@ import pytest
 from freetrain.broker.lease import LeaseKey
 from freetrain.elastic.files import RunDir
 from freetrain.state.files import (
-    AssignedLease,
-    AssignmentFile,
     EndingKind,
     TrainerDir,
     create_assigned,
@@ -34,7 +32,7 @@ from tests.soak.measures import (
     spread,
     trained,
 )
-from tests.state.endings import an_ending
+from tests.state.endings import a_lease, an_assignment, an_ending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -188,21 +186,8 @@ def test_coverage_counts_training_within_long_holes_only() -> None:
 
 
 def assign(folder: TrainerDir, generation: int, nodes: Sequence[str]) -> None:
-    members = tuple(
-        AssignedLease(key=LeaseKey("u", n), job_id=n, display_id=str(n), node=node)
-        for n, node in enumerate(nodes)
-    )
-    create_assigned(
-        folder,
-        AssignmentFile(
-            trainer="a",
-            generation=generation,
-            members=members,
-            created_s=0.0,
-            author="broker",
-            reason="",
-        ),
-    )
+    members = (a_lease(LeaseKey("u", n), node, n) for n, node in enumerate(nodes))
+    create_assigned(folder, an_assignment(generation, *members))
 
 
 def end(folder: TrainerDir, generation: int, ended: EndingKind) -> None:
