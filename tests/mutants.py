@@ -14,8 +14,6 @@ plus and minus swapped, numbers are off by one, statements are dropped.
 Run again with the same arguments, it goes on where it was interrupted.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import copy
@@ -31,18 +29,16 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import coverage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 PACKAGES = ("freetrain", "milp", "slurm", "logs")
 LONGEST_S = 90.0

@@ -20,25 +20,23 @@ First come pseudonyms, then Slurm's own words, then how one value is made harmle
 its meaning, then text, JSON and whole recordings.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
 import re
 import shlex
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from slurm.backend import TEXT
 from slurm.errors import SlurmError, SlurmRefusedError, UnreadableOutputError
 from slurm.json import JSON
 from slurm.records import JobState, NodeState
-from slurm.runner import SubprocessRunner, scrubbed
+from slurm.runner import Runner, SubprocessRunner, scrubbed
 from slurm.text import (
     CONFIG_ARGV,
     FREE_WIDTH_COLUMNS,
@@ -55,13 +53,8 @@ from slurm.text import (
     squeue_rows,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from slurm.runner import Runner
-
-    Change = Callable[["Pseudonyms", str], str]
-    """How one value is made harmless."""
+Change = Callable[["Pseudonyms", str], str]
+"""How one value is made harmless."""
 
 _LETTERS = re.compile(r"[^\W\d_]+")
 _WORD = re.compile(r"[\w.+-]*[^\W\d][\w.+-]*")

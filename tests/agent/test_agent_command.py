@@ -1,10 +1,8 @@
 """What leases call, and the variables that go with it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +13,6 @@ from freetrain.broker.lease import LeaseKey
 from freetrain.errors import UsageError
 from slurm.records import JobKey
 from tests.cluster.waiting import wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 UUID = "7b0a3c1e-0000-4000-8000-000000000000"
 

@@ -1,15 +1,13 @@
 """Finding and ending real processes by their marks."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
@@ -25,9 +23,6 @@ from freetrain.agent.environment import (
 from freetrain.broker.lease import LeaseKey
 from freetrain.processes import send_signal
 from tests.cluster.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SLEEP = "import time; time.sleep(600)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"

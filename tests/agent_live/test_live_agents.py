@@ -3,32 +3,25 @@
 With spares, ranks of later worlds are forks of them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import structs
 
 from freetrain.launch.base import LEASE_MARK
 from freetrain.processes import status_of
-from freetrain.state.files import EndingKind, StateDir, lease_name
+from freetrain.state.files import AssignedLease, EndingKind, StateDir, lease_name
 from slurm.records import JobKey
+from tests.cluster.cluster import Cluster
 from tests.cluster.leases import MPIRUN, LiveLeases, a_live_job
 from tests.cluster.processes import proc_words
 from tests.cluster.site import Site
 from tests.cluster.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from freetrain.state.files import AssignedLease
-    from tests.cluster.cluster import Cluster
 
 pytestmark = pytest.mark.slurm
 

@@ -3,11 +3,10 @@
 ``python -m tests.bench figures``
 """
 
-from __future__ import annotations
-
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.run import run_replay
@@ -15,10 +14,6 @@ from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.trainers import builtin_trainers
 from logs.read import read_trace
 from logs.trace import IdleTrace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 START_S = 72_743.0
 COST_FACTORS = (0.0, 1.0, 5.0, 10.0)

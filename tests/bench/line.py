@@ -4,18 +4,13 @@ Eight nodes at the low end leave and come back, on machines of 2,000 and 20,000 
 nodes; processor time, of each turn the least.
 """
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from freetrain.lookahead.affinity import BoundedAffinity
 from freetrain.lookahead.learned import LearnedForecaster, NodeOrder
 from freetrain.planning.settings import HORIZON_S
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 _SIZES = (2_000, 20_000)
 _LEAVE = range(8)

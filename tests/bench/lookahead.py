@@ -3,27 +3,20 @@
 From nodes and forecasts to a verified answer, as a tick does it, on one core.
 """
 
-from __future__ import annotations
-
 import random
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from freetrain.broker.decide import request_of
 from freetrain.broker.pool import Foresight, PoolNode, Trainer, classify_by
 from freetrain.lookahead.base import Prospect
 from freetrain.planning.lookahead import Lookahead, ProvingSearch
-from freetrain.planning.policy import Tools
+from freetrain.planning.policy import Planned, Tools
 from freetrain.planning.settings import HORIZON_S
 from milp.planner import Planner
 from milp.problem import throughput
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from freetrain.planning.policy import Planned
 
 _HIT_WEIGHT, _CHANGE_WEIGHT = 0.4, 1.3
 """About what is learned on Summit."""

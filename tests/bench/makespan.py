@@ -4,25 +4,23 @@ The draws are those of docs/notes/priorities.md for ``specon``, whose published 
 a makespan 24.7 % shorter: 24 trainers on eight nodes that nobody takes away.
 """
 
-from __future__ import annotations
-
 import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING
 
 from freetrain.losscurve.recorded import load
 from freetrain.replay.accounting import usable_rates
 from freetrain.replay.pool import DAY_S, PoolTimeline
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import ReplaySettings
-from freetrain.replay.trainers import quality_trainers, truth_of
+from freetrain.replay.trainers import (
+    QualityTruth,
+    TrainerSpec,
+    quality_trainers,
+    truth_of,
+)
 from freetrain.report.quality import makespan_s
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from freetrain.replay.trainers import QualityTruth, TrainerSpec
 
 NODES, TRAINERS, SEEDS, LOADS = 8, 24, range(1, 6), (2.0, 10.0)
 DAYS = 90.0

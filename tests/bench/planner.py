@@ -1,21 +1,21 @@
 """How fast the planner is: count against node by CBC, large problems, exact calls."""
 
-from __future__ import annotations
-
 import math
 import random
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from operator import itemgetter
+from pathlib import Path
 from statistics import fmean, median
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from milp.answer import gap
+from milp.answer import Plan, gap
 from milp.exact import ExactSolver, Limit, SizeTable, search_all
 from milp.planner import plan_counts
 from milp.problem import (
+    Curve,
     NodeClass,
     Problem,
     ProblemTrainer,
@@ -25,13 +25,6 @@ from milp.problem import (
 )
 from milp.program import COUNT_OPTIONS, Cbc
 from tests.milp.node_model import plan_nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from milp.answer import Plan
-    from milp.problem import Curve
 
 NODE_LIMIT_S = 60.0
 COUNT_LIMIT_S = 2.0

@@ -4,18 +4,13 @@ Both run in the same go on the same machine, so that their ratio means something
 ``python -m tests.bench replay``
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 _MIB = 1 << 20
 _KIB = 1 << 10

@@ -5,19 +5,18 @@ into files first; reading them, taking the snapshot apart and finding the holes 
 then measured in a process of its own, so that its peak memory is its own too.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import random
 import resource
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from slurm.holes import Snapshot, find_holes
-from slurm.records import Requirement, collapse
+from slurm.records import JobRecord, Requirement, collapse
 from slurm.text import (
     parse_nodes,
     parse_partitions,
@@ -26,11 +25,6 @@ from slurm.text import (
     parse_squeue,
 )
 from tests.slurm.clusters import recorded, scontrol_text, squeue_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from slurm.records import JobRecord
 
 NODES = 10_000
 JOBS = 20_000

@@ -4,25 +4,21 @@
 files, so that what is measured is FreeTrain with its start, not Slurm.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shlex
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from freetrain.config.site import PlannerSettings
 from tests.bench.slurm_snapshot import generate
 from tests.losscurve.reported import noisy, steps
 from tests.slurm.clusters import recorded
 from tests.tick.tick_worlds import tell, theirs, tick_world
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _REPEATS = 5
 _TRAINERS = 8

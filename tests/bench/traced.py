@@ -10,8 +10,6 @@ templates as code too: they count apart from the Python files.
 ``python -m tests.bench.traced --json`` the files.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json
@@ -21,12 +19,9 @@ import sys
 import tempfile
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
+from types import FrameType
 
 _TOP = Path(__file__).resolve().parents[2]
 _PACKAGES = ("freetrain", "milp", "slurm", "logs")

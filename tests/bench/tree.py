@@ -3,18 +3,13 @@
 ``python -m tests.bench tree``
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import tokenize
 from collections import Counter
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _TOP = Path(__file__).resolve().parents[2]
 _ROOTS = ("freetrain", "milp", "slurm", "logs")

@@ -3,16 +3,18 @@
 ``python -m tests.bench window``
 """
 
-from __future__ import annotations
-
 import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from time import process_time
-from typing import TYPE_CHECKING
 
-from milp.answer import PlanStatus, SolverUnavailableError, gap
-from milp.problem import custom
+import pulp
+
+from milp.answer import PlanStatus, SolverStatus, SolverUnavailableError, gap
+from milp.problem import Curve, custom
 from milp.window import (
     BoundedClasses,
+    Holding,
     SearchDeadline,
     Window,
     WindowClass,
@@ -24,16 +26,6 @@ from milp.window import (
 from milp.window_planner import Exchange, WindowAnswer, answer_window, repair
 from milp.window_search import WindowPlanner
 from tests.bench.planner import ragged, summit_like
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    import pulp
-
-    from milp.answer import SolverStatus
-    from milp.problem import Curve
-    from milp.window import Holding
 
 LIMIT_S = 2.0
 LONG_S = 6.0

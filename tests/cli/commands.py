@@ -4,25 +4,21 @@ A clock counts and streams remember. Also which verbs there are, and command lin
 documents show them.
 """
 
-from __future__ import annotations
-
 import io
 import itertools
 import json
 import os
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from typer.core import TyperCommand, TyperGroup
 
 from freetrain.cli.app import LazyVerb, command_line, main
 from freetrain.cli.context import CliContext
 from freetrain.state.files import StateDir
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NOW_S = 1_900_000_000.0
 

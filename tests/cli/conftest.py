@@ -1,17 +1,11 @@
 """A user's folder with a job file, before and after `freetrain submit`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from freetrain.state.files import StateDir
 from tests.cli.commands import at_home, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from freetrain.state.files import StateDir
 
 
 @pytest.fixture(autouse=True)

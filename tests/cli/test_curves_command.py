@@ -1,12 +1,11 @@
 """What losses say of what is to come, as people and programs are shown it."""
 
-from __future__ import annotations
-
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from freetrain.client.trainers import job_of
 from freetrain.progress import Bookmark, ProgressRecord
 from freetrain.scaling import LearnedScaling, MeasuredSpeed, to_state
 from freetrain.state.database import open_store, transaction
+from freetrain.state.files import StateDir
 from freetrain.state.tables import (
     Delivery,
     DeliveryStage,
@@ -25,11 +25,6 @@ from freetrain.tick.status_report import TrainerLine
 from freetrain.tick.trainers import TrainerHistory
 from tests.cli.commands import JOB, at_home, refused, run, run_json
 from tests.client.client_states import NOW_S, UID, a_page, put_page, rows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from freetrain.state.files import StateDir
 
 TARGET = JOB + "[target]\ndeliver = 0.5\nfinal = 0.2\n"
 HALVING = [0.15 + 1.0 / step for step in range(1, 201)]

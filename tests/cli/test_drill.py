@@ -1,10 +1,9 @@
 """``freetrain drill``: one lease is told through Slurm; then files are watched."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -14,10 +13,11 @@ from freetrain.cli.drill import Drill, DrillMark, choose, problems_of
 from freetrain.client.status import read_trainer_status
 from freetrain.config.job import ProgressFormat, ProgressSettings
 from freetrain.errors import TryLaterError, UsageError
-from freetrain.state.files import AgentState, EndingKind, create_assigned
+from freetrain.state.files import AgentState, EndingKind, StateDir, create_assigned
 from freetrain.state.tables import TrainerState
 from slurm.backend import CommandLine
 from slurm.batch import LeaseRequest
+from slurm.records import JobRecord
 from slurm.runner import SubprocessRunner
 from tests.cli.commands import JOB, Ran, at_home, run
 from tests.client.client_states import (
@@ -31,13 +31,6 @@ from tests.client.client_states import (
     rows,
 )
 from tests.fakes.slurm.installing import USER, FakeSlurm, install
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from freetrain.state.files import StateDir
-    from slurm.records import JobRecord
 
 
 def chosen(state: StateDir, *, lease: str = "") -> Drill:

@@ -1,10 +1,8 @@
 """``freetrain explain``: plan, trainers and holes; forecasts and their outcomes."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,14 +10,11 @@ from freetrain.broker.limits import HoleReason, TrainerReason
 from freetrain.cli.explain import plan_lines
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
-from freetrain.state.files import EndingKind
+from freetrain.state.files import EndingKind, StateDir
 from freetrain.tick.status_report import HoleLine, LeaseOutcome, TrainerLine
 from milp.answer import PlanStatus
 from tests.cli.commands import NOW_S, run, run_json
 from tests.client.client_states import a_page, assign, end, put_page
-
-if TYPE_CHECKING:
-    from freetrain.state.files import StateDir
 
 EVIL = "\x1b[2J\nforged line"
 LINE = TrainerLine(name="digits", state="wanted", node_names=("n1",))

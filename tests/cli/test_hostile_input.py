@@ -1,11 +1,8 @@
 """Whatever names, files and logs say: nothing is executed, and no terminal obeys."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,15 +16,13 @@ from freetrain.state.files import (
     AssignedLease,
     AssignmentFile,
     EndingKind,
+    StateDir,
     create_assigned,
 )
 from freetrain.state.tables import TrainerState, put_trainers
 from freetrain.tick.status_report import HoleLine, TrainerLine
 from tests.cli.commands import NOW_S, Ran, Terminal, at_home, run
 from tests.client.client_states import UID, a_page, end, put_page, rows
-
-if TYPE_CHECKING:
-    from freetrain.state.files import StateDir
 
 EVIL = (
     "$(touch owned)",

@@ -1,17 +1,11 @@
 """``freetrain logs``: what was printed, in order, and nothing done by it."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
-from freetrain.state.files import EndingKind
+from freetrain.state.files import EndingKind, StateDir
 from freetrain.state.tables import TrainerState
 from tests.cli.commands import Terminal, refused, run
 from tests.client.client_states import assign, end, put_state
-
-if TYPE_CHECKING:
-    from freetrain.state.files import StateDir
 
 
 def print_to(state: StateDir, generation: int, text: str | bytes) -> None:

@@ -1,18 +1,13 @@
 """submit, status and explain of a pack, as its user calls them."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from freetrain.pack.pack import MemberRecord, PackRecord, member_folder, write_record
+from freetrain.state.files import StateDir
 from tests.cli.commands import at_home, refused, run, run_json
 from tests.client.client_states import leave_checkpoint
-
-if TYPE_CHECKING:
-    from freetrain.state.files import StateDir
 
 PACK_JOB = """\
 name = "small"

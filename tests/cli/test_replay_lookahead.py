@@ -1,17 +1,13 @@
 """``freetrain replay --forecaster`` and ``--topology``: how lookahead predicts."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from freetrain.lookahead.base import FORECASTERS
 from tests.cli.commands import TRAINERS, refused, run, run_json, summary
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 REPLAY = ("replay", "holes.csv", "--trainers", "trainers.toml", "--requeue")
 BOTH = ("--policy", "freetrain", "--policy", "lookahead")

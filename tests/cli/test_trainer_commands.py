@@ -1,22 +1,17 @@
 """submit, status, cancel, pause and resume, as users call them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from freetrain.broker.limits import TrainerReason
-from freetrain.state.files import newest_assigned
+from freetrain.state.files import StateDir, newest_assigned
 from freetrain.state.tables import TrainerState
 from freetrain.tick.status_report import TrainerLine
 from tests.cli.commands import JOB, NOW_S, Terminal, at_home, refused, run, run_json
 from tests.client.client_states import a_page, assign, put_page, put_state
-
-if TYPE_CHECKING:
-    from freetrain.state.files import StateDir
 
 
 def test_a_trainer_is_submitted_once(state: StateDir) -> None:

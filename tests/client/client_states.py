@@ -1,14 +1,13 @@
 """State directories with trainers, generations and leases, for tests of commands."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from freetrain.broker.lease import Intent, Lease, LeaseKey, LeaseState
-from freetrain.client.submit import Submission, submit
+from freetrain.client.submit import Submission, SubmissionOutcome, submit
 from freetrain.config.job import NodeSettings, TrainerJob
 from freetrain.launch.base import logs_of, run_dir_of
 from freetrain.state.database import open_store, transaction
@@ -26,6 +25,7 @@ from freetrain.state.files import (
 )
 from freetrain.state.tables import (
     TrainerRow,
+    TrainerState,
     put_intents,
     put_leases,
     put_trainers,
@@ -33,12 +33,6 @@ from freetrain.state.tables import (
 )
 from freetrain.tick.status_report import StatusReport, render_report
 from tests.state.endings import an_ending
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from freetrain.client.submit import SubmissionOutcome
-    from freetrain.state.tables import TrainerState
 
 NOW_S = 1_900_000_000.0
 UID = os.getuid()

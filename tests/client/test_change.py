@@ -1,9 +1,7 @@
 """Cancel, pause and resume are written down, and worlds are stopped at once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +11,7 @@ from freetrain.state.files import (
     GO_ON,
     USER,
     AssignmentFile,
+    StateDir,
     TrainerDir,
     create_assigned,
     generations,
@@ -21,11 +20,6 @@ from freetrain.state.files import (
 )
 from freetrain.state.tables import TrainerState as State
 from tests.client.client_states import NOW_S, UID, assign, put_state, rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from freetrain.state.files import StateDir
 
 LATER_S = NOW_S + 100.0
 

@@ -1,8 +1,6 @@
 """A trainer's activity is read from its files, whatever state they are in."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +14,7 @@ from freetrain.client.status import (
     read_trainer_status,
 )
 from freetrain.client.trainers import Verb, change
-from freetrain.state.files import USER, AgentState, EndingKind
+from freetrain.state.files import USER, AgentState, EndingKind, StateDir
 from freetrain.state.tables import TrainerState
 from tests.client.client_states import (
     NOW_S,
@@ -33,11 +31,6 @@ from tests.client.client_states import (
     rows,
     submitted,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from freetrain.state.files import StateDir
 
 
 def status(state: StateDir) -> TrainerStatus:

@@ -1,16 +1,20 @@
 """A submission is kept whole or not at all, once, and takes no other folders."""
 
-from __future__ import annotations
-
 import stat
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec import structs
 
-from freetrain.client.submit import Begin, OnLeftOver, preview, remarks
+from freetrain.client.submit import (
+    Begin,
+    OnLeftOver,
+    SubmissionOutcome,
+    preview,
+    remarks,
+)
 from freetrain.client.trainers import left_over
 from freetrain.config.job import (
     CheckpointSettings,
@@ -25,6 +29,7 @@ from freetrain.state.files import (
     GO_ON,
     USER,
     EndingKind,
+    StateDir,
     UnreadableFileError,
     newest_assigned,
     read_environment,
@@ -42,10 +47,6 @@ from tests.client.client_states import (
     rows,
     submitted,
 )
-
-if TYPE_CHECKING:
-    from freetrain.client.submit import SubmissionOutcome
-    from freetrain.state.files import StateDir
 
 ENDED = (TrainerState.CANCELLED, TrainerState.FINISHED, TrainerState.FAILED)
 

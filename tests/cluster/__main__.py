@@ -1,12 +1,10 @@
 """The command: ``python -m tests.cluster up|down|status|prepare``."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tests.cluster.cluster import Cluster, node_states, take_down
 from tests.cluster.holding import hold, start_to_stay
@@ -18,9 +16,6 @@ from tests.cluster.machine import (
     this_machine,
 )
 from tests.cluster.settings import Variant
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 VERBS = ("up", "down", "status", "prepare", "hold")
 _UNAVAILABLE = 69

@@ -1,28 +1,21 @@
 """A state directory on a real cluster, and ticks over both."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from freetrain.config.document import BaseFolders
-from freetrain.config.job import parse_job, render_job
+from freetrain.config.job import TrainerJob, parse_job, render_job
 from freetrain.config.site import LeaseSettings, Site
 from freetrain.state.database import open_store, transaction
 from freetrain.state.files import StateDir, render_environment
 from freetrain.state.tables import TrainerRow, TrainerState, put_trainers, trainers
 from freetrain.tick.environment import real_environment
+from freetrain.tick.status_report import StatusReport
 from freetrain.tick.tick import tick
+from tests.cluster.cluster import Cluster
 from tests.cluster.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from freetrain.config.job import TrainerJob
-    from freetrain.tick.status_report import StatusReport
-    from tests.cluster.cluster import Cluster
 
 
 class LiveBroker:

@@ -1,7 +1,5 @@
 """A Slurm cluster on this machine: eight nodes, each a slurmd, in one folder."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pwd
@@ -10,22 +8,17 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from random import SystemRandom
-from typing import TYPE_CHECKING
+from random import Random, SystemRandom
 
 from slurm.runner import scrubbed
 from tests.cluster.machine import ClusterRefusedError, plugin_folder
 from tests.cluster.processes import is_running, kill_job_processes, start, stop
 from tests.cluster.settings import NODES, TASK_PROLOG, Layout, Variant, config_files
 from tests.cluster.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from random import Random
-
 
 _VARIANTS = "variants"
 _PROGRAMS = "programs"

@@ -5,28 +5,21 @@ cluster running; when its input ends, because its owner is done or was killed, i
 the cluster down. ``cluster_of`` is the fixture.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster.cluster import Cluster, bring_up, take_down
 from tests.cluster.machine import RELEASE, ClusterRefusedError, prepare, this_machine
 from tests.cluster.processes import adopt_orphans, kill_descendants
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
-    from tests.cluster.settings import Variant
-
+from tests.cluster.settings import Variant
 
 _READY = b"ready\n"
 _KEEP = b"keep\n"

@@ -1,13 +1,10 @@
 """Leases by hand on a real cluster: what the tick does, without the tick."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from freetrain.agent.observation import PATIENCE_VARIABLE
@@ -25,6 +22,9 @@ from freetrain.launch.base import WORLD_MARK
 from freetrain.state.files import (
     AssignedLease,
     AssignmentFile,
+    GenerationEnding,
+    StateDir,
+    TrainerDir,
     create_assigned,
     generations,
     newest_assigned,
@@ -33,15 +33,11 @@ from freetrain.state.files import (
     render_environment,
 )
 from slurm.batch import LeaseRequest
-from slurm.records import JobState
+from slurm.records import JobRecord, JobState
 from tests.cluster.processes import processes
+from tests.cluster.site import Site
 from tests.cluster.waiting import wait_for
 from tests.state.endings import an_assignment
-
-if TYPE_CHECKING:
-    from freetrain.state.files import GenerationEnding, StateDir, TrainerDir
-    from slurm.records import JobRecord
-    from tests.cluster.site import Site
 
 TOP = Path(__file__).resolve().parent.parent.parent
 TRAINER = "live"

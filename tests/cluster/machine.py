@@ -6,19 +6,13 @@ libraries, on this machine's files. Jobs see the Python and the MPI that are ins
 here, and run with its libraries, since nothing is put into their environment.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
 
 PACKAGES = {
     "slurmctld": "slurmctld",

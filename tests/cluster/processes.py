@@ -1,20 +1,15 @@
 """Starting daemons, and ending exactly those: by process number, never by name."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import select
 import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from freetrain.processes import process_ids, status_of
 from tests.cluster.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _PATIENCE_S = 30.0
 _PATH = os.defpath + ":/usr/sbin:/sbin"

@@ -1,14 +1,9 @@
 """What the cluster is made of, as text: slurm.conf and its companions."""
 
-from __future__ import annotations
-
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
+from pathlib import Path
 
 NODES = tuple(f"n{number}" for number in range(1, 9))
 GPU_NODES = NODES[6:]

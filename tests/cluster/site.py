@@ -1,26 +1,18 @@
 """A real cluster as a test sees it: our back end, and somebody else's jobs."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from slurm.backend import CommandLine
 from slurm.batch import LeaseRequest
-from slurm.holes import Hole, find_holes
-from slurm.records import Requirement
+from slurm.holes import Hole, Snapshot, find_holes
+from slurm.records import JobRecord, Requirement
 from slurm.runner import SubprocessRunner, user_name
+from tests.cluster.cluster import Cluster
 from tests.cluster.waiting import wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from slurm.holes import Snapshot
-    from slurm.records import JobRecord
-    from tests.cluster.cluster import Cluster
 
 OTHER_USER = "games"  # 26.05 refuses nobody by name
 LEASES = "freetrain-test-lease"

@@ -1,12 +1,8 @@
 """Waiting for something to become true, with patience, and saying what did not."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import TypeVar
 
 PATIENCE_S = 90.0
 """Far longer than anything takes: a busy machine is no failure."""

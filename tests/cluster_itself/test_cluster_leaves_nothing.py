@@ -1,13 +1,11 @@
 """Clusters beside each other, and what is left of those whose owner was killed."""
 
-from __future__ import annotations
-
 import secrets
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +14,6 @@ from tests.cluster.holding import running_cluster
 from tests.cluster.processes import processes
 from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.slurm
 

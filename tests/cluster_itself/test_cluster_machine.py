@@ -1,11 +1,9 @@
 """Where a cluster is refused, what is installed, and which daemons live."""
 
-from __future__ import annotations
-
 import os
 import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,9 +19,6 @@ from tests.cluster.machine import (
 from tests.cluster.processes import is_running
 from tests.cluster.settings import NODES, Layout, Variant, config_files
 from tests.cluster.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 class FakeApt:

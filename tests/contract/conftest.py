@@ -1,36 +1,28 @@
 """The worlds that contracts of Slurm back ends are checked on."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import ModuleType
 from uuid import uuid4
 
 import pytest
 
 from freetrain.demo.fake_slurm.processes import FakeSlurmFolder, at_work
 from freetrain.demo.fake_slurm.processes import install as install_standin
-from slurm.backend import CommandLine
+from slurm.backend import CommandLine, SlurmBackend
 from slurm.batch import LeaseRequest
 from slurm.pyslurm import Pyslurm, find_pyslurm
+from slurm.records import JobRecord
 from slurm.runner import SubprocessRunner
+from tests.cluster.cluster import Cluster
 from tests.cluster.settings import NODES, Variant
 from tests.cluster.waiting import wait_for
 from tests.fakes.slurm.installing import USER as FAKE_USER
 from tests.fakes.slurm.installing import FakeSlurm, install
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-    from types import ModuleType
-
-    from slurm.backend import SlurmBackend
-    from slurm.records import JobRecord
-    from tests.cluster.cluster import Cluster
-
 
 HELD_BACK = "/freetrain-no-such-node-feature"
 

@@ -1,25 +1,17 @@
 """pyslurm and Slurm's programs tell the same of one real cluster."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from slurm.backend import SlurmBackend
 from slurm.batch import LeaseRequest
-from slurm.holes import find_holes
-from slurm.records import JobState, Requirement
+from slurm.holes import Snapshot, find_holes
+from slurm.records import JobRecord, JobState, Requirement
 from tests.cluster.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from slurm.backend import SlurmBackend
-    from slurm.holes import Snapshot
-    from slurm.records import JobRecord
-    from tests.contract.conftest import PyslurmWorld
+from tests.contract.conftest import PyslurmWorld
 
 pytestmark = pytest.mark.slurm
 LEASES = Requirement(partition="freetrain")

@@ -1,13 +1,10 @@
 """What every Slurm back end does, on fake programs and on a real cluster alike."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm.backend import SNAPSHOT_REQUESTS
+from slurm.backend import SNAPSHOT_REQUESTS, SlurmBackend
 from slurm.errors import RequestsSpentError, SlurmRefusedError
 from slurm.holes import find_holes
 from slurm.records import (
@@ -18,10 +15,7 @@ from slurm.records import (
     leaf_by_node,
     must_have_leaves,
 )
-
-if TYPE_CHECKING:
-    from slurm.backend import SlurmBackend
-    from tests.contract.conftest import World
+from tests.contract.conftest import World
 
 RUNNING, WAITING, CANCELLED = "RUNNING", "PENDING", "CANCELLED"
 HOSTILE = "; touch pwned $(touch pwned) `touch pwned` 'a\" |&<>\\n %j * ~ é 漢 --x=y"

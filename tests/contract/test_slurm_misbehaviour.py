@@ -1,8 +1,5 @@
 """What a back end makes of a Slurm that misbehaves: fake programs, one act a call."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
@@ -14,11 +11,8 @@ from slurm.errors import SlurmRefusedError, SlurmUnavailableError, UnreadableOut
 from slurm.holes import HoleEnd, carry_plans, find_holes, plans_of
 from slurm.records import JobKey, Requirement
 from slurm.runner import SubprocessRunner
-from tests.fakes.slurm.installing import USER
+from tests.fakes.slurm.installing import USER, FakeSlurm
 from tests.fakes.slurm.state import Act
-
-if TYPE_CHECKING:
-    from tests.fakes.slurm.installing import FakeSlurm
 
 pytestmark = pytest.mark.long
 

@@ -1,11 +1,9 @@
 """The figures of a demo, worked out by hand, and the page that shows them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -26,10 +24,6 @@ from freetrain.demo.report import (
 )
 from freetrain.state.files import BROKER, AssignmentFile, TrainerDir, create_assigned
 from tests.state.endings import a_lease, an_assignment
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 BEGIN_S = 1_795_250_000.0
 HOSTILE = "</title><script>alert(1)</script>&\"'"

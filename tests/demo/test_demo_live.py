@@ -1,14 +1,13 @@
 """The live demo, played with real processes; and ended at any moment."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -24,10 +23,6 @@ from freetrain.demo.live import (
 from freetrain.demo.report import figures_of
 from tests.cluster.processes import processes
 from tests.cluster.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 PATIENCE_S = 600.0
 

@@ -1,16 +1,11 @@
 """The demo finds an MPI that works, or says what to install."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from freetrain.demo.live import INSTALL, NoMpiError, find_mpirun, judge, variables
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(

@@ -1,31 +1,25 @@
 """The one-step run, on a stand-in whose jobs really run, and on a real cluster."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from freetrain.demo.fake_slurm.processes import FakeSlurmFolder, at_work, install
 from freetrain.doctor.checks import examine, observe
+from freetrain.doctor.findings import Subject
 from freetrain.doctor.one_step_run import run_one_step
+from slurm.batch import LeaseRequest, SubmittedJob
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError
+from slurm.records import JobKey
 from tests.cli.commands import run
+from tests.cluster.cluster import Cluster
 from tests.doctor.subjects import a_subject, by_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from freetrain.doctor.findings import Subject
-    from slurm.batch import LeaseRequest, SubmittedJob
-    from slurm.records import JobKey
-    from tests.cluster.cluster import Cluster
 
 USER = pwd.getpwuid(os.getuid()).pw_name
 

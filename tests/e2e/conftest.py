@@ -1,18 +1,12 @@
 """Fixtures of the tests that run all of FreeTrain."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.cluster.cluster import Cluster
 from tests.e2e.stage import Stage, undisturbed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.cluster.cluster import Cluster
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ Run as ``python digits_program.py FOLDER``. The same data, model and update as
 each epoch, and each of its worlds leaves a child that detaches itself.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess
@@ -14,18 +12,15 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from freetrain import elastic
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from numpy.typing import NDArray
-
-    Weights = dict[str, NDArray[np.float64]]
+Weights = dict[str, NDArray[np.float64]]
 
 EPOCHS = int(os.environ.get("DIGITS_EPOCHS", "40"))
 COUNTED = int(os.environ.get("DIGITS_COUNTED", EPOCHS))

@@ -1,14 +1,13 @@
 """Kills and freezes of our processes at random, and what was safe before each."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from random import Random
 
 from freetrain.state.files import generations, newest_assigned
 from tests.cluster.processes import proc_words
@@ -20,14 +19,7 @@ from tests.e2e.outcome import (
     committed_step,
     losses,
 )
-from tests.e2e.stage import EPOCHS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from random import Random
-
-    from tests.e2e.stage import Stage
-
+from tests.e2e.stage import EPOCHS, Stage
 
 _FREEZE_EVERY = 3
 

@@ -1,29 +1,21 @@
 """The other users of a cluster: a seeded workload, and a record of their jobs."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 from slurm.errors import SlurmError
-from slurm.records import expand
+from slurm.records import JobRecord, expand
 from slurm.runner import SubprocessRunner
 from slurm.text import parse_squeue, squeue_argv
+from tests.cluster.cluster import Cluster
 from tests.cluster.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from slurm.records import JobRecord
-    from tests.cluster.cluster import Cluster
-
 
 HOLE_S = 300.0
 """Holes from this length on are worth a lease, and count for coverage."""

@@ -1,22 +1,22 @@
 """What a trainer left on disk, and what must hold of it whatever happened."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from freetrain import elastic
-from freetrain.state.files import BROKER, generations, read_assigned
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from freetrain.elastic.files import RunDir
-    from freetrain.state.files import AssignmentFile, TrainerDir
+from freetrain.elastic.files import RunDir
+from freetrain.state.files import (
+    BROKER,
+    AssignmentFile,
+    TrainerDir,
+    generations,
+    read_assigned,
+)
 
 RELATIVE = 1e-9
 

@@ -5,20 +5,15 @@ that has work from doing it (under load: 21 rounds of collectives a second with 
 ranks that spin, 71 with eight that sleep).
 """
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from freetrain.elastic.world import MpiWorld
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 _EAGER = 20  # looks before the first sleep: most answers are there soon
 _SLEEP_S = 0.0005

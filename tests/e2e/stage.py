@@ -1,31 +1,25 @@
 """FreeTrain as a user runs it on a cluster: files, variables, and its own commands."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from freetrain.elastic.files import RunDir
-from freetrain.state.files import StateDir
+from freetrain.state.files import StateDir, TrainerDir
+from slurm.records import JobRecord
 from slurm.text import parse_squeue, squeue_argv
+from tests.cluster.cluster import Cluster
 from tests.cluster.processes import processes
 from tests.e2e.others import LEASES
 from tests.e2e.outcome import losses
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from freetrain.state.files import TrainerDir
-    from slurm.records import JobRecord
-    from tests.cluster.cluster import Cluster
 
 TOP = Path(__file__).resolve().parent.parent.parent
 EXAMPLE = TOP / "examples" / "digits"

@@ -4,12 +4,10 @@ How long training takes adapts to the machine: steps are slow until enough has
 happened, and quick from then on.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,11 +15,7 @@ from tests.cluster.waiting import wait_for
 from tests.e2e.faults import NAMES, check_all, endure, submit_all, wait_for_the_end
 from tests.e2e.others import live_through, make_workload
 from tests.e2e.outcome import rescales
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.e2e.stage import Stage
+from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.slurm
 

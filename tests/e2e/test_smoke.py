@@ -3,9 +3,7 @@
 ``make test`` runs it on a plain cluster, ``make test-all`` on others too.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -13,12 +11,7 @@ from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for
 from tests.e2e.others import USER
 from tests.e2e.outcome import check_losses, check_samples, losses, rescales
-from tests.e2e.stage import EPOCHS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.e2e.stage import Stage
+from tests.e2e.stage import EPOCHS, Stage
 
 pytestmark = pytest.mark.slurm
 

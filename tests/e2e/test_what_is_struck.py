@@ -1,9 +1,8 @@
 """What the tests of kills take a process for, and what they count as a rescale."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +17,6 @@ from tests.e2e.outcome import (
     rescales,
 )
 from tests.state.endings import a_lease, an_assignment
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 AGENT = ["/v/bin/python", "-P", "-m", "freetrain.agent", "/s", "u-1", "3", "9", "15"]
 

@@ -1,17 +1,12 @@
 """Every example can be submitted as it stands."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from freetrain.client.submit import members_of
 from freetrain.config.job import read_job
 from tests.elastic.launching import REPOSITORY
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 JOBS = sorted((REPOSITORY / "examples").glob("*/job.toml"))
 

@@ -1,25 +1,23 @@
 """A program without freetrain.elastic keeps what job.toml says of it."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from freetrain.config.job import read_job
-from freetrain.progress import ProgressReader, latest_progress, work_is_done
+from freetrain.progress import (
+    ProgressReader,
+    ProgressRecord,
+    latest_progress,
+    work_is_done,
+)
 from tests.elastic.launching import REPOSITORY, clean_environment, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from freetrain.progress import ProgressRecord
 
 FOLDER = REPOSITORY / "examples" / "legacy"
 

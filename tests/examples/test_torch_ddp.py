@@ -1,22 +1,16 @@
 """PyTorch DDP under freetrain.elastic: stopped, killed, rescaled, and the same."""
 
-from __future__ import annotations
-
 import os
 import signal
+from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.elastic.launching import REPOSITORY, Stand, wait_until
+from tests.elastic.launching import REPOSITORY, Launched, Stand, wait_until
 from tests.examples.torchrun import TorchStand
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.elastic.launching import Launched
 
 PROGRAM = str(REPOSITORY / "examples" / "torch_ddp" / "train.py")
 CONTRACT = ("-m", "tests.examples.torch_contract")

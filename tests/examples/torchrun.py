@@ -1,19 +1,13 @@
 """Launch worlds of PyTorch by torchrun, as FreeTrain does: a static rendezvous."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tests.elastic.launching import Stand, wait_until
-
-if TYPE_CHECKING:
-    from tests.elastic.launching import Launched
+from tests.elastic.launching import Launched, Stand, wait_until
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
 

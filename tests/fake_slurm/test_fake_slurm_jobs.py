@@ -1,19 +1,17 @@
 """Jobs of the fake Slurm are processes, and end as those of Slurm do."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.demo.fake_slurm.cluster import FakeJob
+from freetrain.demo.fake_slurm.cluster import FakeJob, Process
 from freetrain.demo.fake_slurm.processes import (
     FakeSlurmFolder,
     at_work,
@@ -24,12 +22,6 @@ from freetrain.demo.fake_slurm.processes import (
 from slurm.errors import SlurmRefusedError
 from slurm.runner import SubprocessRunner
 from tests.cluster.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from freetrain.demo.fake_slurm.cluster import Process
-
 
 FORMAT = "--Format=Name:20|,JobArrayID:|,State:|,NodeList:|"
 

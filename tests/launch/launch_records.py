@@ -1,20 +1,15 @@
 """Trainers, generations and nodes for tests of launchers; the end of their worlds."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import LaunchSettings, NodeSettings, StopSettings, TrainerJob
 from freetrain.launch.base import HeadNode, WorldRequest
+from freetrain.launch.local import Session
 from freetrain.state.files import TrainerDir
 from tests.state.endings import a_lease, an_assignment
-
-if TYPE_CHECKING:
-    from freetrain.launch.local import Session
-
 
 FOLDER = Path("/state/trainers/digits")
 PACK = Path("/home/ada/$(touch x); *")

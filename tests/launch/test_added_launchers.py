@@ -1,29 +1,22 @@
 """Launchers that other packages add by an entry point."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
+from pathlib import Path
 from random import SystemRandom
-from typing import TYPE_CHECKING
 
 import pytest
 
 from freetrain.client.submit import remarks
 from freetrain.config.document import BaseFolders
-from freetrain.config.job import parse_job
+from freetrain.config.job import TrainerJob, parse_job
 from freetrain.errors import BadConfigurationError
 from freetrain.launch.base import launcher_of
 from freetrain.launch.local import LocalLauncher, this_node
 from freetrain.plugins import LAUNCHERS, launcher_names
 from freetrain.state.files import StateDir
 from tests.launch.launch_records import job, request
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from freetrain.config.job import TrainerJob
 
 MODULE = """\
 from freetrain.launch.base import agent_files

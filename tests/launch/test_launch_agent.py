@@ -1,31 +1,29 @@
 """The launch agent's script, with a program in place of srun that says its words."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.launch.base import Tool, agent_files, plan_world
+from freetrain.launch.base import (
+    PlannedFile,
+    Tool,
+    WorldRequest,
+    agent_files,
+    plan_world,
+)
 from freetrain.launch.local import find_tool
 from freetrain.launch.mpirun import Flavour
 from tests.launch.launch_records import job, request
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from freetrain.launch.base import PlannedFile, WorldRequest
-
 
 # Says what it was called with, then does what srun does with the rest.
 _SRUN = """\

@@ -1,14 +1,11 @@
 """What each launcher runs, before it runs."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -20,6 +17,7 @@ from freetrain.elastic.contract import read_launch
 from freetrain.launch.base import (
     CannotLaunchError,
     Tool,
+    WorldPlan,
     launcher_environment,
     launcher_of,
     plan_world,
@@ -29,10 +27,6 @@ from freetrain.launch.mpirun import Flavour, flavour_of
 from freetrain.launch.starter import parse_orders
 from freetrain.plugins import LAUNCHERS
 from tests.launch.launch_records import FOLDER, PACK, job, request
-
-if TYPE_CHECKING:
-    from freetrain.launch.base import WorldPlan
-
 
 WORLD = str(FOLDER / "worlds" / "0000000003")
 MPIRUN = {flavour: Tool("/mpi/bin/mpirun", flavour) for flavour in Flavour}

@@ -1,7 +1,5 @@
 """Launching for real on this machine, by a custom launcher: files, log, kill."""
 
-from __future__ import annotations
-
 import json
 import os
 import select
@@ -9,24 +7,25 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from freetrain.config.job import StopSignal
+from freetrain.config.job import StopSignal, TrainerJob
 from freetrain.launch.base import CannotLaunchError, Tool
-from freetrain.launch.local import LocalLauncher, find_tool, free_port, this_node
+from freetrain.launch.local import (
+    LocalLauncher,
+    Session,
+    find_tool,
+    free_port,
+    this_node,
+)
 from freetrain.launch.mpirun import Flavour
 from freetrain.state.files import StateDir, UnreadableFileError
 from tests.launch.launch_records import PATIENCE_S, job, request, wait
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from freetrain.config.job import TrainerJob
-    from freetrain.launch.local import Session
 
 
 class Place:

@@ -1,11 +1,10 @@
 """Packs launched for real on this machine, as the agent of a lease does it."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterator
+from pathlib import Path
 from random import SystemRandom
 from signal import SIGKILL
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import structs
@@ -13,7 +12,7 @@ from msgspec import structs
 from freetrain.agent.environment import marked_processes
 from freetrain.elastic.contract import Outcome, OutcomeKind, read_outcome
 from freetrain.elastic.files import Clock
-from freetrain.launch.local import LocalLauncher, this_node
+from freetrain.launch.local import LocalLauncher, Session, this_node
 from freetrain.pack.cpu_controllers import this_packer
 from freetrain.pack.pack import read_record
 from freetrain.pack.run import pack_id, sweep
@@ -21,12 +20,6 @@ from freetrain.processes import send_signal
 from freetrain.state.files import StateDir
 from tests.launch.launch_records import job, request, wait
 from tests.pack.packs import Stage, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from freetrain.launch.local import Session
 
 SHORT = "print('step 1 loss 0.5', flush=True)"
 FOR_EVER = "import time\nprint('up', flush=True)\nwhile True: time.sleep(0.05)\n"

@@ -1,16 +1,16 @@
 """One contract for all launchers, over three Slurm jobs on a real cluster."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import structs
 
+from freetrain.state.files import AssignedLease
+from tests.cluster.cluster import Cluster
 from tests.cluster.waiting import wait_for
 from tests.launch_live.trio import (
     HOSTILE,
@@ -21,12 +21,6 @@ from tests.launch_live.trio import (
     kind_of,
     take_leases,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from freetrain.state.files import AssignedLease
-    from tests.cluster.cluster import Cluster
 
 pytestmark = pytest.mark.slurm
 LEASES = [f"uuid-of-n{number}-0" for number in (1, 2, 3)]

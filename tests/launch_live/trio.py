@@ -1,7 +1,5 @@
 """Three leases on a real cluster, held by hand, and the launchers of worlds there."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -14,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -28,16 +26,13 @@ from freetrain.config.job import (
     TrainerJob,
 )
 from freetrain.launch.base import CannotLaunchError
-from freetrain.launch.local import LocalLauncher, this_node
+from freetrain.launch.local import LocalLauncher, Session, this_node
 from freetrain.launch.mpirun import Flavour, flavour_of
 from freetrain.state.files import AssignedLease, StateDir
+from tests.cluster.cluster import Cluster
 from tests.cluster.processes import processes
 from tests.cluster.waiting import wait_for
 from tests.state.endings import a_lease, an_assignment
-
-if TYPE_CHECKING:
-    from freetrain.launch.local import Session
-    from tests.cluster.cluster import Cluster
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HOSTILE = "$(touch hurt); `touch hurt` * 'a\"b"

@@ -5,16 +5,15 @@
 those from day 6 are untouched. Samples are in thousand millions; nothing is asserted.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from multiprocessing import Pool
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,18 +29,12 @@ from freetrain.replay.engine import Engine
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
 from freetrain.replay.policies.ratings import GivenSpeeds, RatedOnce
 from freetrain.replay.policies.registry import PlannedPolicy
+from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.trainers import builtin_trainers
 from freetrain.report.summary import gap_words
 from milp.planner import Planner
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from freetrain.replay.pool import PoolTimeline
-
-
 from tests.lookahead.reliability_table import shared_folder, timeline
 
 COST_FACTORS = (1.0, 5.0, 10.0)

@@ -1,24 +1,23 @@
 """Random histories of idle nodes, forecasters that saw them, and all their answers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from freetrain.lookahead.affinity import Affinity
-from freetrain.lookahead.base import FORECASTERS, forecaster_named
+from freetrain.lookahead.base import (
+    FORECASTERS,
+    Forecaster,
+    Pairs,
+    Prospects,
+    forecaster_named,
+)
+from freetrain.lookahead.reliability import ForecastRecord, ScoredForecaster
 from freetrain.replay.pool import PoolEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from hypothesis.strategies import DrawFn
-
-    from freetrain.lookahead.base import Forecaster, Pairs, Prospects
-    from freetrain.lookahead.reliability import ForecastRecord, ScoredForecaster
 
 EVERY = pytest.mark.parametrize("name", FORECASTERS)
 HORIZON_S = 400.0

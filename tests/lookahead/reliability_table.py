@@ -6,15 +6,14 @@ another log of jobs, as it would run ``--schedule recorded``, ``easy`` or ``slur
 The first tenth of a log is for learning alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from freetrain.lookahead.affinity import Affinity
 from freetrain.lookahead.base import DEFAULT_FORECASTER, forecaster_named
@@ -24,11 +23,6 @@ from logs.read import read_trace
 from logs.schedule import holes, schedule
 from logs.simulation import Method
 from logs.trace import IdleTrace, JobTrace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
 START_S = 72_743.0
 WARM_UP_S = 43_200.0

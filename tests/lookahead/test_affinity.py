@@ -1,14 +1,14 @@
 """Which nodes leave together: counts of pairs, leaf switches, clusters, and a map."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from freetrain.lookahead.affinity import (
     KEPT,
@@ -24,6 +24,7 @@ from freetrain.lookahead.affinity import (
 )
 from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.lookahead.reliability import MOST_CELLS, MOST_NODES, affinity_map
+from freetrain.replay.pool import PoolEvent
 from tests.lookahead.forecasters import (
     answers,
     departures_of,
@@ -31,13 +32,6 @@ from tests.lookahead.forecasters import (
     idle_after,
     shown,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from freetrain.replay.pool import PoolEvent
 
 NODES = 40
 RACK = 4

@@ -1,10 +1,8 @@
 """The contract of every forecaster of ``FORECASTERS``."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from hypothesis import strategies as st
 
 from freetrain.errors import UsageError
 from freetrain.lookahead.affinity import RecentAffinity
-from freetrain.lookahead.base import Prospect, forecaster_named
+from freetrain.lookahead.base import Departure, Forecaster, Prospect, forecaster_named
 from freetrain.replay.pool import PoolEvent
 from tests.lookahead import forecasters
 from tests.lookahead.forecasters import (
@@ -26,11 +24,6 @@ from tests.lookahead.forecasters import (
     made,
     shown,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from freetrain.lookahead.base import Departure, Forecaster
 
 
 def answers(forecaster: Forecaster) -> list[object]:

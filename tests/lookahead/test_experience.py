@@ -1,19 +1,14 @@
 """The weights of hits and changes, learned from trainers' losses and changes."""
 
-from __future__ import annotations
-
 import json
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.lookahead.experience import Experience
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 HORIZON_S = 500.0
 TWO_CLUSTERS = {"a": frozenset({1, 2, 3, 4})}

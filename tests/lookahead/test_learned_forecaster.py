@@ -1,10 +1,9 @@
 """The forecaster ``learned``: hazards, clusters, survivals and their calibration."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Collection
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.lookahead.affinity import Affinity
+from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.learned import (
     AGES_S,
     SIZES,
@@ -19,6 +19,7 @@ from freetrain.lookahead.learned import (
     Hazard,
     LearnedForecaster,
 )
+from freetrain.replay.pool import PoolEvent
 from tests.lookahead.forecasters import (
     HORIZON_S,
     departures_of,
@@ -26,12 +27,6 @@ from tests.lookahead.forecasters import (
     idle_after,
     shown,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from freetrain.lookahead.base import Prospect
-    from freetrain.replay.pool import PoolEvent
 
 
 def repeated(

@@ -1,24 +1,17 @@
 """Forecasts of nodes by name, from snapshots of the pool."""
 
-from __future__ import annotations
-
 import json
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.lookahead.affinity import RecentAffinity
-from freetrain.lookahead.base import LEAST_WATCHED_S, NodeForecast
+from freetrain.lookahead.base import LEAST_WATCHED_S, Departure, NodeForecast
 from freetrain.lookahead.live import LONGEST_GAP_S, IdleSnapshot, LiveForecast
 from freetrain.lookahead.promises import Promise
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from freetrain.lookahead.base import Departure
 
 HORIZON_S = 400.0
 START_S = 1.9e9

@@ -3,18 +3,13 @@
 In most tests half of 40 nodes leaves again and again from the low end.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.lookahead.learned import APART, NodeOrder
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 
 class Line:

@@ -1,11 +1,10 @@
 """Promised ends of idle nodes, scored by when the nodes left."""
 
-from __future__ import annotations
-
 import json
 import math
+from collections.abc import Collection
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given
@@ -13,9 +12,6 @@ from hypothesis import strategies as st
 
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.promises import Promise, Promises
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 HORIZON_S = 400.0
 STAYS = Prospect(HORIZON_S, 0.0, 1.0)

@@ -1,14 +1,13 @@
 """A saved forecast with one spoilt place is refused, or its answers are possible."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math
 import random
+from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 from hypothesis import event, given, settings
@@ -18,6 +17,7 @@ from freetrain.lookahead.affinity import Affinity, LeafAffinity
 from freetrain.lookahead.base import (
     LEAST,
     MOST,
+    Forecaster,
     amount,
     amounts,
     amounts_above_0,
@@ -32,11 +32,6 @@ from freetrain.lookahead.live import IdleSnapshot, LiveForecast
 from freetrain.lookahead.promises import Promise, Promises
 from milp.window import WindowClass
 from tests.lookahead.forecasters import EVERY, made
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from freetrain.lookahead.base import Forecaster
 
 HORIZON_S = 500.0
 NAMES = tuple(f"n{k}" for k in range(12))

@@ -1,21 +1,15 @@
 """Whole curves, to be shown in part: the real ones of ../shared, and others."""
 
-from __future__ import annotations
-
 import csv
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from freetrain.losscurve import recorded
 from freetrain.losscurve.forecast import MetricDirection, MetricPoint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 FEWEST_EVALUATIONS = 15
 """A fifth of fewer is no forecast: all of BERT's curves have two."""

@@ -6,13 +6,12 @@ families are fitted to the same points as the choice: all before the cut. ``chan
 prints the part of chance in the coverage by group.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from time import process_time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,9 +19,6 @@ from freetrain.losscurve.curve import KNOWN, fit_family, normalized, polished
 from freetrain.losscurve.fit import NORMAL, NORMAL_90, fit_forecast, present_start
 from tests.lookahead.reliability_table import shared_folder
 from tests.losscurve.curves import WholeCurve, real_curves, recorded_curves
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Cut(NamedTuple):

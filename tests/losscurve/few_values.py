@@ -5,23 +5,17 @@ few of those: the later values are compared with the interval of 90 %. Curves we
 same. Constants were chosen on half of them, and the other half is printed apart.
 """
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from freetrain.losscurve.fit import fit_forecast
+from freetrain.losscurve.fit import FittedForecast, fit_forecast
 from tests.lookahead.reliability_table import shared_folder
 from tests.losscurve.curves import WholeCurve, real_curves, recorded_curves
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from freetrain.losscurve.fit import FittedForecast
 
 EVALUATIONS = (12, 20, 30)
 REPORTED = (3, 4, 5, 6, 7, 8, 10, 12)

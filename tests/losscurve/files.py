@@ -1,11 +1,6 @@
 """A small file of a curve, and ways to spoil it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 CURVE = """\
 # model: linear regression, 2 to 1

@@ -1,17 +1,11 @@
 """Values as trainers report them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from freetrain.losscurve.forecast import MetricPoint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
 
 STEP = 1000.0
 """Samples from one evaluation to the next."""

@@ -1,13 +1,10 @@
 """The program that recorded the curves does what the files say."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -18,6 +15,10 @@ if find_spec("sklearn") is None or find_spec("examples") is None:
         allow_module_level=True,
     )
 
+from collections.abc import Callable
+
+from numpy.typing import NDArray
+
 from examples.record_curves import splits
 from examples.record_curves.__main__ import main
 from examples.record_curves.catalogue import TRAININGS
@@ -25,29 +26,21 @@ from examples.record_curves.layers import (
     Convolution,
     Dense,
     Halve,
+    Layer,
     Recurrent,
     Relu,
     Reshape,
 )
-from examples.record_curves.losses import CROSS_ENTROPY, HINGE, SQUARED_ERROR
+from examples.record_curves.losses import CROSS_ENTROPY, HINGE, SQUARED_ERROR, Loss
 from examples.record_curves.rates import Rate
 from examples.record_curves.shares import CPU_CGROUPS, PERIOD_US, DutyCycle, Quota
 from examples.record_curves.step_times import heading, measure, starved
-from examples.record_curves.training import train
+from examples.record_curves.training import Training, train
 from freetrain.losscurve import recorded
 from freetrain.losscurve.recorded import parse_curve, parse_step_times
 from tests.losscurve.files import STEP_TIMES, replaced
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from examples.record_curves.layers import Layer
-    from examples.record_curves.losses import Loss
-    from examples.record_curves.training import Training
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 QUICK = "logistic-iris"
 NAMED = {training.name: training for training in TRAININGS}

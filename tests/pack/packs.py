@@ -1,23 +1,19 @@
 """Packs of small real programs, started as users and agents start them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from freetrain.elastic.files import Clock, RunDir
 from freetrain.pack.cpu_controllers import MARK, this_packer
 from freetrain.pack.run import pack_id, sweep
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 TOP = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0

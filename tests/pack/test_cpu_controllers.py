@@ -1,14 +1,13 @@
 """What every CPU controller holds, on models of a node, and what each adds to it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pytest
 from hypothesis import given
@@ -21,6 +20,7 @@ from freetrain.pack.cpu_controllers import (
     PREFIX,
     AffinityController,
     CgroupController,
+    CpuController,
     DutyCycleController,
     Packer,
     cgroups_in,
@@ -32,11 +32,6 @@ from freetrain.pack.cpu_controllers import (
     whole_cpus,
 )
 from freetrain.pack.pack import ControllerName
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from freetrain.pack.cpu_controllers import CpuController
 
 OWN = Path("/cg/own")
 PACKER = Packer("0123abcd", 1, 1)

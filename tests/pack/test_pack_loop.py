@@ -1,12 +1,11 @@
 """The loop of a pack: times, pauses, shares and requests to stop."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -26,10 +25,6 @@ from freetrain.pack.pack import MemberRecord, Pack, PackRecord, read_record
 from freetrain.pack.run import FairSharing, PackLoop, Workers, sharing_of
 from freetrain.priority.flowcon import FlowConState, GrowthTrack, to_json
 from tests.pack.packs import TOP
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 REPORTS = """
 import pathlib, sys, time

@@ -1,20 +1,15 @@
 """Packs that really run: members come, end, fail, are stopped, and leave nothing."""
 
-from __future__ import annotations
-
 import json
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from freetrain.pack.cpu_controllers import PREFIX, own_cgroups
 from freetrain.pack.run import pack_id
 from tests.pack.packs import PROGRESS, Stage, staged, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SHORT = "print('step 1 loss 0.5', flush=True)"
 FOR_EVER = "import time, sys\nprint('up', flush=True)\nwhile True: time.sleep(0.05)\n"

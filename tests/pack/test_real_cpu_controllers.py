@@ -1,15 +1,13 @@
 """CPU controllers with real processes, and the agent that sees their turns."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
@@ -17,6 +15,7 @@ import pytest
 from freetrain.agent.environment import MarkedProcess, StoppedWatch, marked_processes
 from freetrain.errors import BadConfigurationError
 from freetrain.pack.cpu_controllers import (
+    CpuController,
     DutyCycleController,
     KernelCgroups,
     choose_controller,
@@ -27,11 +26,6 @@ from freetrain.pack.cpu_controllers import (
     used_s,
 )
 from freetrain.pack.pack import ControllerName
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from freetrain.pack.cpu_controllers import CpuController
 
 SPIN = (sys.executable, "-c", "while True: pass")
 NAMES = set(ControllerName) - {ControllerName.AUTO, ControllerName.AFFINITY}

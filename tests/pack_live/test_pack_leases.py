@@ -3,19 +3,16 @@
 Real agents and trainings, on a stand-in for Slurm and on a real cluster.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -38,15 +35,11 @@ from freetrain.state.tables import TrainerState, trainers
 from freetrain.tick.environment import real_environment
 from freetrain.tick.tick import tick
 from slurm.errors import SlurmError
+from tests.cluster.cluster import Cluster
 from tests.cluster.processes import processes
 from tests.cluster.site import Site as SlurmSite
 from tests.cluster.waiting import wait_for
 from tests.pack.packs import PROGRESS, TOP, Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.cluster.cluster import Cluster
 
 NAME = "small-ones"
 SAMPLES = 40

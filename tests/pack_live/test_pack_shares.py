@@ -1,10 +1,9 @@
 """Shares that growth earns, as the kernel gives them to a pack of real trainers."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -22,9 +21,6 @@ from freetrain.pack.cpu_controllers import (
 from freetrain.pack.pack import ControllerName
 from freetrain.pack.run import pack_id
 from tests.pack.packs import PROGRESS, Stage, staged, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 TRAINS = """
 import time

@@ -1,18 +1,10 @@
 """Requests from problems of the count model, and back."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from freetrain.planning.lookahead import QuickSearch
-from freetrain.planning.policy import PlanTrainer, Request, Tools, counts_of
+from freetrain.planning.policy import Planned, PlanTrainer, Request, Tools, counts_of
 from milp.answer import Plan
 from milp.planner import Planner
-from milp.problem import plan_gain
-
-if TYPE_CHECKING:
-    from freetrain.planning.policy import Planned
-    from milp.problem import Problem
+from milp.problem import Problem, plan_gain
 
 TOOLS = Tools(solver=Planner, start_solver=Planner, search=QuickSearch)
 

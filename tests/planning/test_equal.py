@@ -1,16 +1,13 @@
 """Equal shares, and the background that gets what they leave."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.planning.equal import Equal, equal_counts
-from freetrain.planning.policy import plan_in_order
+from freetrain.planning.policy import Planned, Request, plan_in_order
 from milp.answer import Judged, PlanStatus, gap
 from milp.problem import (
     NodeClass,
@@ -23,9 +20,6 @@ from milp.problem import (
 )
 from tests.milp.planning_problems import problems
 from tests.planning.requests import TOOLS, plan_of, request_from
-
-if TYPE_CHECKING:
-    from freetrain.planning.policy import Planned, Request
 
 CURVE = throughput([0.0, 1.0, 2.0])
 

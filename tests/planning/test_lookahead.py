@@ -1,22 +1,16 @@
 """Published counts that a search by forecasts starts from: asked for once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.planning.lookahead import KnownTrainers, Starts
+from freetrain.planning.lookahead import KnownTrainer, KnownTrainers, Starts
 from freetrain.planning.policy import PlanTrainer
 from milp.answer import Answer, PlanStatus
 from milp.planner import Planner
 from milp.problem import NodeClass, Problem, custom
-
-if TYPE_CHECKING:
-    from freetrain.planning.lookahead import KnownTrainer
 
 HORIZON_S = 50.0
 CURVES = (custom([0.0, 10.0, 19.0, 27.0]), custom([0.0, 10.0, 20.0], (2,)))

@@ -1,8 +1,6 @@
 """Every policy by its name: what it is made with, and that it plans."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
@@ -14,12 +12,9 @@ from freetrain.planning.policy import Tools, make_policy
 from freetrain.planning.settings import LIVE_POLICIES, POLICIES, Solver
 from freetrain.tick.plan import tools_for
 from milp.planner import Planner, SolverName
-from milp.problem import violations
+from milp.problem import Problem, violations
 from tests.milp.planning_problems import problems
 from tests.planning.requests import plan_of, request_from
-
-if TYPE_CHECKING:
-    from milp.problem import Problem
 
 
 class AskedError(Exception):

@@ -1,25 +1,19 @@
 """What a priority says of trainers, and what the planner is given of it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from freetrain.planning.rating import Ratings, rate
 from freetrain.priority.base import (
     Contender,
+    Memory,
     Rating,
     RatingBasis,
     RatingInputs,
     RatingResult,
 )
 from milp.problem import throughput
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from freetrain.priority.base import Memory
 
 CURVE = throughput([0.0, 5.0, 8.0])
 

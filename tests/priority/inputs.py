@@ -1,27 +1,27 @@
 """Contenders and their forecasts, to rate and to plan."""
 
-from __future__ import annotations
-
 import json
 import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from freetrain.losscurve.forecast import Expected, MetricDirection, MetricPoint
 from freetrain.planning.rating import planned_curves
-from freetrain.priority.base import Contender, RatingInputs, Target
+from freetrain.priority.base import (
+    Contender,
+    Memory,
+    Priority,
+    Rating,
+    RatingInputs,
+    RatingResult,
+    Target,
+)
 from milp.planner import Planner
 from milp.problem import NodeClass, Problem, ProblemTrainer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from freetrain.priority.base import Memory, Priority, Rating, RatingResult
 
 T_FWD_S = 120.0
 MOST_SAMPLES = 1e12

@@ -1,12 +1,10 @@
 """FlowCon: the algorithm, which packs use too, and the priority."""
 
-from __future__ import annotations
-
 import json
 import math
 import random
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.losscurve.forecast import MetricDirection, MetricPoint
+from freetrain.priority.base import Contender, RatingResult
 from freetrain.priority.flowcon import (
     LEAST_SHARE,
     SHORTEST,
@@ -22,6 +21,7 @@ from freetrain.priority.flowcon import (
     FlowConState,
     GrowthList,
     GrowthSample,
+    GrowthTrack,
     from_json,
     is_due,
     next_list,
@@ -35,12 +35,6 @@ from tests.priority.inputs import (
     inputs_of,
     rated_in_turn,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from freetrain.priority.base import Contender, RatingResult
-    from freetrain.priority.flowcon import GrowthTrack
 
 INTERVAL_S = 10.0
 HOW = FlowConSettings(interval_s=INTERVAL_S)

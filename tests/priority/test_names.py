@@ -1,8 +1,6 @@
 """Priorities by name: settings, hysteresis, refusals, and those of other packages."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +14,6 @@ from freetrain.priority.base import (
 )
 from tests.cli.commands import run
 from tests.priority.inputs import contender, inputs_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAN, INF = float("nan"), float("inf")
 

@@ -1,12 +1,12 @@
 """Following a program's progress as its files grow, shrink and are replaced."""
 
-from __future__ import annotations
-
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -25,18 +25,12 @@ from freetrain.progress import (
     Bookmark,
     Lines,
     ProgressReader,
+    ProgressRecord,
     bookmark_from,
     latest_progress,
     work_is_done,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from freetrain.progress import Progress as Latest
-    from freetrain.progress import ProgressRecord
-
+from freetrain.progress import Progress as Latest
 
 BYTES = st.lists(
     st.sampled_from([b"\n", b"\r", b"\r\n", b"\0", b"\xff", b"a", b"{}", "é".encode()])

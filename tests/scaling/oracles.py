@@ -9,28 +9,25 @@ profiling: samples as a share of those with the true curves, with speeds of wait
 trainers lowered by no, half and a whole deviation, and the mean difference.
 """
 
-from __future__ import annotations
-
 import random
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.replay.policies.ratings import GivenSpeeds, LearnedSpeeds, is_same
-from freetrain.replay.trainers import Scaling, builtin_trainers
-from freetrain.scaling import Profiling, estimate
+from freetrain.replay.policies.base import TrainerView, View
+from freetrain.replay.policies.ratings import (
+    Course,
+    GivenSpeeds,
+    LearnedSpeeds,
+    Speeds,
+    is_same,
+)
+from freetrain.replay.trainers import Scaling, TrainerSpec, builtin_trainers
+from freetrain.scaling import Profiling, SpeedPrior, estimate
 from tests.scaling.summit import Case, play, summit, trainers_of, write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from freetrain.replay.policies.base import TrainerView, View
-    from freetrain.replay.policies.ratings import Course, Speeds
-    from freetrain.replay.trainers import TrainerSpec
-    from freetrain.scaling import SpeedPrior
 
 _SHUFFLES = 3
 STRENGTHS = (0.0, 0.5, 1.0)

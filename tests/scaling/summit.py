@@ -6,19 +6,24 @@ comes out with learned curves as a share of what comes out with the true ones. W
 ``speedup`` the objective.
 """
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from freetrain.replay.accounting import PublishedAccountant, RealAccountant, Tally
 from freetrain.replay.engine import Engine
-from freetrain.replay.policies.ratings import GivenSpeeds, LearnedSpeeds, WatchedPolicy
+from freetrain.replay.policies.base import Change, TrainerView, View
+from freetrain.replay.policies.ratings import (
+    GivenSpeeds,
+    LearnedSpeeds,
+    Speeds,
+    WatchedPolicy,
+)
 from freetrain.replay.policies.registry import changes_to
+from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.trainers import (
     BUILTIN_NAMES,
@@ -29,16 +34,8 @@ from freetrain.replay.trainers import (
 )
 from freetrain.scaling import ASSUMED_EXPONENT, Profiling, deviations_for
 from milp.planner import Planner, SolverName
-from milp.problem import NodeClass, Problem, ProblemTrainer, speed_up, throughput
+from milp.problem import Curve, NodeClass, Problem, ProblemTrainer, speed_up, throughput
 from tests.lookahead.reliability_table import shared_folder, timeline
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from freetrain.replay.policies.base import Change, TrainerView, View
-    from freetrain.replay.policies.ratings import Speeds
-    from freetrain.replay.pool import PoolTimeline
-    from milp.problem import Curve
 
 T_FWD_S = 120.0
 MOST = 64

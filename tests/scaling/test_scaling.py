@@ -1,11 +1,8 @@
 """Speeds and costs of fragments, estimates from them, and the curves of a planner."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -17,6 +14,7 @@ from freetrain.priority.base import PRIORITIES
 from freetrain.scaling import (
     HALF_LIFE_S,
     NORMAL_MAD,
+    Estimate,
     LearnedScaling,
     MeasuredSpeed,
     Profiling,
@@ -44,9 +42,6 @@ from tests.scaling.fragments import (
     learned_scalings,
     steady,
 )
-
-if TYPE_CHECKING:
-    from freetrain.scaling import Estimate
 
 ALL_NODES = slice(1, None)
 REPORTED = given(st.lists(fragments(), max_size=12), st.integers(1, 80))

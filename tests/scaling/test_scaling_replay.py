@@ -1,12 +1,12 @@
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from freetrain.replay.policies.base import View
+from freetrain.losscurve.forecast import MetricPoint
+from freetrain.priority.base import Target
+from freetrain.replay.policies.base import Change, View
 from freetrain.replay.policies.ratings import GivenSpeeds, LearnedSpeeds, WatchedPolicy
 from freetrain.replay.policies.registry import changes_to
 from freetrain.replay.pool import PoolTimeline
@@ -15,13 +15,6 @@ from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.trainers import Costs, Scaling, TrainerSpec, builtin_trainers
 from freetrain.scaling import Profiling
 from tests.scaling.summit import MIXED, Case, play, summit
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from freetrain.losscurve.forecast import MetricPoint
-    from freetrain.priority.base import Target
-    from freetrain.replay.policies.base import Change
 
 COSTS = Costs(grow_s=18.0, shrink_s=12.0, start_s=18.0)
 TRUE_PER_S = 1000.0 * np.array([0.0, 1.0, 1.7, 2.2, 2.5, 1.5])

@@ -4,15 +4,11 @@ Nothing here shares code or method with ``logs.simulation``: it plans with one s
 units for each slot, from scratch, at every multiple of its interval.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from logs.simulation import SlurmParameters
-    from logs.trace import Job, JobTrace
+from logs.simulation import SlurmParameters
+from logs.trace import Job, JobTrace
 
 Place = tuple[float, frozenset[int]]
 """A start, and the units."""

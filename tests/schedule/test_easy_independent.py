@@ -1,11 +1,8 @@
 """EASY against an independent simulator, and against a published log's waits."""
 
-from __future__ import annotations
-
 import heapq
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -24,9 +21,6 @@ from logs.schedule import schedule
 from logs.simulation import Method
 from logs.trace import Job, JobTrace
 from tests.schedule.instances import traces
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Profile:

@@ -1,31 +1,22 @@
 """Plans, holes, leases, preemption and dialects on a real cluster."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from slurm.backend import CommandLine
 from slurm.errors import SlurmError
-from slurm.holes import HoleEnd, carry_plans, is_torn, plans_of
+from slurm.holes import HoleEnd, Snapshot, carry_plans, is_torn, plans_of
 from slurm.json import JSON
-from slurm.records import JobState, expand
+from slurm.records import JobRecord, JobState, expand
 from slurm.runner import SubprocessRunner
-from tests.cluster.cluster import restart_controller
+from tests.cluster.cluster import Cluster, restart_controller
 from tests.cluster.settings import NODES, Variant
 from tests.cluster.site import LEASES, Site
 from tests.cluster.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from slurm.holes import Snapshot
-    from slurm.records import JobRecord
-    from tests.cluster.cluster import Cluster
 
 pytestmark = pytest.mark.slurm
 

@@ -1,16 +1,15 @@
 """The command: ``python -m tests.soak harm|coverage|meet|faults|quality``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 from freetrain.planning.settings import LIVE_POLICIES
+from tests.cluster.cluster import Cluster
 from tests.cluster.holding import running_cluster
 from tests.cluster.machine import ClusterRefusedError, prepare, this_machine
 from tests.cluster.settings import Variant
@@ -20,11 +19,6 @@ from tests.e2e.stage import Stage, undisturbed
 from tests.soak.harm_runs import Measurement, measure_coverage, measure_harm
 from tests.soak.meetings import meet
 from tests.soak.quality import compare
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tests.cluster.cluster import Cluster
 
 _UNAVAILABLE = 69
 _MEASURES = {"harm": measure_harm, "coverage": measure_coverage}

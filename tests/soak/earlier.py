@@ -7,12 +7,12 @@ forecast is in the state directory when the first tick of the measurement begins
 is where ticks have run for a day.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 from freetrain.lookahead.affinity import KEPT, RecentAffinity
 from freetrain.lookahead.live import IdleSnapshot, LiveForecast
@@ -29,13 +29,7 @@ from logs.schedule import holes, schedule
 from logs.simulation import Method
 from logs.trace import Job, JobTrace
 from tests.cluster.settings import NODES
-from tests.e2e.others import make_workload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from tests.e2e.others import Submission
+from tests.e2e.others import Submission, make_workload
 
 SPAN_S = 7_200.0
 OTHER_SEED = 1_000

@@ -1,16 +1,16 @@
 """The same workload without FreeTrain, again without, and with it; several times."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
+from tests.cluster.cluster import Cluster
 from tests.cluster.settings import NODES, Variant
 from tests.cluster.waiting import wait_for
-from tests.e2e.others import HOLE_S, live_through, make_workload
+from tests.e2e.others import HOLE_S, Run, Span, Submission, live_through, make_workload
 from tests.e2e.stage import TOP, Stage
 from tests.soak.earlier import earlier_glances, remember, watched_s
 from tests.soak.measures import (
@@ -24,13 +24,6 @@ from tests.soak.measures import (
     spread,
     trained,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from tests.cluster.cluster import Cluster
-    from tests.e2e.others import Run, Span, Submission
 
 TRAINERS = ("ada", "ben", "cleo")
 _STUBBORN = TOP / "tests" / "soak" / "stubborn_program.py"

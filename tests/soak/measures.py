@@ -1,23 +1,23 @@
 """Harm, coverage and pauses, from the records of runs."""
 
-from __future__ import annotations
-
 import json
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from freetrain.state.files import EndingKind, generations, read_assigned, read_ending
-from tests.e2e.others import busy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from freetrain.elastic.files import RunDir
-    from freetrain.state.files import AssignmentFile, TrainerDir
-    from tests.e2e.others import JobSeen, Run, Span
+from freetrain.elastic.files import RunDir
+from freetrain.state.files import (
+    AssignmentFile,
+    EndingKind,
+    TrainerDir,
+    generations,
+    read_assigned,
+    read_ending,
+)
+from tests.e2e.others import JobSeen, Run, Span, busy
 
 _SLACK_S = 1.5
 """Slurm's times are whole seconds: jobs that touch may have overlapped."""

@@ -6,24 +6,18 @@ leases in which a trainer runs. In one shared partition also a job that has all 
 alone and together with leases that wait.
 """
 
-from __future__ import annotations
-
 import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 from freetrain.config.site import LeaseSettings
 from slurm.batch import LeaseRequest, sbatch_argv
+from tests.cluster.cluster import Cluster
 from tests.cluster.settings import NODES, Variant
 from tests.cluster.waiting import wait_for
 from tests.e2e.stage import TOP, Stage
 from tests.soak.harm_runs import LEASE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from tests.cluster.cluster import Cluster
 
 _NAME = "ada"
 _LIGHT = TOP / "tests" / "soak" / "light_program.py"

@@ -1,23 +1,18 @@
 """Trainers of different curves on a real cluster, by one priority after another."""
 
-from __future__ import annotations
-
 import json
 import math
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from freetrain.elastic.files import RunDir
+from tests.cluster.cluster import Cluster
 from tests.cluster.waiting import wait_for
 from tests.e2e.stage import Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from freetrain.elastic.files import RunDir
-    from tests.cluster.cluster import Cluster
 
 RATES = {"steep": "0.004", "gentle": "0.02", "flat": "0.2", "lost": "1e6"}
 """Learning rates. ``flat`` gains nothing after a quarter of its steps, and the losses

@@ -1,11 +1,9 @@
 """A measurement begins with a forecast learned from another workload."""
 
-from __future__ import annotations
-
 import json
 import os
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +14,6 @@ from freetrain.state.database import open_store, transaction
 from freetrain.state.tables import departures, forecast_state, node_names, put_forecast
 from tests.cluster.settings import NODES
 from tests.soak.earlier import SPAN_S, earlier_glances, remember, watched_s
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 UNTIL_S = 1_800_000_000.0
 

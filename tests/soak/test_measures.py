@@ -1,10 +1,9 @@
 """Harm, coverage and pauses on records whose answer is known, and on real harm."""
 
-from __future__ import annotations
-
 import json
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +15,7 @@ from freetrain.state.files import (
     create_assigned,
     create_ending,
 )
+from tests.cluster.cluster import Cluster
 from tests.cluster.settings import Variant
 from tests.e2e.others import JobSeen, Run, Submission, live_through
 from tests.soak.measures import (
@@ -33,12 +33,6 @@ from tests.soak.measures import (
     trained,
 )
 from tests.state.endings import a_lease, an_assignment, an_ending
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from tests.cluster.cluster import Cluster
 
 # Harm
 

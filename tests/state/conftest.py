@@ -1,17 +1,12 @@
 """A state of the newest version, for the tests of this folder."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from freetrain.state.database import connect, migrate
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

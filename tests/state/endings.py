@@ -1,10 +1,9 @@
 """Generations and their endings, for tests that care about some of their values."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from freetrain.broker.lease import LeaseKey
 from freetrain.state.files import (
     BROKER,
     AssignedLease,
@@ -12,9 +11,6 @@ from freetrain.state.files import (
     EndingKind,
     GenerationEnding,
 )
-
-if TYPE_CHECKING:
-    from freetrain.broker.lease import LeaseKey
 
 _PLAIN = GenerationEnding(
     generation=1,

@@ -1,14 +1,9 @@
 """What the store keeps of what happened; caps count it, no command shows it."""
 
-from __future__ import annotations
-
+import sqlite3
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
 from freetrain.state.tables import Event, EventKind
-
-if TYPE_CHECKING:
-    import sqlite3
 
 _COLUMNS = ", ".join(field.name for field in fields(Event))
 

@@ -1,9 +1,7 @@
 """Files that broker and agents share are whole, created once, and read as written."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -28,9 +26,6 @@ from freetrain.state.files import (
     write_heartbeat,
 )
 from tests.state.endings import an_ending
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _TEXT = st.text(max_size=40)
 

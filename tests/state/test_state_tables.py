@@ -1,12 +1,12 @@
 """Rows come back from the tables as they were put, and old rows go."""
 
-from __future__ import annotations
-
+import sqlite3
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -39,10 +39,6 @@ from freetrain.state.tables import (
 )
 from slurm.holes import BackfillPlans, HiddenPlan, PlannedStart
 from tests.state.events import events_of
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Callable, Iterator
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 TIMES = st.floats(1, 4e9)

@@ -1,7 +1,5 @@
 """Models are handed over once, whole, and when they are good enough."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os
@@ -9,11 +7,12 @@ import shutil
 import signal
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from freetrain.elastic.checkpoint import read_checkpoint
+from freetrain.elastic.files import RunDir
 from freetrain.state.tables import (
     Delivery,
     DeliveryStage,
@@ -25,11 +24,6 @@ from freetrain.tick.act import HOOK_CUT_OFF
 from freetrain.tick.environment import HookCall, call_hook
 from tests.tick.test_tick_faults import copied, killed_at
 from tests.tick.tick_worlds import TickWorld, commit, tell, tick_world
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from freetrain.elastic.files import RunDir
 
 
 def place(world: TickWorld) -> Path:

@@ -1,25 +1,18 @@
 """Ticks that follow up a first one, against the fake Slurm."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 
 from freetrain.broker.yielding import APART_S
 from freetrain.config.site import LeaseMode
 from freetrain.state.tables import TickCounter, TrainerState, counters
-from freetrain.tick.tick import tick_and_follow_up
+from freetrain.tick.tick import TickReport, tick_and_follow_up
 from slurm.errors import SlurmError
 from tests.fakes.slurm.state import Act
 from tests.tick.tick_worlds import TickWorld, running, theirs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from freetrain.tick.tick import TickReport
 
 SOON_S = 2.0
 """No usual tick comes so soon after the first."""

@@ -1,10 +1,8 @@
 """When Slurm is asked which leaf switch nodes are below, and what is kept of that."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +14,6 @@ from slurm.text import parse_config
 from tests.fakes.slurm.state import Act
 from tests.slurm.clusters import RECORDINGS, recorded
 from tests.tick.tick_worlds import TickWorld, pass_by, taken
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NOW_S = 1.9e9
 AN_HOUR_LATER_S = NOW_S + ASKED_EVERY_S

@@ -1,10 +1,9 @@
 """Ticks that plan by forecasts of nodes: learned, saved, discarded, and used."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -22,21 +21,13 @@ from freetrain.state.tables import (
     put_forecast,
 )
 from freetrain.tick.environment import TickContext
-from freetrain.tick.lookahead import MOST_ENDED, foresee, restored
-from freetrain.tick.observe import observe
-from freetrain.tick.plan import make_plan, with_short_wait
+from freetrain.tick.lookahead import MOST_ENDED, NodeForecasts, foresee, restored
+from freetrain.tick.observe import Observed, observe
+from freetrain.tick.plan import TickPlan, make_plan, with_short_wait
 from slurm.errors import SlurmUnavailableError
-from slurm.records import expand
+from slurm.records import JobRecord, expand
 from tests.broker.broker_records import NOW_S, intent
 from tests.tick.tick_worlds import TickWorld, pass_by, running, taken, theirs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from freetrain.tick.lookahead import NodeForecasts
-    from freetrain.tick.observe import Observed
-    from freetrain.tick.plan import TickPlan
-    from slurm.records import JobRecord
 
 
 @pytest.fixture(autouse=True)

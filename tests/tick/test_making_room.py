@@ -1,10 +1,8 @@
 """Ticks that make room, and nodes that leases must not start on."""
 
-from __future__ import annotations
-
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,15 +20,11 @@ from freetrain.tick.lookahead import NodeForecasts
 from freetrain.tick.plan import TickPlan, nodes_to_exclude
 from freetrain.tick.tick import tick
 from slurm.batch import MAX_VALUE_BYTES
+from slurm.holes import Hole
 from slurm.records import expand
 from tests.broker.broker_records import NOW_S, hole, holes, situation
 from tests.broker.test_decide import decided, trainer
 from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from slurm.holes import Hole
 
 
 @pytest.fixture(autouse=True)

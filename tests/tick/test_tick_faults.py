@@ -1,18 +1,19 @@
 """Ticks when Slurm, the disk or another tick is in the way, or when they are killed."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil
 import signal
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
 
+from freetrain.broker.lease import LeaseKey
 from freetrain.cli.context import exit_code
 from freetrain.config.site import Caps, PlannerSettings
 from freetrain.errors import CannotWriteError, FreeTrainError
@@ -27,20 +28,13 @@ from freetrain.state.database import (
 from freetrain.state.files import EndingKind, StateDir, create_ending
 from freetrain.state.tables import TickCounter, TrainerState, counters, leases
 from freetrain.tick.environment import MOST_EVIDENCE, append_line, keep_evidence
+from freetrain.tick.status_report import StatusReport
 from freetrain.tick.tick import tick
 from slurm.errors import SlurmError, SlurmUnavailableError, UnreadableOutputError
 from tests.fakes.slurm.installing import FakeSlurm
 from tests.fakes.slurm.state import Act
 from tests.state.endings import an_ending
 from tests.tick.tick_worlds import UID, TickWorld, lease_of, theirs, tick_world
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from freetrain.broker.lease import LeaseKey
-    from freetrain.tick.status_report import StatusReport
-
 
 _SMALL_BYTES = 4_096
 

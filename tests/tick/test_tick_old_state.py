@@ -1,15 +1,14 @@
 """A state directory of an earlier version, with running trainers, goes on."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -24,9 +23,6 @@ from freetrain.state.tables import TrainerState, history_of
 from tests.cli.commands import run
 from tests.state.endings import an_ending
 from tests.tick.tick_worlds import TickWorld, lease_of, tell, tick_world
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 OLD = Path(__file__).parents[1] / "data" / "state-ec25d12"
 LOOKED_S = 1_900_000_236.0  # ten seconds after its last tick

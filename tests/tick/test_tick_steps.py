@@ -1,12 +1,10 @@
 """What single ticks do, and how they report it."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import fields, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +15,8 @@ from freetrain.state.tables import TrainerState, pace
 from freetrain.tick.leases import MODE
 from freetrain.tick.status_report import TrainerLine, read_status_report, summary_line
 from milp.answer import PlanStatus
+from slurm.backend import SlurmBackend
+from slurm.records import ClusterConfig
 from tests.client.client_states import a_page
 from tests.fakes.slurm.installing import FakeSlurm, install
 from tests.tick.tick_worlds import (
@@ -27,12 +27,6 @@ from tests.tick.tick_worlds import (
     theirs,
     tick_world,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from slurm.backend import SlurmBackend
-    from slurm.records import ClusterConfig
 
 
 def written(world: TickWorld) -> dict[Path, int]:

@@ -1,31 +1,23 @@
 """Ticks on a real Slurm: what no fake can show."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from msgspec import structs
 
+from freetrain.broker.lease import LeaseKey
 from freetrain.config.site import PlannerSettings
 from freetrain.state.files import newest_assigned
+from freetrain.tick.status_report import StatusReport
 from slurm.errors import SlurmUnavailableError
 from slurm.records import JobKey
 from tests.cluster.broker import LiveBroker
-from tests.cluster.cluster import restart_controller
+from tests.cluster.cluster import Cluster, restart_controller
 from tests.cluster.settings import NODES, Variant
 from tests.cluster.site import Site
 from tests.cluster.waiting import wait_for
 from tests.soak.earlier import Glance, remember
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from freetrain.broker.lease import LeaseKey
-    from freetrain.tick.status_report import StatusReport
-    from tests.cluster.cluster import Cluster
-
 
 pytestmark = pytest.mark.slurm
 

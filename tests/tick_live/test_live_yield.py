@@ -3,13 +3,12 @@
 How long it took is printed; ``pytest -s`` shows it.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -17,29 +16,26 @@ from msgspec import structs
 from freetrain.broker.limits import EndReason
 from freetrain.config.job import NodeSettings
 from freetrain.state.database import read_store
-from freetrain.state.files import EndingKind, newest_assigned, read_ending
+from freetrain.state.files import (
+    AssignmentFile,
+    EndingKind,
+    newest_assigned,
+    read_ending,
+)
 from freetrain.state.tables import EventKind, intents
+from freetrain.tick.status_report import StatusReport
 from freetrain.tick.tick import tick_and_follow_up
 from slurm.backend import CommandLine
-from slurm.records import expand
+from slurm.records import JobRecord, expand
 from slurm.runner import SubprocessRunner, user_name
 from tests.cli.commands import at_home, run
 from tests.cluster.broker import LiveBroker
+from tests.cluster.cluster import Cluster
 from tests.cluster.leases import MPIRUN, TRAINER, a_live_job
 from tests.cluster.settings import Variant
 from tests.cluster.site import Site
 from tests.cluster.waiting import wait_for
 from tests.state.events import events_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from freetrain.state.files import AssignmentFile
-    from freetrain.tick.status_report import StatusReport
-    from slurm.records import JobRecord
-    from tests.cluster.cluster import Cluster
-
 
 pytestmark = pytest.mark.slurm
 

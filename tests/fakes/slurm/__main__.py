@@ -4,22 +4,17 @@ The stand-in for Slurm that ships with FreeTrain does what is asked; here it is 
 to misbehave, as scripted.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm import commands as programs
 from freetrain.demo.fake_slurm import commands as telling
 from freetrain.demo.fake_slurm.commands import ComplaintError
 from tests.fakes.slurm.state import Act, opened
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _NOTHING_DONE = {Act.HANG, Act.LOSE, Act.REFUSE, Act.UNREACHABLE}
 _IN_BACKFILL = (

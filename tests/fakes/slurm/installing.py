@@ -1,24 +1,18 @@
 """Fake Slurm programs on disk, and the hand that scripts what they do."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm import processes as installing
+from freetrain.demo.fake_slurm.cluster import FakeJob
 from freetrain.demo.fake_slurm.commands import read_iso
 from slurm.records import expand
-from tests.fakes.slurm.state import opened
-
-if TYPE_CHECKING:
-    from freetrain.demo.fake_slurm.cluster import FakeJob
-    from tests.fakes.slurm.state import Act
+from tests.fakes.slurm.state import Act, opened
 
 USER = "alice"
 _TOP = Path(__file__).resolve().parent.parent.parent.parent

@@ -1,17 +1,12 @@
 """How the programs are to misbehave, and what was asked of them: one JSON file."""
 
-from __future__ import annotations
-
 import fcntl
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from pathlib import Path
 
 
 class Act(StrEnum):

@@ -1,20 +1,15 @@
 """A real, small training of a fixed number of steps, which prints its loss."""
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    Rows = NDArray[np.float64]
-    Step = Callable[["Rows", "Rows"], float]
+Rows = NDArray[np.float64]
+Step = Callable[["Rows", "Rows"], float]
 
 BATCH = 64
 LINES = 1000
