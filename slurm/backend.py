@@ -195,7 +195,6 @@ class CommandLine:
 
     Args:
         runner: Runs one command to its end, in a scrubbed environment.
-        user: Our own user name, which cancelling by name is held to.
         timeout_s: How long each command may take.
         max_requests: Requests after which no more are made, None for no cap.
         dialect: How a snapshot is asked for.
@@ -205,13 +204,11 @@ class CommandLine:
         self,
         runner: Runner,
         *,
-        user: str,
         timeout_s: float = 30.0,
         max_requests: int | None = None,
         dialect: Dialect = TEXT,
     ) -> None:
         self._runner = runner
-        self._user = user
         self._timeout_s = timeout_s
         self._max_requests = max_requests
         self._dialect = dialect
@@ -322,7 +319,6 @@ class CommandLine:
 def connect(
     runner: Runner,
     *,
-    user: str,
     max_requests: int | None = None,
     allow_pyslurm: bool = True,
 ) -> SlurmBackend:
@@ -333,14 +329,13 @@ def connect(
 
     Args:
         runner: Runs Slurm's programs.
-        user: Our own user name.
         max_requests: Requests after which no more are made, None for no cap.
         allow_pyslurm: False for the command line whatever there is.
 
     Raises:
         SlurmError: A pyslurm is installed, and Slurm did not say its release.
     """
-    programs = CommandLine(runner, user=user, max_requests=max_requests)
+    programs = CommandLine(runner, max_requests=max_requests)
     if not allow_pyslurm or importlib.util.find_spec("pyslurm") is None:
         return programs
     # By name: that module builds on this one, and few sites have a pyslurm.

@@ -6,7 +6,6 @@ A command's answer comes back whole or not at all.
 from __future__ import annotations
 
 import os
-import pwd
 import selectors
 import signal
 import subprocess
@@ -60,14 +59,6 @@ def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
         if name in KEPT or not name.startswith(_SCRUBBED_PREFIXES)
     }
     return kept | dict(FIXED)
-
-
-def user_name() -> str:
-    """Return our user name as Slurm knows it; our number where this host has none."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 class Runner(Protocol):

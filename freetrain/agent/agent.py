@@ -69,7 +69,6 @@ from slurm.records import JobKey
 from slurm.runner import (
     SubprocessRunner,
     scrubbed,
-    user_name,
 )
 
 if TYPE_CHECKING:
@@ -236,7 +235,7 @@ def _environment(call: Call, *, is_listening: bool = False) -> Environment:
         )
     return Environment(
         LocalLauncher(call.state, head, SystemRandom()),
-        CommandLine(runner, user=user_name(), timeout_s=_SLURM_TIMEOUT_S),
+        CommandLine(runner, timeout_s=_SLURM_TIMEOUT_S),
         own_job=job,
         listener=listener,
         journal=Journal(

@@ -21,7 +21,7 @@ from freetrain.doctor.findings import Subject, exit_code, finding_text, summary_
 from freetrain.errors import FreeTrainError
 from freetrain.state.database import prepare_directory
 from slurm.backend import CommandLine
-from slurm.runner import SubprocessRunner, scrubbed, user_name
+from slurm.runner import SubprocessRunner, scrubbed
 
 
 def examine_and_show(
@@ -53,7 +53,7 @@ def _subject(context: CliContext, config: Path | None, *, may_run: bool) -> Subj
         python=Path(sys.executable),
         programs=Programs(context.environ),
         runner=runner,
-        backend=CommandLine(runner, user=user_name()),
+        backend=CommandLine(runner),
         now_s=context.now_s,
         clock=context.clock,
         sleep=context.sleep,

@@ -44,7 +44,7 @@ from freetrain.state.database import (
 from freetrain.state.files import StateDir
 from freetrain.text import one_line
 from slurm.backend import connect
-from slurm.runner import SubprocessRunner, scrubbed, user_name
+from slurm.runner import SubprocessRunner, scrubbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -152,7 +152,6 @@ def slurm_connector(environ: Mapping[str, str]) -> Callable[[int], SlurmBackend]
     def connected(most_requests: int) -> SlurmBackend:
         return connect(
             SubprocessRunner(scrubbed(environ)),
-            user=user_name(),
             max_requests=most_requests,
             allow_pyslurm=environ.get(PYSLURM) != "off",
         )

@@ -30,7 +30,7 @@ from tests.client.client_states import (
     report,
     rows,
 )
-from tests.fakes.slurm.installing import USER, FakeSlurm, install
+from tests.fakes.slurm.installing import FakeSlurm, install
 
 
 def chosen(state: StateDir, *, lease: str = "") -> Drill:
@@ -222,7 +222,7 @@ def stage(tmp_path: Path, digits: StateDir) -> Stage:
     folder = tmp_path / "fake-slurm"
     folder.mkdir()
     fake = install(folder)
-    backend = CommandLine(SubprocessRunner(fake.environ), user=USER)
+    backend = CommandLine(SubprocessRunner(fake.environ))
     script = tmp_path / "lease.sh"
     script.write_text("#!/bin/sh\nsleep 600\n")
     request = LeaseRequest(

@@ -10,7 +10,7 @@ from slurm.backend import CommandLine
 from slurm.batch import LeaseRequest
 from slurm.holes import Hole, Snapshot, find_holes
 from slurm.records import JobRecord, Requirement
-from slurm.runner import SubprocessRunner, user_name
+from slurm.runner import SubprocessRunner
 from tests.cluster.cluster import Cluster
 from tests.cluster.waiting import wait_for
 
@@ -27,7 +27,7 @@ class Site:
     partition: str
 
     def backend(self) -> CommandLine:
-        return CommandLine(SubprocessRunner(self.cluster.environ), user=user_name())
+        return CommandLine(SubprocessRunner(self.cluster.environ))
 
     def script(self, body: str) -> str:
         path = self.folder / f"script-{uuid4()}"

@@ -93,12 +93,12 @@ class PyslurmWorld:
     @property
     def programs(self) -> CommandLine:
         """The same cluster by Slurm's programs."""
-        return CommandLine(SubprocessRunner(self.cluster.environ), user=USER)
+        return CommandLine(SubprocessRunner(self.cluster.environ))
 
     def connect(self, max_requests: int | None) -> SlurmBackend:
         """Make a back end, with a cap on its requests or None."""
         runner = SubprocessRunner(self.cluster.environ)
-        programs = CommandLine(runner, user=USER, max_requests=max_requests)
+        programs = CommandLine(runner, max_requests=max_requests)
         return Pyslurm(self.module, programs)
 
 
@@ -180,7 +180,7 @@ def _world_of(
 def _world(environ: Mapping[str, str], user: str, folder: Path) -> World:
     def connect(max_requests: int | None) -> SlurmBackend:
         runner = SubprocessRunner(environ)
-        return CommandLine(runner, user=user, max_requests=max_requests)
+        return CommandLine(runner, max_requests=max_requests)
 
     return World(connect, user, _script(folder))
 

@@ -11,7 +11,7 @@ from slurm.errors import SlurmRefusedError, SlurmUnavailableError, UnreadableOut
 from slurm.holes import HoleEnd, carry_plans, find_holes, plans_of
 from slurm.records import JobKey, Requirement
 from slurm.runner import SubprocessRunner
-from tests.fakes.slurm.installing import USER, FakeSlurm
+from tests.fakes.slurm.installing import FakeSlurm
 from tests.fakes.slurm.state import Act
 
 pytestmark = pytest.mark.long
@@ -28,12 +28,12 @@ def name() -> str:
 
 @pytest.fixture
 def backend(fake_slurm: FakeSlurm) -> CommandLine:
-    return CommandLine(SubprocessRunner(fake_slurm.environ), user=USER)
+    return CommandLine(SubprocessRunner(fake_slurm.environ))
 
 
 def impatient(fake_slurm: FakeSlurm, timeout_s: float) -> CommandLine:
     runner = SubprocessRunner(fake_slurm.environ)
-    return CommandLine(runner, user=USER, timeout_s=timeout_s)
+    return CommandLine(runner, timeout_s=timeout_s)
 
 
 def lease(name: str, *, tasks: int = 1) -> LeaseRequest:

@@ -19,7 +19,6 @@ def a_subject(
     folder: Path,
     environ: Mapping[str, str],
     *,
-    user: str = "u1",
     may_run: bool = True,
     real_time: bool = False,
 ) -> Subject:
@@ -38,7 +37,7 @@ def a_subject(
         python=Path(sys.executable),
         programs=Programs(environ),
         runner=runner,
-        backend=CommandLine(runner, user=user),
+        backend=CommandLine(runner),
         now_s=time.time,  # noqa: TID251 -- files are stamped by the real clock
         clock=time.monotonic if real_time else lambda: float(10 * next(ticks)),
         sleep=time.sleep if real_time else lambda _: None,

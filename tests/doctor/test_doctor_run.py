@@ -2,7 +2,6 @@
 
 import json
 import os
-import pwd
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -20,8 +19,6 @@ from slurm.records import JobKey
 from tests.cli.commands import run
 from tests.cluster.cluster import Cluster
 from tests.doctor.subjects import a_subject, by_name
-
-USER = pwd.getpwuid(os.getuid()).pw_name
 
 
 @pytest.fixture
@@ -44,7 +41,7 @@ def subject_on(
     environ = {"PATH": path, "LC_ALL": "C", "TZ": "UTC"}
     # where tests run as root, Open MPI wants to be told that this is meant
     environ |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return a_subject(tmp_path, environ, user=USER, real_time=real_time, may_run=may_run)
+    return a_subject(tmp_path, environ, real_time=real_time, may_run=may_run)
 
 
 def is_clean(subject: Subject) -> bool:
@@ -190,7 +187,7 @@ def test_on_a_real_cluster_all_is_proven_and_nothing_is_left(
     cluster = cluster_of()
     environ = dict(cluster.environ)
     environ |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    subject = a_subject(tmp_path, environ, user=USER, real_time=True)
+    subject = a_subject(tmp_path, environ, real_time=True)
 
     found = by_name(list(examine(subject)))
 

@@ -228,7 +228,7 @@ def a_backend(errno: int = 0, most: int | None = None) -> tuple[Pyslurm, NoProgr
     module.JobSubmitDescription = a_submission  # type: ignore[attr-defined]
     module.Job = lambda number: FakeJob(number, errno)  # type: ignore[attr-defined]
     programs = NoPrograms()
-    command_line = CommandLine(programs, user="root", max_requests=most)
+    command_line = CommandLine(programs, max_requests=most)
     return Pyslurm(module, command_line), programs
 
 
@@ -328,6 +328,6 @@ def test_every_field_of_a_job_is_read_but_those_that_pyslurm_lacks() -> None:
 def test_without_pyslurm_connecting_asks_nothing() -> None:
     programs = NoPrograms()
 
-    backend = connect(programs, user="root", allow_pyslurm=False)
+    backend = connect(programs, allow_pyslurm=False)
 
     assert (backend.name, backend.requests, programs.ran) == ("command line", 0, [])

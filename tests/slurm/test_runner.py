@@ -1,7 +1,6 @@
 """Running programs as Slurm's: their environment, and small ones on disk."""
 
 import os
-import pwd
 import signal
 import stat
 import subprocess
@@ -20,7 +19,7 @@ from slurm.errors import (
     SlurmUnavailableError,
     UnreadableOutputError,
 )
-from slurm.runner import SubprocessRunner, scrubbed, user_name
+from slurm.runner import SubprocessRunner, scrubbed
 
 
 def test_variables_that_change_slurms_answers_are_taken_out() -> None:
@@ -47,23 +46,6 @@ def test_language_and_time_zone_are_fixed_whatever_was_set(
 
     assert (once["LC_ALL"], once["TZ"]) == ("C", "UTC")
     assert scrubbed(once) == once
-
-
-_UNKNOWN = 4_000_000
-_SAY = f"import os, slurm.runner as a; os.setuid({_UNKNOWN}); print(a.user_name())"
-
-
-def test_we_have_the_name_that_the_host_knows() -> None:
-    assert user_name() == pwd.getpwuid(os.getuid()).pw_name
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs to become somebody else")
-def test_a_user_without_a_name_is_called_by_number() -> None:
-    said = subprocess.run(  # noqa: S603 - our own words
-        [sys.executable, "-c", _SAY], capture_output=True, text=True, check=True
-    )
-
-    assert said.stdout.strip() == str(_UNKNOWN)
 
 
 Run = Callable[..., str]

@@ -341,9 +341,7 @@ def test_both_dialects_tell_the_same_of_nodes_jobs_partitions_and_reservations(
     text = site.backend()
     if text.release().series < FIRST_WITH_JSON:
         pytest.skip("scontrol knows no --json before 23.02; RELEASE=24.11 does")
-    json = CommandLine(
-        SubprocessRunner(site.cluster.environ), user="root", dialect=JSON
-    )
+    json = CommandLine(SubprocessRunner(site.cluster.environ), dialect=JSON)
     site.others_running_job(6, minutes=10)
     job_id = site.others_job(8, 10, "--comment=a remark", "--job-name=whole")
     site.backend().submit(site.lease(site.script("exec sleep 600"), tasks=4))

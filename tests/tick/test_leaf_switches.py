@@ -47,7 +47,7 @@ class Asking:
     def maybe(
         self, config: ClusterConfig, state: object = None, *, now_s: float = NOW_S
     ) -> LeafSwitches | None:
-        backend = CommandLine(self, user="ada")
+        backend = CommandLine(self)
         return leaf_switches_of(backend, config, state, now_s=now_s)
 
     def found(

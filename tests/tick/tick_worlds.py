@@ -50,7 +50,7 @@ from freetrain.tick.tick import tick
 from slurm.backend import CommandLine
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError
 from slurm.runner import SubprocessRunner
-from tests.fakes.slurm.installing import USER, FakeSlurm, install
+from tests.fakes.slurm.installing import FakeSlurm, install
 from tests.fakes.slurm.state import Act, opened
 from tests.state.events import events_of
 
@@ -153,7 +153,6 @@ class TickWorld:
             FakeRunner(self.slurm.folder, self._passing_s)
             if self.is_at_hand
             else SubprocessRunner(self.slurm.environ),
-            user=USER,
             timeout_s=self.timeout_s,
             max_requests=most_requests,
         )

@@ -27,7 +27,7 @@ from freetrain.tick.status_report import StatusReport
 from freetrain.tick.tick import tick_and_follow_up
 from slurm.backend import CommandLine
 from slurm.records import JobRecord, expand
-from slurm.runner import SubprocessRunner, user_name
+from slurm.runner import SubprocessRunner
 from tests.cli.commands import at_home, run
 from tests.cluster.broker import LiveBroker
 from tests.cluster.cluster import Cluster
@@ -168,7 +168,7 @@ def test_who_comes_after_a_look_is_let_through_at_the_last_one(shared: Shared) -
 
     def connect(most: int) -> CommandLine:
         runner = SubprocessRunner(shared.broker.cluster.environ)
-        busy = Busy(runner, user=user_name(), max_requests=most)
+        busy = Busy(runner, max_requests=most)
         busy.comes = comes
         return busy
 
