@@ -108,6 +108,8 @@ class LeaseSettings(Struct, frozen=True, kw_only=True, rename=key_name):
         shortest_s: The shortest time limit worth a lease; limits are whole minutes,
             and a hole of less than about two cannot be leased safely.
         longest_s: The longest time limit asked for.
+        silence_s: How long a lease goes on without a sign of a tick; None for as long
+            as the mode needs (``tick.leases.silence_s``).
     """
 
     partition: Partition = ""
@@ -123,6 +125,7 @@ class LeaseSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     cpus: Cpus | None = None
     shortest_s: Annotated[float, seconds(60.0, 30 * DAY_S)] = 120.0
     longest_s: Annotated[float, seconds(60.0, 30 * DAY_S)] = 14_400.0
+    silence_s: Annotated[float, seconds(60.0, 30 * DAY_S)] | None = None
 
 
 class Caps(Struct, frozen=True, kw_only=True, rename=key_name):

@@ -351,6 +351,62 @@ def read_heartbeat(path: Path) -> Heartbeat | None:
 
 
 # ----------------------------------------------------------------------
+# The sign of ticks: one small file that every agent watches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickSign:
+    """What the last tick left that saw the whole queue and made all room it had to.
+
+    Attributes:
+        tick: Counts up; ticks are at work while it changes.
+        silence_s: After so many seconds without a change a lease ends itself; None
+            where no lease does.
+    """
+
+    tick: int
+    silence_s: float | None
+
+
+def write_tick_sign(path: Path, sign: TickSign) -> None:
+    """Replace the sign at *path*, whole; not synced, as the next tick writes another.
+
+    Only the tick that has the turn writes it.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        temporary.write_text(json.dumps(asdict(sign)), encoding="utf-8")
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def read_tick_sign(path: Path) -> TickSign | None:
+    """Return the last sign; None where no tick has left one.
+
+    Raises:
+        UnreadableFileError: It is no sign.
+        OSError: It cannot be read.
+    """
+    try:
+        fields = json.loads(path.read_bytes())
+        tick, silence_s = fields["tick"], fields["silence_s"]
+        silence_s = None if silence_s is None else float(silence_s)
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UnreadableFileError(path, error) from error
+    if not isinstance(tick, int) or not (silence_s is None or silence_s > 0.0):
+        raise UnreadableFileError(path, "expected a count, and seconds above 0")
+    return TickSign(tick=tick, silence_s=silence_s)
+
+
+# ----------------------------------------------------------------------
 # Where files are in the state directory; docs/guide/operating.md says the same
 
 _PRIVATE = 0o700
@@ -509,6 +565,11 @@ class StateDir:
     def log(self) -> Path:
         """One line a tick."""
         return self.path / "tick.log"
+
+    @property
+    def tick_sign(self) -> Path:
+        """By which agents see that ticks are at work."""
+        return self.path / "tick-sign"
 
     @property
     def status_report(self) -> Path:

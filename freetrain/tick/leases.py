@@ -70,6 +70,20 @@ def limits_of(
     )
 
 
+YIELD_SILENCE_S = 180.0
+"""Two ticks of cron, and a minute for cron and the caches of NFS."""
+
+
+def silence_s(site: Site, mode: Mode) -> float | None:
+    """Return for how long leases go on without a sign of a tick; None for ever.
+
+    Slurm itself takes leases that it preempts, whether or not ticks are at work.
+    """
+    if site.lease.silence_s is not None:
+        return site.lease.silence_s
+    return YIELD_SILENCE_S if mode is Mode.YIELD else None
+
+
 _FREES_NODE = {"CANCEL", "REQUEUE"}
 """Modes of preemption that free the node. A suspended lease keeps its memory."""
 

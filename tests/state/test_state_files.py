@@ -14,6 +14,7 @@ from freetrain.state.files import (
     EndingKind,
     Heartbeat,
     StateDir,
+    TickSign,
     TrainerDir,
     UnreadableFileError,
     create_assigned,
@@ -23,7 +24,9 @@ from freetrain.state.files import (
     read_assigned,
     read_ending,
     read_heartbeat,
+    read_tick_sign,
     write_heartbeat,
+    write_tick_sign,
 )
 from tests.state.endings import an_ending
 
@@ -147,3 +150,40 @@ def test_folders_are_closed_to_others(tmp_path: Path) -> None:
     folder = _folder(tmp_path / "state")
 
     assert folder.path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("silence_s", [None, 180.0])
+def test_the_sign_of_a_tick_is_read_as_it_was_written(
+    tmp_path: Path, silence_s: float | None
+) -> None:
+    path = StateDir(tmp_path).tick_sign
+    assert read_tick_sign(path) is None
+
+    for tick in (1, 2):
+        sign = TickSign(tick=tick, silence_s=silence_s)
+        write_tick_sign(path, sign)
+        assert read_tick_sign(path) == sign
+
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "7",
+        "[]",
+        "{}",
+        '{"tick": 1}',
+        '{"tick": "1", "silence_s": null}',
+        '{"tick": 1, "silence_s": 0}',
+        '{"tick": 1, "silence_s": NaN}',
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_sign_is_refused(tmp_path: Path, content: str) -> None:
+    path = StateDir(tmp_path).tick_sign
+    path.write_text(content)
+
+    with pytest.raises(UnreadableFileError, match="tick-sign cannot be read"):
+        read_tick_sign(path)
