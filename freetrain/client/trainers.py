@@ -24,7 +24,10 @@ from freetrain.state.files import (
     GO_ON,
     USER,
     AssignmentFile,
+    EndingKind,
+    UnreadableFileError,
     create_assigned,
+    final_ending,
     generations,
     newest_assigned,
     read_assigned,
@@ -121,6 +124,8 @@ def change(
 ) -> tuple[Changed, ...]:
     """Do *verb* to the trainers *names*; done twice it is done once.
 
+    A trainer whose program has finished stays finished, though no tick has noted it.
+
     Raises:
         UsageError: There is no trainer of such a name; nothing was changed.
         StoreMissingError: There is no state; none was made.
@@ -132,11 +137,23 @@ def change(
     with open_store(state.path, uid=uid) as connection, transaction(connection):
         every = trainers(connection)
         rows = [find_trainer(every, name) for name in dict.fromkeys(names)]
-        changed = [_changed(row, verb, now_s) for row in rows]
+        changed = [_changed(_as_ended(state, row), verb, now_s) for row in rows]
         put_trainers(
             connection, [trainer.row for trainer in changed if trainer.is_change]
         )
     return tuple(_carry_out(state, trainer, verb, now_s) for trainer in changed)
+
+
+def _as_ended(state: StateDir, row: TrainerRow) -> TrainerRow:
+    """Return *row*, finished where the trainer's files say so already."""
+    if row.state not in LIVE:
+        return row
+    # A damaged file is the tick's to report: it must not prevent a cancel.
+    with suppress(UnreadableFileError, OSError):
+        last = final_ending(state.trainer(row.name))
+        if last is not None and last.ended is EndingKind.FINISHED:
+            return replace(row, state=TrainerState.FINISHED, message=last.message)
+    return row
 
 
 def _changed(row: TrainerRow, verb: Verb, now_s: float) -> Changed:

@@ -244,6 +244,37 @@ def read_ending(folder: TrainerDir, generation: int) -> GenerationEnding | None:
         raise UnreadableFileError(path, error) from error
 
 
+_FINAL = {EndingKind.FINISHED, EndingKind.DO_NOT_RESTART}
+_LAST_ENDINGS = 10
+"""Endings among which a program's last word is: few worlds are started ahead of it."""
+
+
+def final_ending(folder: TrainerDir) -> GenerationEnding | None:
+    """Return the ending in which the program said that it is done.
+
+    It need not be the newest: a world that was started ahead is killed after it, and a
+    user who pauses or cancels at that moment makes an empty generation. None where the
+    program did not say so, or its user has let it go on since.
+
+    Raises:
+        UnreadableFileError: A file of it is damaged.
+        OSError: A file of it cannot be read.
+    """
+    for generation in reversed(generations(folder.endings)[-_LAST_ENDINGS:]):
+        ending = read_ending(folder, generation)
+        if ending is not None and ending.ended in _FINAL:
+            return None if _goes_on(folder, since=generation) else ending
+    return None
+
+
+def _goes_on(folder: TrainerDir, *, since: int) -> bool:
+    """Tell whether a user let it go on after the generation *since*."""
+    later = (
+        read_assigned(folder, g) for g in generations(folder.assignments) if g > since
+    )
+    return any(assigned.reason == GO_ON for assigned in later)
+
+
 # ----------------------------------------------------------------------
 # The environment of the user who submitted a trainer, kept for its worlds
 

@@ -195,15 +195,19 @@ def end_trainer(
     message: str,
     now_s: float,
 ) -> bool:
-    """Write down how a trainer that was wanted ended.
+    """Write down how a trainer ended.
+
+    One that its user paused meanwhile has finished all the same, but has not failed.
 
     Returns:
-        Whether it was wanted still; its user may have been first.
+        Whether it was written down; its user may have cancelled it first.
     """
+    has_finished = state is TrainerState.FINISHED
+    also = TrainerState.PAUSED if has_finished else TrainerState.WANTED
     done = connection.execute(
         "UPDATE trainers SET state = ?, message = ?, changed_s = ? "
-        "WHERE name = ? AND state = ?",
-        (state, message, now_s, name, TrainerState.WANTED),
+        "WHERE name = ? AND state IN (?, ?)",
+        (state, message, now_s, name, TrainerState.WANTED, also),
     )
     return done.rowcount == 1
 

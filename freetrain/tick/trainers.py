@@ -32,6 +32,7 @@ from freetrain.state.files import (
     USER,
     EndingKind,
     UnreadableFileError,
+    final_ending,
     generations,
     newest_assigned,
     read_assigned,
@@ -54,12 +55,7 @@ if TYPE_CHECKING:
     from freetrain.tick.environment import TickContext
 
 
-_FINAL = {EndingKind.FINISHED, EndingKind.DO_NOT_RESTART}
-
 _OVER = {TrainerState.FINISHED, TrainerState.FAILED}
-
-_LAST_ENDINGS = 10
-"""Endings among which a program's last word is: few worlds are started ahead of it."""
 
 _MOST_READ = 100
 """Endings looked at to tell whether a trainer failed too often."""
@@ -131,10 +127,8 @@ def _final_state(
     """
     if newest is None:
         return None
-    last = _final_ending(folder)
+    last = final_ending(folder)
     if last is not None:
-        if _was_begun_again(folder, since=last.generation):
-            return None
         is_done = last.ended is EndingKind.FINISHED
         state = TrainerState.FINISHED if is_done else TrainerState.FAILED
         return FinalState(state, last.message)
@@ -145,24 +139,6 @@ def _final_state(
     if not verdict.is_final:
         return None
     return FinalState(TrainerState.FAILED, verdict.reason)
-
-
-def _final_ending(folder: TrainerDir) -> GenerationEnding | None:
-    """Return the ending in which the program said that it is done.
-
-    It need not be the newest: a world that was started ahead is killed after it.
-    """
-    for generation in reversed(generations(folder.endings)[-_LAST_ENDINGS:]):
-        ending = read_ending(folder, generation)
-        if ending is not None and ending.ended in _FINAL:
-            return ending
-    return None
-
-
-def _was_begun_again(folder: TrainerDir, *, since: int) -> bool:
-    """Tell whether a user let it go on after the generation *since*."""
-    later = (g for g in generations(folder.assignments) if g > since)
-    return any(read_assigned(folder, generation).author == USER for generation in later)
 
 
 def _endings_since_empty(folder: TrainerDir, newest: int) -> Iterator[GenerationEnding]:

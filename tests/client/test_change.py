@@ -11,6 +11,7 @@ from freetrain.state.files import (
     GO_ON,
     USER,
     AssignmentFile,
+    EndingKind,
     StateDir,
     TrainerDir,
     create_assigned,
@@ -19,7 +20,7 @@ from freetrain.state.files import (
     read_assigned,
 )
 from freetrain.state.tables import TrainerState as State
-from tests.client.client_states import NOW_S, UID, assign, put_state, rows
+from tests.client.client_states import NOW_S, UID, assign, end, put_state, rows
 
 LATER_S = NOW_S + 100.0
 
@@ -109,6 +110,44 @@ def test_a_verb_that_makes_no_sense_changes_nothing_and_says_so(
     assert not changed(digits, verb).is_possible
     assert generations(folder.assignments) == (1,)
     assert rows(digits)["digits"].state is ended
+
+
+@pytest.mark.parametrize("verb", list(Verb))
+@pytest.mark.parametrize("before", [State.WANTED, State.PAUSED])
+def test_a_trainer_whose_program_finished_stays_finished_before_a_tick_notes_it(
+    digits: StateDir, folder: TrainerDir, verb: Verb, before: State
+) -> None:
+    put_state(digits, "digits", before)
+    assign(digits, "digits", 1, nodes=3)
+    end(digits, "digits", 1, EndingKind.FINISHED)
+
+    result = changed(digits, verb)
+
+    assert (result.is_possible, result.is_change) == (False, False)
+    assert result.before is State.FINISHED
+    assert generations(folder.assignments) == (1,)
+    assert rows(digits)["digits"].state is before
+
+
+def test_a_trainer_that_finished_and_was_let_go_on_can_be_paused(
+    digits: StateDir, folder: TrainerDir
+) -> None:
+    assign(digits, "digits", 1, nodes=3)
+    end(digits, "digits", 1, EndingKind.FINISHED)
+    assign(digits, "digits", 2, nodes=0, reason=GO_ON)
+    assign(digits, "digits", 3, nodes=3)
+
+    assert changed(digits, Verb.PAUSE).row.state is State.PAUSED
+    assert generations(folder.assignments) == (1, 2, 3, 4)
+
+
+def test_a_damaged_ending_does_not_prevent_a_cancel(
+    digits: StateDir, folder: TrainerDir
+) -> None:
+    assign(digits, "digits", 1, nodes=3)
+    folder.ending(1).write_text("{")
+
+    assert changed(digits, Verb.CANCEL).row.state is State.CANCELLED
 
 
 def test_an_unknown_name_keeps_the_others_as_they_are(digits: StateDir) -> None:

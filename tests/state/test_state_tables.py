@@ -206,27 +206,33 @@ def test_only_the_heartbeats_of_the_last_tick_are_kept(
     assert tables.seen_heartbeats(state) == {new: SeenHeartbeat(new, 2, 20.0)}
 
 
+@pytest.mark.parametrize(
+    ("before", "becomes", "is_written"),
+    [
+        (TrainerState.WANTED, TrainerState.FINISHED, True),
+        (TrainerState.WANTED, TrainerState.FAILED, True),
+        (TrainerState.PAUSED, TrainerState.FINISHED, True),
+        (TrainerState.PAUSED, TrainerState.FAILED, False),
+        (TrainerState.CANCELLED, TrainerState.FINISHED, False),
+    ],
+)
 def test_a_trainer_that_its_user_cancelled_meanwhile_does_not_finish(
     state: sqlite3.Connection,
+    before: TrainerState,
+    becomes: TrainerState,
+    is_written: bool,  # noqa: FBT001
 ) -> None:
-    rows = [
-        TrainerRow(name, "", "/r", state, 1.0, 1.0)
-        for name, state in (("a", TrainerState.WANTED), ("b", TrainerState.CANCELLED))
-    ]
+    row = TrainerRow("a", "", "/r", before, 1.0, 1.0)
     with transaction(state):
-        tables.put_trainers(state, rows)
-        ended = [
-            tables.end_trainer(
-                state, row.name, TrainerState.FINISHED, message="done", now_s=5.0
-            )
-            for row in rows
-        ]
+        tables.put_trainers(state, [row])
+        ended = tables.end_trainer(state, "a", becomes, message="done", now_s=5.0)
         tables.put_reported_generation(state, "a", 7)
-    after = tables.trainers(state)
 
-    assert ended == [True, False]
-    done = TrainerRow("a", "", "/r", TrainerState.FINISHED, 1.0, 5.0, "done", 7)
-    assert after == (done, rows[1])
+    assert ended == is_written
+    done = TrainerRow("a", "", "/r", becomes, 1.0, 5.0, "done", 7)
+    assert tables.trainers(state) == (
+        done if is_written else replace(row, reported_generation=7),
+    )
 
 
 def test_churn_counts_in_its_window_and_failures_since_the_last_good_start(

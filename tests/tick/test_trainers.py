@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from freetrain.client.trainers import Verb, change
 from freetrain.state.files import (
     AgentState,
     AssignmentFile,
@@ -86,6 +88,21 @@ def test_a_world_started_ahead_takes_nothing_back(
     end(world, EndingKind.KILLED)
     if has_empty_generation:
         agent_assigns(world, is_empty=True)
+
+    world.tick()
+
+    row = world.row()
+    assert (row.state, row.message) == (TrainerState.FINISHED, "all done")
+
+
+def test_a_trainer_that_finishes_while_its_user_pauses_it_has_finished(
+    world: TickWorld,
+) -> None:
+    running(world)
+    change(world.folder, Verb.PAUSE, ["a"], now_s=NOW_S, uid=os.getuid())
+    create_ending(
+        world.folder.trainer("a"), an_ending(1, EndingKind.FINISHED, message="all done")
+    )
 
     world.tick()
 
