@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from slurm.batch import (
+    comment_argv,
     only_gone,
     parse_sbatch,
     sbatch_argv,
@@ -151,6 +152,21 @@ class SlurmBackend(Protocol):
 
         Raises:
             ValueError: As ``cancel``, or no name of a signal.
+        """
+        ...
+
+    def set_comment(self, job_id: int, comment: str) -> None:
+        """Replace the comment of the job, or of all tasks of the array, *job_id*.
+
+        Everybody sees it. Jobs that have ended already keep theirs, and that is no
+        error.
+
+        Args:
+            job_id: A raw number; that of an array stands for its tasks.
+            comment: The new comment.
+
+        Raises:
+            ValueError: A value that Slurm would misread; nothing was changed.
         """
         ...
 
@@ -296,6 +312,14 @@ class CommandLine:
         if not signal:
             raise ValueError("no signal named: scancel would end the jobs")
         self._scancel(jobs, signal)
+
+    def set_comment(self, job_id: int, comment: str) -> None:
+        """Replace the comment of a job or a whole array, in one command."""
+        try:
+            self._run(comment_argv(job_id, comment))
+        except SlurmRefusedError as error:
+            if not only_gone(error.said):
+                raise
 
     def _scancel(self, jobs: Sequence[JobKey], signal: str = "") -> None:
         ids = [job.display_id for job in jobs]

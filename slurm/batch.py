@@ -1,4 +1,4 @@
-"""Submitting and ending one-node jobs: pure builders of commands, and one parser.
+"""Submitting, marking and ending one-node jobs: builders of commands, and a parser.
 
 Every value is one element of an argument list and never meets a shell. Values that
 Slurm itself would misread are refused here, before anything is submitted.
@@ -27,7 +27,9 @@ MAX_ARGUMENT_BYTES = 100_000
 _JOB_ID = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,10})?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SIGNAL = re.compile(r"[A-Z][A-Z0-9]{1,9}", re.ASCII)
-_GONE = re.compile("Invalid job id specified|already completing or completed")
+_GONE = re.compile(
+    "Invalid job id specified|already (completing or completed|finished)"
+)
 _ANSWER = re.compile(r"([0-9]{1,10})(?:;(\S+))?\n", re.ASCII)
 
 
@@ -159,8 +161,19 @@ def scancel_argv(display_ids: Sequence[str], *, signal: str = "") -> list[str]:
     return ["scancel", f"--signal={signal}", *display_ids]
 
 
+def comment_argv(job_id: int, comment: str) -> list[str]:
+    """Return the command that replaces the comment of a job, or of a whole array.
+
+    Raises:
+        ValueError: A value that Slurm would misread; nothing was changed.
+    """
+    _check(job_id >= 1, "job id", job_id)
+    _check_value("comment", comment)
+    return ["scontrol", "update", f"JobId={job_id}", f"Comment={comment}"]
+
+
 def only_gone(said: str) -> bool:
-    """Tell whether scancel complained only of jobs that have ended already."""
+    """Tell whether Slurm complained only of jobs that have ended already."""
     complaints = said.strip().splitlines()
     return bool(complaints) and all(map(_GONE.search, complaints))
 

@@ -196,6 +196,13 @@ class Pyslurm:
         if tasks:
             self._programs.signal(tasks, signal)
 
+    def set_comment(self, job_id: int, comment: str) -> None:
+        """Replace the comment of a job or a whole array, through scontrol.
+
+        pyslurm would change one task of an array at a time.
+        """
+        self._programs.set_comment(job_id, comment)
+
     def _signal_one(self, job: JobKey, signal: str) -> None:
         target = self._pyslurm.Job(job.job_id)
         self._programs.count_request("signal")

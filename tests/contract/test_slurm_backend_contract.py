@@ -284,6 +284,52 @@ def test_a_partition_that_is_not_there_is_refused_and_nothing_is_submitted(
     assert backend.find_by_name(name) == ()
 
 
+def test_one_request_changes_the_comment_of_all_tasks_of_an_array(
+    world: World, backend: SlurmBackend
+) -> None:
+    names = [world.new_name(), world.new_name()]
+    arrays = [
+        backend.submit(world.lease(name, tasks=2, comment="before")).job_id
+        for name in names
+    ]
+    for name in names:
+        world.wait_for_states(backend, name, [RUNNING] * 2)
+    before = backend.requests
+
+    backend.set_comment(arrays[0], f"after {HOSTILE}")
+
+    assert backend.requests == before + 1
+    comments = {job.name: set[str]() for job in backend.jobs()}
+    for job in backend.jobs():
+        comments[job.name].add(job.comment)
+    assert comments == {names[0]: {f"after {HOSTILE}"}, names[1]: {"before"}}
+
+
+def test_a_job_outside_of_arrays_gets_a_comment_until_it_has_ended(
+    world: World, backend: SlurmBackend
+) -> None:
+    name = world.new_name()
+    job_id = backend.submit(world.lease(name)).job_id
+    (job,) = world.wait_for_states(backend, name, [RUNNING])
+
+    backend.set_comment(job_id, "new")
+
+    assert [job.comment for job in backend.find_by_name(name)] == ["new"]
+    backend.cancel([job.key])
+    world.wait_for_states(backend, name, [CANCELLED])
+    backend.set_comment(job_id, "too late")
+
+
+def test_a_comment_that_breaks_a_table_is_refused_before_slurm_is_asked(
+    backend: SlurmBackend,
+) -> None:
+    before = backend.requests
+    for job_id, comment in ((1, "two\nlines"), (1, "x" * 1_001), (0, "fine")):
+        with pytest.raises(ValueError, match="not a usable"):
+            backend.set_comment(job_id, comment)
+    assert backend.requests == before
+
+
 def test_a_hostile_comment_survives_the_round_trip(
     world: World, backend: SlurmBackend
 ) -> None:

@@ -731,9 +731,13 @@ _CONFIG = {
 def scontrol(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
     """Return nodes, reservations, partitions, the configuration or the topology.
 
+    ``update`` changes the comment of a job or of an array, and nothing else.
+
     Raises:
         ComplaintError: Something else was asked for.
     """
+    if list(argv[:1]) == ["update"]:
+        return _update(cluster, argv[1:])
     tell: dict[str, Callable[[], str]] = {
         "nodes": lambda: "".join(_node(cluster, n, now_s) for n in cluster.nodes),
         "partitions": lambda: "".join(_part(cluster, part) for part in cluster.parts),
@@ -746,6 +750,26 @@ def scontrol(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
         said = " ".join(asked)
         raise ComplaintError(f"scontrol: error: this stand-in cannot `{said[:80]}`")
     return tell[asked[1]]()
+
+
+def _update(cluster: FakeCluster, argv: Sequence[str]) -> str:
+    """Change the comments of jobs that have not ended."""
+    asked = dict(word.partition("=")[::2] for word in argv)
+    if asked.keys() != {"JobId", "Comment"} or not asked["JobId"].isdecimal():
+        raise ComplaintError("scontrol: error: this stand-in updates comments only")
+    number = int(asked["JobId"])
+    named = [job for job in cluster.jobs if number in {job.array_id, job.job_id}]
+    meant = [job for job in named if job.array_id in {0, number}]
+    if not meant:
+        raise ComplaintError("slurm_update error: Invalid job id specified")
+    alive = [job for job in meant if _is_alive(job)]
+    if not alive:
+        raise ComplaintError("slurm_update error: Job has already finished")
+    for job in alive:
+        if job.user != cluster.user:
+            raise ComplaintError("slurm_update error: Access/permission denied")
+        job.comment = asked["Comment"]
+    return ""
 
 
 def _node(cluster: FakeCluster, name: str, now_s: float) -> str:
