@@ -7,11 +7,13 @@ Limits and mode come from the site's settings and from Slurm's own configuration
 from __future__ import annotations
 
 import math
+import os
 import shlex
 from typing import TYPE_CHECKING
 
 from freetrain.agent.observation import PATIENCE_VARIABLE as PATIENCE
 from freetrain.broker.lease import job_name
+from freetrain.broker.lease_comment import LeaseComment, render_comment, state_tag
 from freetrain.broker.limits import Limits, Mode
 from freetrain.config.site import LeaseMode
 from freetrain.elastic.files import replaced
@@ -167,7 +169,7 @@ def request_for(
     lease = site.lease
     return LeaseRequest(
         name=job_name(intent.uuid),
-        comment=f"freetrain {intent.uuid}",
+        comment=render_comment(LeaseComment(uuid=intent.uuid, state=tag_of(folder))),
         partition=requirement.partition,
         limit_min=intent.limit_min,
         nice=lease.nice,
@@ -184,6 +186,11 @@ def request_for(
         features="&".join(sorted(requirement.features)),
         gres=",".join(map(gres_argument, requirement.gres)),
     )
+
+
+def tag_of(folder: StateDir) -> str:
+    """Return the tag of the state directory, by which its leases are found again."""
+    return state_tag(os.path.realpath(folder.path))
 
 
 def output_of(folder: StateDir, job_id: int) -> Path:

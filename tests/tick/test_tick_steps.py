@@ -12,7 +12,7 @@ from freetrain.config.site import LeaseMode, LeaseSettings
 from freetrain.errors import BadConfigurationError
 from freetrain.state.files import AgentState, lease_name
 from freetrain.state.tables import TrainerState, pace
-from freetrain.tick.leases import MODE
+from freetrain.tick.leases import MODE, tag_of
 from freetrain.tick.status_report import TrainerLine, read_status_report, summary_line
 from milp.answer import PlanStatus
 from slurm.backend import SlurmBackend
@@ -64,7 +64,8 @@ def test_a_lease_is_asked_for_at_the_lowest_priority(world: TickWorld) -> None:
     assert argv[-4] == str(world.folder.lease_script)
     uuid, minutes, grace_s = argv[-3:]
     assert f"--job-name=freetrain-{uuid}" in argv
-    assert f"--comment=freetrain {uuid}" in argv
+    tag = tag_of(world.folder)
+    assert f"--comment=freetrain {uuid} state={tag}" in argv
     assert f"--time={minutes}" in argv
     assert {"--nice=10000", "--export=NONE", "--array=0-1", "--exclusive"} <= set(argv)
     assert any(word.startswith("--deadline=") for word in argv)
