@@ -1,0 +1,466 @@
+"""Leases of all users as one pool: which go first, whose broker is deaf, who gets more.
+
+No broker talks to another. Each reads the same queue, and these functions return the
+same from it whoever asks: ``pool_order`` says in which order leases give way to other
+jobs, ``CallMemory`` whose broker does not answer, so that others step in for it, and
+``share_of`` how many nodes each user may have. Users know each other by number, the
+*owner* of a lease.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    Weights = Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PooledLease:
+    """A lease of any user's FreeTrain, as the queue shows it; times are Unix seconds.
+
+    Attributes:
+        job_id: Its raw number.
+        owner: Its user's number.
+        node: The node it holds; empty while it waits.
+        submit_s: When it was submitted.
+        end_s: When its time limit ends it; ``math.inf`` where that is unknown.
+        is_pooled: Whether its comment says that its broker gives it up for the pool.
+        is_leaving: Whether it has ended and its node comes free in a moment.
+        want: Nodes that its owner's trainers could use, as its comment says.
+        beat_s: When its owner's broker last ticked, as its comment says.
+    """
+
+    job_id: int
+    owner: int
+    node: str = ""
+    submit_s: float = 0.0
+    end_s: float = math.inf
+    is_pooled: bool = True
+    is_leaving: bool = False
+    want: int | None = None
+    beat_s: float | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it holds a node, and may go on doing so."""
+        return bool(self.node) and not self.is_leaving
+
+
+def movable(
+    leases: Iterable[PooledLease], *, owner: int, deaf: Collection[int]
+) -> tuple[PooledLease, ...]:
+    """Return the leases on nodes that give way when they are called.
+
+    *owner*'s own always do. Those of deaf brokers, and of versions that know of no
+    pool, are like any other job that runs.
+    """
+    return tuple(
+        lease
+        for lease in leases
+        if lease.node
+        and (lease.owner == owner or (lease.is_pooled and lease.owner not in deaf))
+    )
+
+
+def pool_order(
+    leases: Iterable[PooledLease], weights: Weights
+) -> tuple[PooledLease, ...]:
+    """Return *leases* in the order in which they give way.
+
+    Those that leave already come first. Then the owner with most leases left, by its
+    weight, gives the one that ends soonest, again and again. So whatever part of a call
+    was carried out, the rest of it stays the same.
+    """
+    order = []
+    by_owner: dict[int, list[PooledLease]] = {}
+    for lease in leases:
+        if lease.is_leaving:
+            order.append(lease)
+        else:
+            by_owner.setdefault(lease.owner, []).append(lease)
+    order.sort(key=lambda lease: lease.job_id)
+    for own in by_owner.values():
+        own.sort(key=_soonest_end, reverse=True)
+    heap = [
+        (-len(own) / _weight(weights, owner), owner) for owner, own in by_owner.items()
+    ]
+    heapq.heapify(heap)
+    while heap:
+        owner = heapq.heappop(heap)[1]
+        own = by_owner[owner]
+        order.append(own.pop())
+        if own:
+            heapq.heappush(heap, (-len(own) / _weight(weights, owner), owner))
+    return tuple(order)
+
+
+def _soonest_end(lease: PooledLease) -> tuple[float, int]:
+    return (lease.end_s, lease.job_id)
+
+
+def _weight(weights: Weights, owner: int) -> float:
+    return weights.get(owner, 1.0)
+
+
+# Brokers that do not answer.
+
+TICK_S = 80.0
+"""A broker that only ticks answers within so long: cron's minute, and 20 s by which one
+tick may take longer than another."""
+
+LOOK_SLACK_S = 15.0
+"""A broker that looks before each cycle of backfill answers within a cycle and so long:
+its look comes up to 5 s before, and a lease may take 10 s to commit and end."""
+
+BEAT_S = TICK_S + 20.0
+"""Beats older than this come from no living broker. The 20 s beyond a tick are for
+cron, whose minutes are not exact (systemd's timers, a login node under load), and for
+the commands between a tick's snapshot and its beat."""
+
+
+def signs_of(leases: Iterable[PooledLease], *, now_s: float) -> dict[int, float]:
+    """Return when each owner's broker last showed that it lives, Unix time.
+
+    It does so by a beat or by submitting. A beat from the future counts as of now.
+    """
+    signs: dict[int, float] = {}
+    for lease in leases:
+        if lease.is_pooled:
+            beat_s = lease.submit_s if lease.beat_s is None else lease.beat_s
+            sign_s = min(now_s, max(beat_s, lease.submit_s))
+            signs[lease.owner] = max(sign_s, signs.get(lease.owner, -math.inf))
+    return signs
+
+
+def silent_owners(leases: Iterable[PooledLease], *, now_s: float) -> frozenset[int]:
+    """Return the owners whose last sign is older than a living broker's."""
+    signs = signs_of(leases, now_s=now_s)
+    return frozenset(owner for owner, s in signs.items() if now_s - s > BEAT_S)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenOwner:
+    """What was seen of one owner's broker.
+
+    Attributes:
+        sign_s: Its last sign of life, Unix time.
+        gap_s: Time between its last two signs; None before there were two.
+        deaf_s: Since when it counts as deaf, Unix time; None where it does not.
+    """
+
+    sign_s: float
+    gap_s: float | None = None
+    deaf_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallMemory:
+    """Which leases of others were called, and who did not answer; kept between ticks.
+
+    Attributes:
+        called_s: By a lease's raw number: since when others wait for its node, Unix
+            time.
+        owners: What was seen of each owner's broker.
+    """
+
+    called_s: Mapping[int, float] = field(default_factory=dict)
+    owners: Mapping[int, SeenOwner] = field(default_factory=dict)
+
+    @property
+    def deaf(self) -> frozenset[int]:
+        """Owners whose brokers did not answer a call, and showed no sign since."""
+        return frozenset(
+            o for o, seen in self.owners.items() if seen.deaf_s is not None
+        )
+
+    def after_signs(self, leases: Iterable[PooledLease], *, now_s: float) -> CallMemory:
+        """Return the memory with all signs of life; a new sign ends deafness."""
+        owners = {
+            owner: _seen(self.owners.get(owner), sign_s)
+            for owner, sign_s in signs_of(leases, now_s=now_s).items()
+        }
+        return CallMemory(self.called_s, owners)
+
+    def after_calls(
+        self,
+        called: Iterable[PooledLease],
+        *,
+        now_s: float,
+        bf_interval_s: float,
+    ) -> CallMemory:
+        """Return the memory after *called* leases of others were seen to be in the way.
+
+        An owner is deaf whose lease has stayed for longer than its broker may take.
+
+        Args:
+            called: Leases of other owners on whose nodes jobs could start now.
+            now_s: Time of the snapshot, Unix time.
+            bf_interval_s: Seconds between two cycles of backfill.
+        """
+        called_s: dict[int, float] = {}
+        owners = dict(self.owners)
+        for lease in called:
+            since_s = min(now_s, self.called_s.get(lease.job_id, now_s))
+            called_s[lease.job_id] = since_s
+            seen = owners.get(lease.owner, SeenOwner(lease.submit_s))
+            if now_s - since_s >= _patience_s(seen, bf_interval_s):
+                owners[lease.owner] = replace(seen, deaf_s=now_s)
+        return CallMemory(called_s, owners)
+
+
+def _seen(before: SeenOwner | None, sign_s: float) -> SeenOwner:
+    if before is None:
+        return SeenOwner(sign_s)
+    if sign_s <= before.sign_s:
+        return before
+    deaf_s = before.deaf_s
+    if deaf_s is not None and sign_s > deaf_s:
+        deaf_s = None
+    return SeenOwner(sign_s, sign_s - before.sign_s, deaf_s)
+
+
+def _patience_s(seen: SeenOwner, bf_interval_s: float) -> float:
+    """Return how long a living broker takes to answer a call, by how often it beats."""
+    look_s = bf_interval_s + LOOK_SLACK_S
+    looks = seen.gap_s is not None and seen.gap_s <= look_s
+    return min(look_s, TICK_S) if looks else TICK_S
+
+
+# Shares.
+
+MOST_WAITING = 8
+"""Leases that wait where nothing is idle: enough to show others what is lacking, few
+enough not to burden Slurm's queue."""
+
+DWELL_S = 25.0
+"""Requests younger than this are given nothing: a lease that finds a node by itself
+starts sooner, and asking and cancelling should cost others nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasePool:
+    """The leases of all users, and the nodes that they share.
+
+    Attributes:
+        leases: Those that run and those that wait.
+        idle: How many nodes are idle, or about to be, that no other job claims.
+        now_s: Time of the snapshot, Unix time.
+        deaf: Owners whose brokers do not answer.
+        weights: By owner; 1 where there is none.
+        most: Leases that all users together may have; None for any number.
+    """
+
+    leases: tuple[PooledLease, ...]
+    idle: int
+    now_s: float
+    deaf: frozenset[int] = frozenset()
+    weights: Weights = field(default_factory=dict)
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """How many nodes one owner may have, as all brokers work it out.
+
+    Attributes:
+        nodes: Its fair share.
+        may_ask: How many leases it may ask for now beyond those that run and wait.
+        may_wait: How many of its leases may wait; more would take what others lack.
+        is_full: Whether nothing is idle, so that leases wait for what others give.
+        gives: How many of its leases it gives to others.
+    """
+
+    nodes: int
+    may_ask: int
+    may_wait: int = 0
+    is_full: bool = False
+    gives: int = 0
+
+
+@dataclass(slots=True)
+class _Owner:
+    """One living owner; ``asks`` are its leases that have waited for long enough."""
+
+    have: int = 0
+    waits: int = 0
+    asks: int = 0
+    want: int = 0
+    share: int = 0
+    gives: int = 0
+    gets: int = 0
+
+
+def share_of(pool: LeasePool, *, owner: int, want: int) -> Share | None:
+    """Return the share of *owner*; None where nothing is to be shared.
+
+    What all living owners hold, and the idle nodes, are dealt out by what each wants
+    (``dealt``). Owners that have more than their shares give leases to those that have
+    less and have waited for a while.
+
+    Args:
+        pool: All leases.
+        owner: Whose share is asked for.
+        want: Nodes that its trainers could use.
+    """
+    alive = [
+        lease
+        for lease in pool.leases
+        if lease.owner == owner or (lease.is_pooled and lease.owner not in pool.deaf)
+    ]
+    owners = _owners(alive, now_s=pool.now_s)
+    mine = owners.setdefault(owner, _Owner())
+    mine.want = want
+    if len(owners) == 1 and pool.most is None:
+        return None
+    have = sum(one.have for one in owners.values())
+    capacity = have + pool.idle
+    if pool.most is not None:
+        beside = sum(lease.runs for lease in pool.leases) - have
+        capacity = min(capacity, max(0, pool.most - beside))
+    is_capped = capacity < have + pool.idle
+    wants = {number: one.want for number, one in owners.items()}
+    for number, share in dealt(capacity, wants, pool.weights).items():
+        owners[number].share = share
+    _give(owners, pool.weights, room=capacity - have, is_capped=is_capped)
+    lacks = max(0, mine.share - mine.have)
+    may_ask = _within_cap(pool, mine, max(0, lacks - mine.waits))
+    is_full = pool.idle == 0
+    if is_full:
+        may_ask = min(may_ask, max(0, MOST_WAITING - mine.waits))
+    return Share(
+        nodes=mine.share,
+        may_ask=may_ask,
+        may_wait=min(lacks, MOST_WAITING) if is_full else lacks,
+        is_full=is_full,
+        gives=mine.gives,
+    )
+
+
+def _owners(alive: Iterable[PooledLease], *, now_s: float) -> dict[int, _Owner]:
+    owners: dict[int, _Owner] = {}
+    for lease in alive:
+        one = owners.setdefault(lease.owner, _Owner())
+        one.want = max(one.want, lease.want or 0)
+        if lease.runs:
+            one.have += 1
+        elif not lease.node:
+            one.waits += 1
+            one.asks += now_s - lease.submit_s >= DWELL_S
+    for one in owners.values():
+        one.want = max(one.want, one.have + one.waits)
+    return owners
+
+
+def dealt(capacity: int, wants: Mapping[int, int], weights: Weights) -> dict[int, int]:
+    """Deal *capacity* nodes out, one by one, to those who have least by their weight.
+
+    This is max-min fairness in whole nodes: nobody gets more than it wants, and what it
+    leaves goes to the others. Of equals the smaller number is served first.
+    """
+    shares = dict.fromkeys(wants, 0)
+    heap = [(1.0 / _weight(weights, o), o) for o, want in wants.items() if want > 0]
+    heapq.heapify(heap)
+    for _ in range(capacity):
+        if not heap:
+            break
+        owner = heapq.heappop(heap)[1]
+        shares[owner] += 1
+        if shares[owner] < wants[owner]:
+            level = (shares[owner] + 1) / _weight(weights, owner)
+            heapq.heappush(heap, (level, owner))
+    return shares
+
+
+def _give(
+    owners: Mapping[int, _Owner], weights: Weights, *, room: int, is_capped: bool
+) -> None:
+    """Work out how many leases each owner gives, and who gets them.
+
+    Args:
+        owners: All living ones, with their shares.
+        weights: By owner.
+        room: Nodes that are dealt out and that nobody holds; below 0 where more are
+            held than may be.
+        is_capped: Whether all together may have no more; then waiting takes no node
+            that comes free, and wants count in place of requests.
+    """
+    while room < 0:
+        donor = _donor(owners, weights)
+        if donor is None:
+            return
+        owners[donor].gives += 1
+        room += 1
+    for number in _hungry(owners, weights, is_capped=is_capped):
+        if room > 0:
+            room -= 1
+            owners[number].gets += 1
+            continue
+        donor = _donor(owners, weights)
+        if donor is None or not _evens_out(owners, weights, donor, number):
+            return
+        owners[donor].gives += 1
+        owners[number].gets += 1
+
+
+def _hungry(
+    owners: Mapping[int, _Owner], weights: Weights, *, is_capped: bool
+) -> Iterator[int]:
+    """Yield the owner that has least and lacks a node, again and again."""
+    while True:
+        lacking = [
+            number
+            for number, one in owners.items()
+            if one.have + one.gets < one.share and (is_capped or one.gets < one.asks)
+        ]
+        if not lacking:
+            return
+        yield min(
+            lacking,
+            key=lambda n: (_level(owners[n], weights, n, more=owners[n].gets), n),
+        )
+
+
+def _donor(owners: Mapping[int, _Owner], weights: Weights) -> int | None:
+    """Return the owner with most leases, by its weight, of those above their shares."""
+    above = [n for n, one in owners.items() if one.have - one.gives > one.share]
+    if not above:
+        return None
+    return max(
+        above, key=lambda n: (_level(owners[n], weights, n, more=-owners[n].gives), -n)
+    )
+
+
+def _evens_out(
+    owners: Mapping[int, _Owner], weights: Weights, donor: int, number: int
+) -> bool:
+    """Tell whether *donor* has no less than *number* once it gave one more.
+
+    With equal weights it holds at least two more now.
+    """
+    left = _level(owners[donor], weights, donor, more=-owners[donor].gives - 1)
+    got = _level(owners[number], weights, number, more=owners[number].gets + 1)
+    return left >= got
+
+
+def _level(one: _Owner, weights: Weights, number: int, *, more: int) -> float:
+    return (one.have + more) / _weight(weights, number)
+
+
+def _within_cap(pool: LeasePool, mine: _Owner, may_ask: int) -> int:
+    """Return how many of *may_ask* leases fit under the cap on all users together.
+
+    An owner with none may ask for one all the same: others see by it that it is there,
+    and give up what is above their shares.
+    """
+    if pool.most is None:
+        return may_ask
+    fits = max(0, pool.most - sum(not lease.is_leaving for lease in pool.leases))
+    if mine.have + mine.waits == 0:
+        fits = max(1, fits)
+    return min(may_ask, fits)
