@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from freetrain.config.job import ProgressFormat
+from freetrain.patterns import LimitedPattern, SlowPatternError, advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
     from freetrain.config.job import ProgressSettings, TrainerJob, WorkSettings
 
-
-LONGEST_PATTERN_LINE = 1_000
-"""Characters of a line that a pattern sees: backtracking grows with them."""
 
 _MOST_METRICS = 200
 _DELIMITERS = (",", ";", "\t")
@@ -230,23 +228,40 @@ class PatternLines:
     """Lines in which a regular expression of the user's is found.
 
     Output of several ranks that ran into one line gives a record for each match. Only
-    the first ``LONGEST_PATTERN_LINE`` characters are searched. That bounds a pattern
-    whose time grows with the cube of the length to a second or so a line; one whose
-    time grows exponentially, such as ``(a+)+b``, is endless at 40 characters, and
-    nothing here stops it.
+    the beginning of a line is searched (``patterns.LONGEST_LINE``).
+
+    Attributes:
+        pattern: The expression; its ``limited`` bounds the time of many lines.
     """
 
     header = ""
 
     def __init__(self, pattern: str) -> None:
-        self._pattern = re.compile(pattern)
+        """Compile *pattern*.
+
+        Raises:
+            SlowPatternError: That takes too long.
+        """
+        self.pattern = LimitedPattern(pattern)
 
     def parse(self, line: str) -> tuple[ProgressRecord, ...]:
         """Return a record for each match in *line*."""
-        matches = self._pattern.finditer(line[:LONGEST_PATTERN_LINE])
-        return tuple(
-            record for match in matches for record in _records(match.groupdict())
-        )
+        groups = self.pattern.groups(line)
+        return tuple(record for found in groups for record in _records(found))
+
+
+@contextmanager
+def _limited(parser: Parser) -> Iterator[None]:
+    """Limit the time that *parser* takes in the block, where a user made it slow.
+
+    Raises:
+        SlowPatternError: It took longer.
+    """
+    if isinstance(parser, PatternLines):
+        with parser.pattern.limited():
+            yield
+    else:
+        yield
 
 
 def _json_object(line: str) -> dict[str, object]:
@@ -374,6 +389,13 @@ quick."""
 LONGEST_LINE_BYTES = 1 << 18
 
 _PIECE_BYTES = 1 << 18
+
+_PATTERN_PIECE_BYTES = 1 << 16
+"""The same for patterns, whose time is limited for each piece: 65 of the longest lines
+take 0.3 s with a pattern like ``.*step``, whose time grows with their square."""
+
+_MOST_PATTERN_S = 0.5
+"""CPU time after which one reading leaves the rest to the next."""
 
 TAIL_BYTES = 1 << 18
 _HEAD_BYTES = 1 << 16
@@ -559,12 +581,17 @@ class Bookmark:
         bad_lines: Lines so far that could not be parsed.
         has_caught_up: Whether a reading has reached the end of the files.
         marks: Positions in the files that may still grow.
+        slow_pattern: The pattern that took too long, with which nothing more is read;
+            empty for none.
+        problem: The same for people.
     """
 
     generation: int = 0
     bad_lines: int = 0
     has_caught_up: bool = False
     marks: tuple[FilePosition, ...] = ()
+    slow_pattern: str = ""
+    problem: str = ""
 
 
 BEGINNING = Bookmark()
@@ -598,7 +625,11 @@ class Feed:
         generation: int | None,
         start: FilePosition | None = None,
     ) -> None:
-        """Begin at *start*; at the beginning of the file without it."""
+        """Begin at *start*; at the beginning of the file without it.
+
+        Raises:
+            SlowPatternError: The job's pattern takes too long to compile.
+        """
         self.bad_lines = 0
         self._job = job
         self._generation = generation
@@ -633,21 +664,39 @@ class Feed:
         )
 
     def read_on(self, left_bytes: int, records: list[ProgressRecord]) -> int:
-        """Append new records, up to *left_bytes*; return the bytes that are left."""
+        """Append new records, up to *left_bytes*; return the bytes that are left.
+
+        None are left where the pattern took so long that the rest has to wait.
+
+        Raises:
+            SlowPatternError: The job's pattern took too long.
+        """
+        until_s = self.spent_s + _MOST_PATTERN_S
+        is_pattern = isinstance(self._parser, PatternLines)
+        piece_bytes = _PATTERN_PIECE_BYTES if is_pattern else _PIECE_BYTES
         while left_bytes:
-            most_bytes = min(left_bytes, _PIECE_BYTES)
+            most_bytes = min(left_bytes, piece_bytes)
             read_bytes = self._read(most_bytes, records)
             left_bytes -= read_bytes
             if read_bytes < most_bytes:
                 break
+            if self.spent_s > until_s:
+                return 0
         return left_bytes
+
+    @property
+    def spent_s(self) -> float:
+        """CPU time that matching the job's pattern took so far."""
+        parser = self._parser
+        return parser.pattern.spent_s if isinstance(parser, PatternLines) else 0.0
 
     def _read(self, most_bytes: int, records: list[ProgressRecord]) -> int:
         piece, is_new_file = self._file.grow(most_bytes)
         if is_new_file:
             self._begin()
         too_long = self._lines.too_long
-        records.extend(self._parse(self._lines.feed(piece)))
+        with _limited(self._parser):
+            records.extend(self._parse(self._lines.feed(piece)))
         self.bad_lines += self._lines.too_long - too_long
         return len(piece)
 
@@ -746,11 +795,15 @@ class ProgressReader:
 
     A last line without its end waits for the rest. A file that shrank or was
     replaced is read from its start. Lines that cannot be parsed are counted, and
-    never fatal; files that are missing or cannot be read have nothing new.
+    never fatal; files that are missing or cannot be read have nothing new. Once the
+    job's pattern took too long, nothing more is read. Use it on the main thread,
+    where alone a pattern's time can be limited.
 
     Attributes:
         is_behind: Whether the last call left off at its bound, with more to read.
         read_bytes: Bytes that the last call read.
+        pattern_s: CPU time that the last call took to match the job's pattern.
+        problem: Why nothing more is read, for people; empty while all is well.
     """
 
     def __init__(
@@ -774,6 +827,9 @@ class ProgressReader:
         """
         self.is_behind = True
         self.read_bytes = 0
+        self.pattern_s = 0.0
+        self._pattern = "" if job.progress is None else job.progress.pattern
+        self.problem = since.problem if self._pattern == since.slow_pattern else ""
         self._job = job
         self._logs = logs
         self._unix_s = unix_s
@@ -797,7 +853,14 @@ class ProgressReader:
         """Where it stopped, for another reader."""
         now = {feed.name: feed.position for feed in self._feeds.values()}
         marks = tuple(p for p in (self._starts | now).values() if p is not None)
-        return Bookmark(self._generation, self.bad_lines, self._has_caught_up, marks)
+        return Bookmark(
+            self._generation,
+            self.bad_lines,
+            self._has_caught_up,
+            marks,
+            slow_pattern=self._pattern if self.problem else "",
+            problem=self.problem,
+        )
 
     def read(self, *, most_bytes: int = MOST_BYTES) -> tuple[ProgressRecord, ...]:
         """Return the records since the last call, in the order they were written.
@@ -806,13 +869,23 @@ class ProgressReader:
             most_bytes: Bytes that one call reads at the most; the rest comes with
                 the next calls (``is_behind``).
         """
+        self.is_behind, self.read_bytes, self.pattern_s = False, 0, 0.0
+        if self.problem:
+            return ()
         records: list[ProgressRecord] = []
         left_bytes = most_bytes
-        for feed in self._present_feeds():
-            left_bytes = feed.read_on(left_bytes, records)
-            if not left_bytes:
-                break
-        self.is_behind = not left_bytes
+        try:
+            for feed in self._present_feeds():
+                before_s = feed.spent_s
+                try:
+                    left_bytes = feed.read_on(left_bytes, records)
+                finally:
+                    self.pattern_s += feed.spent_s - before_s
+                if not left_bytes:
+                    break
+        except SlowPatternError as error:
+            self.problem = advice(error, self._pattern)
+        self.is_behind = not left_bytes and not self.problem
         self.read_bytes = most_bytes - left_bytes
         timed = [self._timed(record) for record in records]
         self._has_caught_up |= not self.is_behind
@@ -867,10 +940,18 @@ def latest_progress(
         tail_bytes: Bytes of a file's end that are read.
 
     Returns:
-        None where no progress is reported there. ``samples_per_s`` is over the part
-        of the present generation that the end holds, so it may differ from a
-        ``ProgressReader``'s.
+        None where no progress is reported there, or reading it with the job's pattern
+        takes too long. ``samples_per_s`` is over the part of the present generation
+        that the end holds, so it may differ from a ``ProgressReader``'s.
     """
+    with suppress(SlowPatternError):
+        return _latest_progress(job, run_dir, logs, tail_bytes)
+    return None
+
+
+def _latest_progress(
+    job: TrainerJob, run_dir: Path, logs: Path, tail_bytes: int
+) -> Progress | None:
     path = progress_file(job, run_dir)
     if path is not None:
         return _progress_after(_records_in_tail(job, path, tail_bytes))
@@ -886,8 +967,10 @@ def latest_progress(
 def _records_in_tail(
     job: TrainerJob, path: Path, tail_bytes: int
 ) -> list[ProgressRecord]:
-    tail = read_tail(path, tail_bytes + 1)
     parser = parser_for(job.progress)
+    if isinstance(parser, PatternLines):
+        tail_bytes = min(tail_bytes, _PATTERN_PIECE_BYTES)
+    tail = read_tail(path, tail_bytes + 1)
     if len(tail) > tail_bytes:
         if job.progress and job.progress.form is ProgressFormat.CSV:
             head, _ = GrowingFile(path).grow(_HEAD_BYTES)
@@ -904,7 +987,8 @@ def _from_a_line_on(tail: bytes) -> bytes:
 
 def _parsed(parser: Parser, content: bytes) -> list[ProgressRecord]:
     records: list[ProgressRecord] = []
-    for line in Lines().feed(content):
-        with suppress(UnreadableLineError):
-            records.extend(parser.parse(line))
+    with _limited(parser):
+        for line in Lines().feed(content):
+            with suppress(UnreadableLineError):
+                records.extend(parser.parse(line))
     return records

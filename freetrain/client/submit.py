@@ -43,6 +43,7 @@ from freetrain.launch.base import (
 )
 from freetrain.launch.local import find_tool
 from freetrain.pack.pack import Inbox, read_pack
+from freetrain.patterns import advice, slow_line
 from freetrain.state.database import (
     check_directory,
     create_private,
@@ -181,6 +182,8 @@ def submit_file(  # noqa: PLR0913 - the environment, piece by piece
     kept = kept_environment(environ)
     theirs = kept | dict(job.environment)
     members = members_of(job, home=home) if asked.is_checked else ()
+    for part in (job, *members):
+        check_pattern(part)
     if asked.is_checked:
         for part in (job, *members):
             check_program(part, theirs | dict(part.environment))
@@ -308,6 +311,22 @@ def check_program(job: TrainerJob, environment: Mapping[str, str]) -> None:
         raise _refusal(
             f"the program {shown(program)} is not {where}, or cannot be executed",
             "Activate the environment that has it, or name it in full",
+        )
+
+
+def check_pattern(job: TrainerJob) -> None:
+    """Refuse a job whose pattern takes too long on some lines.
+
+    Raises:
+        BadConfigurationError: It does.
+    """
+    if job.progress is None or not job.progress.pattern:
+        return
+    slow = slow_line(job.progress.pattern)
+    if slow is not None:
+        raise BadConfigurationError(
+            f"trainer {job.name}: [progress]: {advice(slow, job.progress.pattern)}. "
+            f"Nothing was submitted."
         )
 
 

@@ -43,6 +43,7 @@ from freetrain.config.document import (
     sizes,
 )
 from freetrain.losscurve.forecast import MetricDirection
+from freetrain.patterns import SlowPatternError, compiled
 from freetrain.plugins import UnusablePluginError, find_launcher, launcher_names
 from freetrain.text import closest, exact_duration, shown
 
@@ -98,7 +99,11 @@ def _read_pattern(value: object, _: BaseFolders) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # for what a later Python will read otherwise
         try:
-            groups = re.compile(value).groupindex
+            groups = compiled(value).groupindex
+        except SlowPatternError:
+            raise MismatchError(
+                "a regular expression that is compiled in less than half a second"
+            ) from None
         except (re.error, Warning, RecursionError, OverflowError) as error:
             raise MismatchError(f"a regular expression; {error}") from None
     if not any(name in groups for name in COUNTED):

@@ -456,7 +456,10 @@ class PackLoop:
 
     def _read_progress(self, member: RunningMember) -> None:
         sign = -1.0 if self._pack.better is MetricDirection.HIGHER else 1.0
+        was_read = not member.reader.problem
         member.read_progress(self._pack.metric, sign=sign, now_s=self._now_s())
+        if was_read and member.reader.problem:
+            self._say(f"{member.name}: {member.reader.problem}")
         record = self._record.members[member.name]
         record.steps, record.samples = member.done
 

@@ -157,6 +157,11 @@ def make_plan(
         ratings=ratings,
         problems=(
             *(trainer.problem for trainer in observed.trainers if trainer.problem),
+            *(
+                f"{name}: {progress.problem}"
+                for name, progress in observed.progress.items()
+                if progress.problem
+            ),
             *refused_shapes,
             *forecast_problems,
             *_never_started(settings, ratings, forecasts),

@@ -137,7 +137,8 @@ class TrainerLine:
         shape: What its leases require of their nodes.
         sizes: Node counts that it can use.
         brake: What keeps leases for it from being asked for, empty for nothing.
-        problem: Why nothing can be done about it, empty where something can.
+        problem: Why nothing can be done about it, or its progress is not read; else
+            empty.
         rating: Why the priority values it as it does, empty where it wants no nodes.
         is_background: Whether it gets only what the others leave.
         is_diverging: Whether its metric has gone wrong.
@@ -351,7 +352,7 @@ def _trainer_line(trainer: TickTrainer, observed: Observed) -> TrainerLine:
         changed_s=None if newest is None else newest.created_s,
         node_names=tuple(member.node for member in members),
         sizes=() if job is None else job.nodes.sizes,
-        problem=trainer.problem,
+        problem=trainer.problem or ("" if progress is None else progress.problem),
         is_diverging=_is_diverging(progress, job),
     )
 

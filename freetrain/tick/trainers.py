@@ -442,6 +442,10 @@ MOST_BYTES = 1 << 22
 MOST_BYTES_EACH = 1 << 20
 """Of one trainer; above the longest line, or reading would stand still."""
 
+MOST_PATTERN_S = 3.0
+"""CPU time of all trainers' patterns in one tick; a trainer's takes about one second at
+the most, after which nothing more is read with a pattern that is too slow."""
+
 _FOLLOWED = {TrainerState.WANTED, TrainerState.PAUSED}
 
 
@@ -462,6 +466,11 @@ class TrainerProgress:
     bookmark: Bookmark
     submitted_s: float
     is_read: bool = False
+
+    @property
+    def problem(self) -> str:
+        """Why its reports are no longer read, for people; empty while they are."""
+        return self.bookmark.problem
 
     def row(self, name: str) -> HistoryRow:
         """Return the row that the store keeps until the next tick."""
@@ -491,16 +500,17 @@ def read_progress(
         and trainer.row.state in _FOLLOWED
     ]
     progress: dict[str, TrainerProgress] = {}
-    left_bytes = MOST_BYTES
+    left_bytes, left_s = MOST_BYTES, MOST_PATTERN_S
     # Trainers for whom the bound left nothing this time come earlier the next.
     start = int(now_s) % max(1, len(followed))
     for trainer, job in followed[start:] + followed[:start]:
         name, known = trainer.row.name, _known_before(context, trainer)
-        if left_bytes < MOST_BYTES_EACH:
+        if left_bytes < MOST_BYTES_EACH or left_s <= 0:
             progress[name] = known
             continue
-        progress[name], read_bytes = _read_on(context, trainer, job, known, now_s)
-        left_bytes -= read_bytes
+        progress[name], reader = _read_on(context, trainer, job, known, now_s)
+        left_bytes -= reader.read_bytes
+        left_s -= reader.pattern_s
     return progress
 
 
@@ -531,8 +541,8 @@ def _read_on(
     job: TrainerJob,
     known: TrainerProgress,
     now_s: float,
-) -> tuple[TrainerProgress, int]:
-    """Return the progress with what came since, and how many bytes were read."""
+) -> tuple[TrainerProgress, ProgressReader]:
+    """Return the progress with what came since, and the reader that read it."""
     folder = context.folder.trainer(trainer.row.name)
     reader = ProgressReader(
         job,
@@ -543,7 +553,7 @@ def _read_on(
     )
     records = reader.read(most_bytes=MOST_BYTES_EACH)
     if reader.bookmark == known.bookmark:
-        return known, 0
+        return known, reader
     grown = known.history.add(_numbered(records, trainer), job)
     scaling: Mapping[str, Any] = {}
     if context.site.planner.learn:
@@ -554,7 +564,7 @@ def _read_on(
                 learned = learned.with_fragment(fragment)
         scaling = to_state(learned)
     progress = replace(known, scaling=scaling, bookmark=reader.bookmark, is_read=True)
-    return progress, reader.read_bytes
+    return progress, reader
 
 
 def _numbered(

@@ -12,6 +12,7 @@ from freetrain.client.submit import (
     Begin,
     OnLeftOver,
     SubmissionOutcome,
+    check_pattern,
     preview,
     remarks,
 )
@@ -20,6 +21,8 @@ from freetrain.config.job import (
     CheckpointSettings,
     LaunchSettings,
     NodeSettings,
+    ProgressFormat,
+    ProgressSettings,
     TrainerJob,
     read_job,
 )
@@ -351,3 +354,13 @@ def test_a_preview_is_refused_where_the_submission_would_be(
     state.path.mkdir(mode=0o755)
     with pytest.raises(BadConfigurationError, match="others can reach into"):
         preview(state, a_submission(state, job), uid=UID)
+
+
+def test_a_pattern_that_backtracks_is_refused(tmp_path: Path) -> None:
+    progress = ProgressSettings(form=ProgressFormat.PATTERN, pattern="(?P<step>a+)+b")
+    job = structs.replace(a_job(tmp_path), elastic=False, progress=progress)
+
+    with pytest.raises(BadConfigurationError, match="too long on the line 'aaa"):
+        check_pattern(job)
+
+    check_pattern(a_job(tmp_path))

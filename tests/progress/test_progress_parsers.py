@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from freetrain.config.job import ProgressFormat, ProgressSettings
+from freetrain.patterns import LONGEST_LINE
 from freetrain.progress import (
-    LONGEST_PATTERN_LINE,
     ProgressRecord,
     UnreadableLineError,
     number,
@@ -143,7 +143,7 @@ def test_a_step_in_scientific_notation_is_a_step() -> None:
 
 def test_a_pattern_sees_the_beginning_of_a_long_line_only() -> None:
     assert by_pattern("loading data ...") == ()
-    assert by_pattern("x" * LONGEST_PATTERN_LINE + " step 4 loss 0.5") == ()
+    assert by_pattern("x" * LONGEST_LINE + " step 4 loss 0.5") == ()
 
 
 def test_a_pattern_with_quadratic_backtracking_ends_soon_on_a_hostile_line() -> None:

@@ -572,3 +572,53 @@ def test_what_is_no_bookmark_is_refused() -> None:
         bookmark_from({"generation": 1})
     with pytest.raises(TypeError):
         bookmark_from({"generation": 1, "marks": [{"name": "x", "colour": 3}]})
+
+
+SLOW = ProgressSettings(form=ProgressFormat.PATTERN, pattern="(?P<step>a+)+b")
+
+
+def test_a_pattern_that_takes_too_long_is_tried_once_and_named(tmp_path: Path) -> None:
+    stage = Stage(trainer(tmp_path, SLOW), tmp_path)
+    stage.print(1, "a" * 62 + "\n")
+    reader = stage.reader()
+
+    assert (reader.read(), reader.is_behind) == ((), False)
+    assert "takes too long on the line 'aaa" in reader.problem
+    assert reader.pattern_s > 0.1
+
+    later = stage.reader(since=bookmark_from(json.loads(json.dumps(marks_of(reader)))))
+    assert (later.read(), later.problem) == ((), reader.problem)
+    assert later.pattern_s == 0.0
+    assert stage.latest() is None
+
+
+def marks_of(reader: ProgressReader) -> dict[str, Any]:
+    return asdict(reader.bookmark)
+
+
+def test_with_another_pattern_a_trainer_is_read_again(tmp_path: Path) -> None:
+    slow = Stage(trainer(tmp_path, SLOW), tmp_path)
+    slow.print(1, "a" * 62 + "\n")
+    reader = slow.reader()
+    reader.read()
+    mended = Stage(trainer(tmp_path, PRINTED), tmp_path)
+    mended.print(1, "step 4 loss 0.5\n")
+
+    assert steps(mended.reader(since=reader.bookmark)) == [4]
+
+
+def test_a_pattern_that_is_merely_slow_is_read_in_parts(tmp_path: Path) -> None:
+    # Its time grows with the square of a line's length.
+    slowly = ProgressSettings(form=ProgressFormat.PATTERN, pattern=".*y(?P<step>z)")
+    stage = Stage(trainer(tmp_path, slowly), tmp_path)
+    stage.print(1, ("x" * 999 + "\n") * 2_000)
+    reader = stage.reader()
+
+    readings = 0
+    while reader.is_behind:
+        reader.read()
+        readings += 1
+        assert reader.pattern_s < 3.0
+
+    assert not reader.problem
+    assert readings > 1

@@ -321,3 +321,20 @@ def test_a_diverging_trainer_is_marked(world: TickWorld) -> None:
     tell(world.submit("a"), 0.9, 0.5, math.nan)
     tell(world.submit("b"), 0.9, 0.5, 0.4)
     assert [line.is_diverging for line in world.status().trainers] == [True, False]
+
+
+def test_a_pattern_that_takes_too_long_is_its_trainers_problem_alone(
+    world: TickWorld,
+) -> None:
+    printing(world, "(?P<step>a+)+b")
+    world.submit("b", "elastic = false\n")
+    printed(world, "a" * 62 + "\n")
+
+    world.go_on(3)
+
+    status = world.status()
+    problems = {line.name: line.problem for line in status.trainers}
+    assert "takes too long on the line 'aaa" in problems["a"]
+    assert problems["b"] == ""
+    assert any(problem.startswith("a: the pattern") for problem in status.problems)
+    assert world.generation("a") + world.generation("b") > 0
