@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import WorkSettings, read_job
-from freetrain.elastic.contract import read_outcome
+from freetrain.elastic.contract import OutcomeKind, read_outcome
 from freetrain.launch.base import logs_of, run_dir_of
 from freetrain.progress import ProgressReader, work_is_done
 from freetrain.state.files import (
@@ -299,10 +299,14 @@ def _trim(known: MutableMapping[tuple[str, int], Any]) -> None:
         known.pop(next(iter(known)))
 
 
+_ENDED = {OutcomeKind.NOT_STARTED: EndingKind.NOT_LAUNCHED}
+"""A world that could not see its checkpoint is no failure of its program."""
+
+
 def _with_outcome(ending: GenerationEnding, outcome: Outcome) -> GenerationEnding:
     return replace(
         ending,
-        ended=EndingKind(str(outcome.kind)),
+        ended=_ENDED.get(outcome.kind) or EndingKind(str(outcome.kind)),
         step=outcome.step,
         committed_step=outcome.committed_step,
         message=outcome.message[:_LONGEST_MESSAGE] or ending.message,

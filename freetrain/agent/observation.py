@@ -311,7 +311,7 @@ class ObservedGeneration:
     @property
     def has_committed(self) -> bool:
         """Whether its world says that it ended without an error: all is committed."""
-        return self.outcome not in {"", "failed"}
+        return self.outcome not in {"", "failed", "not started"}
 
     def committed_for(self, seconds: float) -> bool:
         """Tell whether its world said so at least *seconds* ago."""

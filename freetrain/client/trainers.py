@@ -272,7 +272,6 @@ class LeftOver:
 
 
 _LOG = re.compile(r"([0-9]{10})\.log", re.ASCII)
-_OUTCOME = re.compile(r"([0-9]{10})\.json", re.ASCII)
 
 
 def left_over(run_dir: Path, logs: Path) -> LeftOver:
@@ -283,14 +282,12 @@ def left_over(run_dir: Path, logs: Path) -> LeftOver:
     """
     run = RunDir(run_dir)
     committed = _committed(run)
-    printed, outcomes = _matching(logs, _LOG), _matching(run.outcomes, _OUTCOME)
-    named = [checkpoint.generation for checkpoint in committed]
-    named += [int(match[1]) for match in (*printed, *outcomes)]
+    printed = _matching(logs, _LOG)
     inner = (_committed(RunDir(folder / "run")) for folder in member_folders(run))
     steps = [found[-1].step for found in (committed, *inner) if found]
     return LeftOver(
         step=sum(steps) if steps else None,
-        generation=max([run.newest_generation(), *named]),
+        generation=max([run.last_used(), *(int(match[1]) for match in printed)]),
         has_logs=bool(printed),
     )
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from freetrain.elastic.contract import (
         ChangedTrainingError,
         CheckpointError,
+        CheckpointMissingError,
         ElasticError,
         GenerationTakenError,
         LaunchError,
@@ -45,6 +46,7 @@ __all__ = [
     "ChangedTrainingError",
     "Checkpoint",
     "CheckpointError",
+    "CheckpointMissingError",
     "Chunk",
     "ElasticError",
     "Fragment",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import zipfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -21,11 +22,13 @@ import numpy as np
 
 from freetrain.elastic.contract import (
     CheckpointError,
+    CheckpointMissingError,
     GenerationTakenError,
     LaunchError,
     StateError,
+    read_outcome,
 )
-from freetrain.elastic.files import create_once, replaced, warn
+from freetrain.elastic.files import Clock, create_once, numbers_in, replaced, warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -362,14 +365,53 @@ def _build_generator(inner: dict[str, Any]) -> np.random.Generator:
 
 _KEPT = 2
 
+LISTING_S = 60.0
+"""NFS clients show a folder as it was up to a minute ago (acdirmax)."""
+
+_LIST_AGAIN_S = 1.0
+_LAST_OUTCOMES = 10
+_CLOCK = Clock()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The content of the file by which a world took its generation.
+
+    Attributes:
+        world: Tells worlds of the same number apart; empty where nothing is said.
+        committed_step: Steps in the newest checkpoint that it has committed or
+            restored; 0 where it has not said so yet.
+    """
+
+    world: str = ""
+    committed_step: int = 0
+
+
+def read_claim(path: Path) -> Claim:
+    """Return the claim at *path*; one without readable content says nothing.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    content = path.read_bytes()
+    with suppress(ValueError, TypeError, AttributeError):
+        found = json.loads(content)
+        return Claim(str(found["world"]), int(found.get("committed_step", 0)))
+    return Claim()
+
 
 class CheckpointStore:
     """Reads and commits the checkpoints of one run; used by rank 0 alone."""
 
-    def __init__(self, run_dir: RunDir, *, generation: int) -> None:
+    def __init__(
+        self, run_dir: RunDir, *, generation: int, clock: Clock = _CLOCK
+    ) -> None:
         self._run_dir = run_dir
         self._generation = generation
+        self._clock = clock
         self._claimed = False
+        self._world = os.urandom(8).hex()
+        self._promised: tuple[int, int] | None = None
         self._unusable: set[Path] = set()
 
     def claim(self) -> None:
@@ -385,18 +427,35 @@ class CheckpointStore:
             raise self._taken("it has ended already")
         self._run_dir.create()
         claim = self._run_dir.claim(self._generation)
-        if not create_once(claim, b""):
+        if not create_once(claim, _render_claim(Claim(self._world))):
             raise self._taken("it was started before")
         self._claimed = True
+        self._promised = self._find_promised()  # before the claims that say so go
         self._remove_leftovers()
 
     def is_superseded(self) -> bool:
-        """Tell whether a later generation exists; then this one may not commit.
+        """Tell whether this generation may not commit any more.
+
+        A later generation exists, or, where the folder was replaced by another, another
+        world has this generation.
 
         Raises:
-            OSError: The folder of generations cannot be read.
+            OSError: It is unknown; also where the claim of this world is gone.
         """
-        return self._run_dir.newest_generation() > self._generation
+        if self._run_dir.newest_generation() > self._generation:
+            return True
+        return self.is_replaced()
+
+    def is_replaced(self) -> bool:
+        """Tell whether another world has the generation that this one claimed.
+
+        Raises:
+            OSError: The claim is gone, or cannot be read.
+        """
+        if not self._claimed:
+            return False
+        claim = read_claim(self._run_dir.claim(self._generation))
+        return claim.world != self._world
 
     def commit(self, checkpoint: Checkpoint) -> bool:
         """Keep *checkpoint*, whole and durable, and remove all but the two newest.
@@ -418,6 +477,7 @@ class CheckpointStore:
         path = self._run_dir.checkpoint(checkpoint.generation, step)
         with replaced(path, temporary=path.with_name(f".{path.name}.partial")) as file:
             write_checkpoint(checkpoint, file)
+        self._note_committed(step)
         self._prune()
         return True
 
@@ -427,10 +487,17 @@ class CheckpointStore:
         A torn or corrupt one is reported and passed over.
 
         Raises:
+            CheckpointMissingError: An earlier generation committed more than the folder
+                shows, for a minute.
             LaunchError: There are checkpoints, and not one of them can be used.
             OSError: The folder of checkpoints cannot be listed.
         """
-        paths = self._list()
+        found = self._newest_usable(self._list_up_to_date())
+        if found is not None:
+            self._note_committed(found[1].position.step)
+        return found
+
+    def _newest_usable(self, paths: list[Path]) -> tuple[bytes, Checkpoint] | None:
         for path in reversed(paths):
             try:
                 content = path.read_bytes()
@@ -445,12 +512,66 @@ class CheckpointStore:
             raise LaunchError(
                 f"none of the {len(paths)} checkpoints in {self._run_dir.checkpoints} "
                 f"can be used. Nothing was trained. Restore one from a backup, or move "
-                f"them away to begin from the start."
+                f"{self._run_dir.path} away to begin from the start."
             )
         return None
 
     def _list(self) -> list[Path]:
         return [committed.path for committed in self._run_dir.committed()]
+
+    def _list_up_to_date(self) -> list[Path]:
+        """List the checkpoints, again until the last that was committed is there."""
+        generation, step = self._promised or self._find_promised()
+        until_s = self._clock.elapsed_s() + LISTING_S
+        while True:
+            committed = self._run_dir.committed()
+            if step <= max((found.step for found in committed), default=0):
+                return [found.path for found in committed]
+            if self._clock.elapsed_s() >= until_s:
+                break
+            self._clock.sleep(_LIST_AGAIN_S)
+        shown = committed[-1].path.name if committed else "none"
+        raise CheckpointMissingError(
+            f"generation {generation} committed step {step}, and after {LISTING_S:g} s "
+            f"the newest checkpoint in {self._run_dir.checkpoints} is still {shown}. "
+            f"Nothing was trained, as steps would be trained twice; the launch may be "
+            f"tried again. If you took checkpoints away yourself, move generations/ "
+            f"and outcomes/ away too."
+        )
+
+    def _find_promised(self) -> tuple[int, int]:
+        """Return the last earlier generation that says how far it committed, and that.
+
+        The claim says so at each commit, and the outcome at the end. Both are opened
+        by name where they may be too new to be listed.
+        """
+        runs = self._run_dir
+        earlier = range(self._generation - 1, 0, -1)[:1]
+        listed = {*numbers_in(runs.generations), *numbers_in(runs.outcomes), *earlier}
+        candidates = sorted((g for g in listed if g < self._generation), reverse=True)
+        for generation in candidates[:_LAST_OUTCOMES]:
+            step = 0
+            with suppress(OSError):
+                step = read_claim(runs.claim(generation)).committed_step
+            with suppress(OSError):
+                outcome = read_outcome(runs, generation)
+                step = max(step, outcome.committed_step if outcome else 0)
+            if step > 0:
+                return generation, step
+        return 0, 0
+
+    def _note_committed(self, step: int) -> None:
+        """Say in the claim how far this world has committed.
+
+        Not synced: what a crash of the machine takes back is said too little.
+        """
+        if not self._claimed:
+            return
+        path = self._run_dir.claim(self._generation)
+        temporary = path.with_name(f".{path.name}.{self._world}")
+        with suppress(OSError):
+            temporary.write_bytes(_render_claim(Claim(self._world, step)))
+            temporary.replace(path)
 
     def _prune(self) -> None:
         # Files that could not be read do not count as kept, or they would push
@@ -479,3 +600,7 @@ class CheckpointStore:
             f"{why}. Nothing was trained. Number every launch anew, or let the "
             f"program number itself by leaving FREETRAIN_GENERATION unset."
         )
+
+
+def _render_claim(claim: Claim) -> bytes:
+    return (json.dumps(asdict(claim)) + "\n").encode("ascii")

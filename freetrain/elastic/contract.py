@@ -11,7 +11,8 @@ The errors of the package, by what to do next:
 ElasticError
 ├── LaunchError            the launch is wrong: nothing was trained, launch anew
 │   ├── WorldMismatchError     the world is not the one that the launcher announced
-│   └── GenerationTakenError   another world runs, or has followed, this one
+│   ├── GenerationTakenError   another world runs, or has followed, this one
+│   └── CheckpointMissingError a checkpoint that was committed cannot be seen
 ├── ProgramError           the training program is wrong: correct it
 │   ├── StateError             a value that a checkpoint cannot hold
 │   └── ChangedTrainingError   seed, samples or batch differ from the checkpoint's
@@ -54,6 +55,13 @@ class WorldMismatchError(LaunchError):
 
 class GenerationTakenError(LaunchError):
     """This generation was started before, or a later one exists."""
+
+
+class CheckpointMissingError(LaunchError):
+    """An earlier generation committed more than the folder of checkpoints shows.
+
+    The file system is to blame and not the program: the launch is tried again.
+    """
 
 
 class ProgramError(ElasticError):
@@ -266,6 +274,7 @@ class OutcomeKind(StrEnum):
     DO_NOT_RESTART = "do not restart"  # the program gave up: do not launch again
     SUPERSEDED = "superseded"  # a later generation exists: nothing to do
     FAILED = "failed"  # an error; the exit code is not 0
+    NOT_STARTED = "not started"  # its checkpoint could not be seen: launch again
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,9 @@ def replaced(target: Path, *, temporary: Path) -> Iterator[IO[bytes]]:
 def create_once(target: Path, content: bytes) -> bool:
     """Create *target* with *content*, whole, unless it is there already.
 
-    By ``link``, which is atomic on NFS too: of several writers one wins.
+    By ``link``, which is atomic on NFS too: of several writers one wins. Where the
+    answer to a link was lost and the client asked again, the server refuses it, as the
+    name is there: then the number of links tells who made it.
 
     Returns:
         Whether this call created it.
@@ -76,20 +78,31 @@ def create_once(target: Path, content: bytes) -> bool:
     Raises:
         OSError: It could not be written.
     """
-    temporary = target.with_name(f".{target.name}.{os.uname().nodename}.{os.getpid()}")
+    # A name of its own: a killed writer's file may be a link to a target by now.
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(8).hex()}")
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.link(temporary, target)
-    except FileExistsError:
-        return False
+        try:
+            os.link(temporary, target)
+        except OSError as error:
+            if _count_links(temporary) == 1:
+                if isinstance(error, FileExistsError):
+                    return False
+                raise
     finally:
         with suppress(OSError):
             temporary.unlink()
     sync_folder(target.parent)
     return True
+
+
+def _count_links(path: Path) -> int:
+    """Return how many names a file has; opened, so that NFS asks the server."""
+    with path.open("rb") as file:
+        return os.fstat(file.fileno()).st_nlink
 
 
 def sync_folder(folder: Path) -> None:
@@ -106,6 +119,22 @@ def sync_folder(folder: Path) -> None:
 
 
 # The run directory; docs/reference/run-directory.md describes it.
+
+_NUMBER = re.compile(r"[0-9]{10}", re.ASCII)
+
+
+def numbers_in(folder: Path) -> list[int]:
+    """Return the generations that names in *folder* begin with; none where it misses.
+
+    Raises:
+        OSError: The folder cannot be listed.
+    """
+    try:
+        names = [entry.name for entry in folder.iterdir()]
+    except FileNotFoundError:
+        return []
+    return [int(found[0]) for name in names if (found := _NUMBER.match(name))]
+
 
 _COMMITTED = re.compile(r"([0-9]{10})-([0-9]{15})\.npz", re.ASCII)
 
@@ -201,14 +230,25 @@ class RunDir:
             folder.mkdir(exist_ok=True, mode=0o700)
 
     def newest_generation(self) -> int:
-        """The highest generation that any file names; 0 where there is none.
+        """The highest generation that exists; every earlier one is fenced. 0 for none.
 
         Raises:
             OSError: The folder cannot be listed, so that it is unknown.
         """
-        try:
-            names = [entry.name for entry in self.generations.iterdir()]
-        except FileNotFoundError:
-            return 0
-        found = (re.match(r"[0-9]{10}", name) for name in names)
-        return max((int(match[0]) for match in found if match), default=0)
+        return max(numbers_in(self.generations), default=0)
+
+    def last_used(self) -> int:
+        """The highest generation that any file names; 0 for none.
+
+        A launch gets a higher number. Outcomes and checkpoints count too: a world that
+        was launched ahead and failed leaves an outcome, and fences no other.
+
+        Raises:
+            OSError: A folder cannot be listed, so that it is unknown.
+        """
+        found = [self.newest_generation()]
+        for folder in (self.outcomes, self.checkpoints):
+            # A program that is not elastic may have a file of that name.
+            with suppress(NotADirectoryError):
+                found += numbers_in(folder)
+        return max(found)

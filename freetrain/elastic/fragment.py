@@ -34,6 +34,7 @@ from freetrain.elastic.checkpoint import (
 from freetrain.elastic.contract import (
     SPARE,
     ChangedTrainingError,
+    CheckpointMissingError,
     GenerationTakenError,
     LaunchError,
     NotCommittedError,
@@ -115,7 +116,9 @@ def join(  # noqa: PLR0913  # all of them have defaults
                 # still commit.
                 generation, restored, store = launch.generation or 0, None, None
             else:
-                generation, restored, store = _claim_and_restore(launch, run, ranks)
+                generation, restored, store = _claim_and_restore(
+                    launch, run, ranks, clock
+                )
             fragment = Fragment(
                 world=ranks,
                 run=run,
@@ -259,7 +262,7 @@ _GENERATION_BYTES = 8
 
 
 def _claim_and_restore(
-    launch: Launch, run: RunDir, world: World
+    launch: Launch, run: RunDir, world: World, clock: Clock
 ) -> tuple[int, Checkpoint | None, CheckpointStore | None]:
     """Claim this generation and read the newest checkpoint; collective.
 
@@ -271,6 +274,7 @@ def _claim_and_restore(
 
     Raises:
         GenerationTakenError: Another world runs, or has followed, this one.
+        CheckpointMissingError: A checkpoint that was committed cannot be seen.
         LaunchError: The run directory cannot be read, or none of its checkpoints.
     """
     if world.rank > 0:
@@ -279,8 +283,8 @@ def _claim_and_restore(
         restored = read_checkpoint(content) if content else None
         return int.from_bytes(received[:_GENERATION_BYTES]), restored, None
     try:
-        generation = launch.generation or run.newest_generation() + 1
-        store = CheckpointStore(run, generation=generation)
+        generation = launch.generation or run.last_used() + 1
+        store = CheckpointStore(run, generation=generation, clock=clock)
         _claim(run, store)
         newest = store.newest()
     except OSError as error:
@@ -357,6 +361,7 @@ class Fragment:
                 world_size=world.size,
                 every_s=progress_every_s,
                 clock=clock,
+                may_write=self._committer.check,
             )
             self._progress.start(self.position)
         self._sampler: Sampler | None = None
@@ -555,6 +560,10 @@ class Fragment:
         committed, superseded = self.world.maxima(np.array(facts, dtype=np.int64))
         return int(committed), bool(superseded)
 
+    def is_replaced(self) -> bool:
+        """Whether another world has this very generation: its files are not ours."""
+        return self._committer.is_replaced()
+
     def _check_unchanged(self, now: dict[str, int]) -> None:
         if not self._state_given:
             raise ProgramError(
@@ -651,6 +660,27 @@ class _Committer:
         elapsed_s = self._clock.elapsed_s() - self._since_s
         return self._store is not None and elapsed_s >= self._every_s
 
+    def check(self) -> bool:
+        """Tell whether the run directory is known to be this world's still.
+
+        Where the folder was replaced by another in which another world trains, this
+        world must not write there, and stops as if it had a successor.
+        """
+        if self._store is None:
+            return False
+        try:
+            self.superseded = self.superseded or self._store.is_superseded()
+        except OSError:
+            return False
+        return not self.superseded
+
+    def is_replaced(self) -> bool:
+        """Tell whether another world has this very generation."""
+        try:
+            return self._store is not None and self._store.is_replaced()
+        except OSError:
+            return False
+
     def commit(self, checkpoint: Checkpoint) -> None:
         """Commit, unless a later generation exists.
 
@@ -711,7 +741,7 @@ class _ProgressLog:
     training.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # only Fragment calls it
         self,
         path: Path,
         *,
@@ -719,8 +749,10 @@ class _ProgressLog:
         world_size: int,
         every_s: float,
         clock: Clock,
+        may_write: Callable[[], bool],
     ) -> None:
         self._path = path
+        self._may_write = may_write
         self._common = {"generation": generation, "world_size": world_size}
         self._every_s = every_s
         self._clock = clock
@@ -757,6 +789,8 @@ class _ProgressLog:
             self._append({**_finite(metrics), "epoch": batch.epoch}, batch.after)
 
     def _append(self, fields: Mapping[str, Any], position: Position) -> None:
+        if not self._may_write():
+            return
         # Machines' clocks differ: a line is never older than the one before it.
         self._last_t = max(self._clock.unix_s(), self._last_t)
         where = asdict(position)
@@ -848,6 +882,8 @@ def _end(run: RunDir, fragment: Fragment, clock: Clock) -> None:
             f"{run.path} has the checkpoint of step {committed_step}. Make "
             f"room there, and run the program again: it goes on from that step."
         )
+    if is_superseded and fragment.is_replaced():
+        return  # the outcome of this number is for the other world to write
     message = f"the last {lost} steps were not committed" if lost else ""
     # Every rank that gave up writes its reason; the first outcome stays.
     if fragment.gave_up or (
@@ -876,6 +912,8 @@ def write_failure(
 ) -> None:
     """Write the outcome "failed", unless the generation is another world's.
 
+    Where the file system did not show the checkpoint, the outcome is "not started".
+
     Args:
         run: The run.
         generation: The generation that failed; None where it has no number yet.
@@ -885,10 +923,11 @@ def write_failure(
     """
     if not generation or isinstance(error, GenerationTakenError):
         return
+    is_missing = isinstance(error, CheckpointMissingError)
     _write(
         run,
         Outcome(
-            kind=OutcomeKind.FAILED,
+            kind=OutcomeKind.NOT_STARTED if is_missing else OutcomeKind.FAILED,
             generation=generation,
             step=fragment.position.step if fragment else 0,
             committed_step=fragment.committed_step if fragment else 0,

@@ -180,7 +180,7 @@ class EndingKind(StrEnum):
     SUPERSEDED = "superseded"  # it found a later generation at work
     FAILED = "failed"  # the program's own error
     KILLED = "killed"  # it left no outcome: crash, kill, or a lost lease
-    NOT_LAUNCHED = "not launched"  # a later generation came before it began
+    NOT_LAUNCHED = "not launched"  # a later one came first, or it saw no checkpoint
 
     @property
     def words(self) -> str:

@@ -3,10 +3,12 @@
 import hashlib
 import io
 import json
+import os
 import random
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +21,21 @@ from hypothesis.extra import numpy as stnp
 from freetrain.elastic import (
     Checkpoint,
     CheckpointError,
+    CheckpointMissingError,
     GenerationTakenError,
     LaunchError,
     Position,
     StateError,
 )
 from freetrain.elastic.checkpoint import (
+    LISTING_S,
     CheckpointStore,
     flatten,
     read_checkpoint,
     write_checkpoint,
 )
-from freetrain.elastic.files import RunDir
+from freetrain.elastic.contract import Outcome, OutcomeKind, write_outcome
+from freetrain.elastic.files import Clock, Committed, RunDir, create_once
 
 DIGEST_BYTES = 64
 
@@ -365,8 +370,10 @@ def test_a_generation_with_a_successor_commits_nothing(
 def test_a_stale_commit_that_slips_through_replaces_nothing_newer(run: Run) -> None:
     stale = run.start(1)
     commit(stale, 1, 5)
+    claim = run.dir.claim(1).read_bytes()
     commit(run.start(2), 2, 6)
     # As if a file system had not shown the stale world its successor yet.
+    run.dir.claim(1).write_bytes(claim)
     for path in run.dir.generations.glob("0000000002*"):
         path.unlink()
 
@@ -401,3 +408,150 @@ def test_a_state_that_cannot_be_kept_leaves_no_half_file(run: Run) -> None:
         commit(store, 1, 6, value=object())
 
     assert run.names() == [run.dir.checkpoint(1, 5).name]
+
+
+# Two worlds of one number, and folders that show what was
+
+
+class Ticking:
+    """A clock that goes on only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.clock = Clock(lambda: self.now_s, lambda: self.now_s, self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+@dataclass(frozen=True, slots=True)
+class LaggingRunDir(RunDir):
+    """Shows the folder of checkpoints as it was, until it was listed so often."""
+
+    listings: list[tuple[Committed, ...]] = field(default_factory=list)
+
+    def committed(self) -> tuple[Committed, ...]:
+        return self.listings.pop(0) if self.listings else RunDir.committed(self)
+
+
+def test_a_world_whose_folder_was_replaced_commits_nothing_into_the_new_one(
+    run: Run,
+) -> None:
+    old = run.start(1)
+    commit(old, 1, 5)
+    run.dir.path.rename(run.dir.path.with_name("moved away"))
+
+    with pytest.raises(FileNotFoundError):
+        commit(old, 1, 6)
+    new = run.start(1)
+    commit(new, 1, 2)
+
+    assert commit(old, 1, 7) == [False]
+    assert run.newest() == (1, 2)
+    assert commit(new, 1, 3) == [True]
+
+
+@pytest.mark.parametrize("lag", [1, 30])
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_a_listing_that_lags_is_waited_for(
+    run: Run, lag: int, *, is_ended: bool
+) -> None:
+    first = run.start(1)
+    commit(first, 1, 20)
+    stale = run.dir.committed()
+    commit(first, 1, 30)
+    if is_ended:  # a world that was killed has its claim alone
+        write_outcome(run.dir, Outcome(OutcomeKind.RESCALED, 1, 30, 30, "", 0.0))
+        run.dir.claim(1).unlink()
+    lagging = LaggingRunDir(run.dir.path, [stale] * lag)
+    second = CheckpointStore(lagging, generation=2, clock=Ticking().clock)
+    second.claim()
+
+    found = second.newest()
+
+    assert found is not None
+    assert found[1].position.step == 30
+
+
+@pytest.mark.parametrize("shown", [20, 0])
+def test_steps_are_not_trained_twice_where_the_listing_never_catches_up(
+    run: Run, shown: int
+) -> None:
+    first = run.start(1)
+    commit(first, 1, 20)
+    stale = run.dir.committed() if shown else ()
+    commit(first, 1, 30)
+    ticking = Ticking()
+    lagging = LaggingRunDir(run.dir.path, [stale] * 1000)
+    second = CheckpointStore(lagging, generation=2, clock=ticking.clock)
+    second.claim()
+
+    with pytest.raises(CheckpointMissingError, match=r"committed step 30.* trained"):
+        second.newest()
+
+    assert ticking.now_s == LISTING_S
+    third = run.start(3)  # the next launch sees it, though the second said nothing
+    found = third.newest()
+    assert found is not None
+    assert found[1].position.step == 30
+
+
+def test_a_rewind_to_an_older_checkpoint_is_no_lag(run: Run) -> None:
+    commit(run.start(1), 1, 20, 30)
+    run.dir.checkpoint(1, 30).write_bytes(b"torn")
+    second = run.start(2)
+    assert second.newest() is not None
+    run.dir.checkpoint(1, 30).unlink()
+    third = CheckpointStore(run.dir, generation=3, clock=Ticking().clock)
+    third.claim()
+
+    found = third.newest()
+
+    assert found is not None
+    assert found[1].position.step == 20
+
+
+def test_a_launch_without_a_number_is_numbered_by_all_files(tmp_path: Path) -> None:
+    run_dir = RunDir(tmp_path)
+    run_dir.create()
+    assert run_dir.last_used() == 0
+
+    run_dir.claim(2).touch()
+    assert run_dir.last_used() == 2
+    run_dir.outcome(4).touch()
+    assert (run_dir.last_used(), run_dir.newest_generation()) == (4, 2)
+    run_dir.checkpoint(7, 1).touch()
+    assert run_dir.last_used() == 7
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_a_link_whose_answer_was_lost_counts_by_the_number_of_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_made: bool
+) -> None:
+    target = tmp_path / "target"
+    link = os.link
+    if not is_made:
+        target.write_bytes(b"another's")
+
+    def link_twice(source: Path, name: Path) -> None:
+        if is_made:
+            link(source, name)
+        link(source, name)  # as a client does that has heard nothing
+
+    monkeypatch.setattr(os, "link", link_twice)
+
+    assert create_once(target, b"ours") is is_made
+    assert target.read_bytes() == (b"ours" if is_made else b"another's")
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_killed_writer_s_leftover_is_never_written_through(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    assert create_once(target, b"first")
+    # Killed between the link and the removal of its other name, and the number of
+    # the process came round again.
+    os.link(target, tmp_path / f".target.{os.uname().nodename}.{os.getpid()}")
+
+    assert not create_once(target, b"second")
+
+    assert target.read_bytes() == b"first"
