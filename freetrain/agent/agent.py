@@ -13,7 +13,6 @@ import re
 import socket
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import SystemRandom
@@ -72,7 +71,7 @@ from slurm.runner import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from freetrain.agent.board import TrainerFolder
     from freetrain.agent.observation import Observation, ObservedTrainer, Patience
@@ -176,8 +175,7 @@ def own_job(environment: Mapping[str, str]) -> JobKey | None:
 
 def _run(call: Call, patience: Patience) -> bool:
     """Run the agent; return whether nothing is left that must be swept."""
-    folder = call.state.lease(call.key)
-    folder.create()
+    _try_for_a_while(call.state.lease(call.key).create)
     environment = _environment(call, is_listening=True)
     environment.handle_signals()
     lease = OwnLease(
@@ -189,25 +187,51 @@ def _run(call: Call, patience: Patience) -> bool:
         grace_s=call.grace_s,
     )
     environment.log(f"began on {lease.node} for {call.limit_s / 60:g} min")
-    if not Agent(lease, _board(call), environment, patience).run():
+    if not Agent(lease, _board(call, environment), environment, patience).run():
         return False
     _remove_groups()
     return True
 
 
+_TRIES = 5
+_TRY_AGAIN_S = 0.5
+
+
+def _try_for_a_while(act: Callable[[], None]) -> None:
+    """Do *act*; again where it fails, as one call to a file may fail at any time.
+
+    Raises:
+        OSError, FreeTrainError: It failed each time.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            act()
+        except (OSError, FreeTrainError):
+            if not left:
+                raise
+            time.sleep(_TRY_AGAIN_S)
+        else:
+            return
+
+
 def _sweep(call: Call, patience: Patience) -> None:
     """End the processes of the lease; write that it is gone if its agent did not."""
-    environment, board = _environment(call), _board(call)
+    environment = _environment(call)
+    board = _board(call, environment)
     processes = NodeProcesses(call.key, board, environment, patience)
     until_s = time.monotonic() + patience.sweep_grace_s
     while not processes.end_all() and time.monotonic() < until_s:
         environment.wait(patience.poll_s)
     processes.kill_all()
     _remove_groups()
-    last = board.heartbeat(call.key)
+    _try_for_a_while(lambda: _write_ended(board, call.key))
+
+
+def _write_ended(board: Board, key: LeaseKey) -> None:
+    last = board.heartbeat(key)
     if last is not None and last.state is not AgentState.ENDED:
         ended = replace(last, beat=last.beat + 1, state=AgentState.ENDED)
-        board.write_heartbeat(call.key, ended)
+        board.write_heartbeat(key, ended)
 
 
 def _remove_groups() -> None:
@@ -244,9 +268,9 @@ def _environment(call: Call, *, is_listening: bool = False) -> Environment:
     )
 
 
-def _board(call: Call) -> Board:
+def _board(call: Call, environment: Environment) -> Board:
     listing = Listing(time.monotonic)
-    return Board(call.state, listing, elapsed_s=time.monotonic)
+    return Board(call.state, listing, elapsed_s=time.monotonic, log=environment.log)
 
 
 def _number(text: str) -> float:
@@ -297,9 +321,17 @@ class Agent:
         Then its batch script may end, and with it the job, a second sooner than Slurm
         ends one by force.
         """
-        while not self.turn():
+        while not self.turn_or_log():
             self._environment.wait(self._patience.poll_s)
         return self._is_clean
+
+    def turn_or_log(self) -> bool:
+        """Do a turn; an error of the system costs this one, and never the lease."""
+        try:
+            return self.turn()
+        except OSError as error:
+            self._environment.log(f"a turn failed, and the next begins anew: {error}")
+            return False
 
     def turn(self) -> bool:
         """Observe, decide and act, once; return whether the lease has ended."""
@@ -357,7 +389,11 @@ class Agent:
         while not self._is_clean and environment.elapsed_s() < until_s:
             environment.wait(_END_POLL_S)
             self._is_clean = self._processes.end_all()
-        self._heartbeat.write_ended()
+        for _ in range(_TRIES):
+            self._heartbeat.write_ended()
+            if not self._heartbeat.is_cut_off:
+                break
+            environment.wait(_END_POLL_S)
         environment.stop_listening()
         if not self._is_clean:
             self._processes.kill_all()
@@ -386,6 +422,7 @@ class HeartbeatWriter:
         self._processes = processes
         self._count = 0
         self._due_s = environment.elapsed_s()
+        self._occupation = ("", 0)
 
     def beat(self, observed: Observation, *, now_s: float, every_s: float) -> None:
         """Write it if it is time, or at once when the lease begins to leave."""
@@ -394,7 +431,9 @@ class HeartbeatWriter:
             return
         self._due_s = now_s + every_s
         state = AgentState.IDLE if observed.leaving_s is None else AgentState.LEAVING
-        trainer, generation = _occupation(observed)
+        if not observed.unknown:
+            self._occupation = _occupation(observed)
+        trainer, generation = self._occupation
         if trainer and observed.leaving_s is None:
             state = AgentState.TRAINING
         self._write(
@@ -463,6 +502,8 @@ def _is_home(observed: Observation, trainer: ObservedTrainer) -> bool:
 
 
 _SPARE_AGAIN_S = 60.0
+_LAUNCH_TRIES = 3
+_LAUNCH_AGAIN_S = 1.0
 
 
 class Executor:
@@ -484,6 +525,8 @@ class Executor:
         self._processes = processes
         self._author = lease_name(me)
         self._spare_due_s = memory.now_s
+        # By world that could not be launched: how often, and when to try again.
+        self._failed_launches: dict[tuple[str, int], tuple[int, float]] = {}
 
     def carry_out(self, action: Action) -> None:
         """Do *action*, or log why it could not be done."""
@@ -534,6 +577,10 @@ class Executor:
 
     def _launch(self, action: LaunchWorld) -> None:
         assigned, memory = action.assigned, self._memory
+        world = (assigned.trainer, assigned.generation)
+        failed, due_s = self._failed_launches.get(world, (0, memory.now_s))
+        if memory.now_s < due_s:
+            return
         job = self._board.job(assigned.trainer)
         is_forked = bool(job.launch.spare) and self._have_spares(assigned)
         try:
@@ -541,12 +588,16 @@ class Executor:
                 job, assigned, after=action.after, is_forked=is_forked
             )
         except (OSError, FreeTrainError) as error:
+            if failed + 1 < _LAUNCH_TRIES:
+                again_s = memory.now_s + _LAUNCH_AGAIN_S
+                self._failed_launches[world] = (failed + 1, again_s)
+                raise
             ending = failed_launch(
                 assigned.generation, error, author=self._author, unix_s=memory.unix_s
             )
             self._end(ending, assigned.trainer)
             return
-        world = (assigned.trainer, assigned.generation)
+        self._failed_launches.clear()
         memory.worlds[world] = LaunchedWorld(
             *world, process, action.after, launched_s=memory.now_s
         )
@@ -557,18 +608,18 @@ class Executor:
 
     def _have_spares(self, assigned: AssignmentFile) -> bool:
         """Tell whether each lease has a spare; where it cannot be read, it has none."""
-        with suppress(OSError, ValueError):
-            return all(
-                self._board.spare_of(member.key) == assigned.trainer
-                for member in assigned.members
-            )
-        return False
+        return all(
+            self._board.spare_of(member.key) == assigned.trainer
+            for member in assigned.members
+        )
 
     def _ask_to_stop(self, action: AskToStop) -> None:
         world = self._memory.worlds[action.trainer, action.generation]
-        world.asked_s = self._memory.now_s
-        self._log(_world_of(action), f"asked to stop: {action.why}")
+        if world.asked_s is None:
+            world.asked_s = self._memory.now_s
+            self._log(_world_of(action), f"asked to stop: {action.why}")
         world.process.ask_to_stop()
+        world.is_told = True
 
     def _kill(self, action: Kill) -> None:
         world = self._memory.worlds[action.trainer, action.generation]
@@ -626,7 +677,6 @@ class Executor:
         if spare is not None:
             spare.is_asked = True
             spare.process.ask_to_stop()
-            self._board.announce_spare(self._me, "")
 
     def _log(self, world: tuple[str, int], text: str) -> None:
         self._environment.log(f"{world[0]}/{world[1]}: {text}")

@@ -3,19 +3,26 @@
 Assignments and endings are created exclusively: the first of several writers wins, and
 the others read its file. Names are read by listing, so that NFS shows new files at
 once; files that never change are read once.
+
+Any call to a file may fail at any time, and no such failure may end an agent or the
+world that it launched. So a question that cannot be answered now has the answer that it
+had last (``answers_as_before``), and one that never had any raises
+``UnknownNowError``. What could not be written raises ``OSError``, and the rules choose
+it again.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import WorkSettings, read_job
-from freetrain.elastic.contract import OutcomeKind, read_outcome
+from freetrain.elastic.contract import OutcomeKind, parse_outcome
+from freetrain.errors import FreeTrainError, TryLaterError
 from freetrain.launch.base import logs_of, run_dir_of
 from freetrain.progress import ProgressReader, work_is_done
 from freetrain.state.files import (
@@ -26,11 +33,12 @@ from freetrain.state.files import (
     read_assigned,
     read_ending,
     read_heartbeat,
+    read_tick_sign,
     write_heartbeat,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, MutableMapping
+    from collections.abc import Callable, Hashable, Iterable, MutableMapping
     from pathlib import Path
 
     from freetrain.config.job import TrainerJob
@@ -41,6 +49,7 @@ if TYPE_CHECKING:
         GenerationEnding,
         Heartbeat,
         StateDir,
+        TickSign,
         TrainerDir,
     )
 
@@ -49,6 +58,42 @@ _NOTICE = re.compile(r"([0-9]{10})\.(.{1,100})-([0-9]{1,10})", re.ASCII)
 _MOST_REMEMBERED = 1_000
 _LONGEST_MESSAGE = 2_000
 _MOST_OPEN = 20  # generations that are not over, as far back as an agent looks
+_MOST_ANSWERS = 10_000
+
+
+class UnknownNowError(TryLaterError):
+    """A shared file cannot be read now, and nothing is known of it from before."""
+
+
+_Read = TypeVar("_Read", bound="Callable[..., Any]")
+_UNKNOWN: Any = object()
+
+
+def answers_as_before(*, otherwise: Any = _UNKNOWN) -> Callable[[_Read], _Read]:  # noqa: ANN401 -- an answer
+    """Return the guard of a method of the board that reads files.
+
+    A failed read is logged, and answered as the same question was answered last. Files
+    of a generation only come to be and are never changed, so an old answer is what a
+    look some moments ago would have found.
+
+    Args:
+        otherwise: The answer where there was none; without it ``UnknownNowError``.
+    """
+
+    def guard(read: _Read) -> _Read:
+        @wraps(read)
+        def guarded(self: Board, *args: Hashable, **how: object) -> object:
+            question = (read.__name__, *args)
+            try:
+                answer = read(self, *args, **how)
+            except (OSError, FreeTrainError) as error:
+                return self.last_answer(question, error, otherwise=otherwise)
+            self.remember(question, answer)
+            return answer
+
+        return cast("_Read", guarded)
+
+    return guard
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +122,11 @@ class TrainerFolder:
 
 
 class Board:
-    """The state directory; any method may raise OSError or FreeTrainError."""
+    """The state directory.
+
+    Methods that read raise ``UnknownNowError`` alone, and only where nothing is known
+    from before; those that write raise ``OSError`` or ``FreeTrainError``.
+    """
 
     def __init__(
         self,
@@ -85,21 +134,49 @@ class Board:
         listing: Listing,
         *,
         elapsed_s: Callable[[], float],
+        log: Callable[[str], None],
     ) -> None:
-        """Take the folder, a listing, and a clock that never goes back."""
+        """Take the folder, a listing, a clock that never goes back, and a log."""
         self._state = state
         self._listing = listing
         self._elapsed_s = elapsed_s
+        self._log = log
+        self._answers: dict[tuple[Hashable, ...], object] = {}
         self._folders: dict[str, int] = {}
         self._jobs: dict[str, TrainerJob] = {}
         self._gauges: dict[str, _WorkGauge] = {}
         self._assigned: dict[tuple[str, int], AssignmentFile] = {}
         self._endings: dict[tuple[str, int], GenerationEnding] = {}
 
+    def remember(self, question: tuple[Hashable, ...], answer: object) -> None:
+        """Keep the answer to *question* for when it cannot be read."""
+        self._answers.pop(question, None)  # so that the oldest stand first
+        _trim(self._answers, most=_MOST_ANSWERS)
+        self._answers[question] = answer
+
+    def last_answer(
+        self, question: tuple[Hashable, ...], error: Exception, *, otherwise: object
+    ) -> object:
+        """Return the last answer to *question*, which *error* keeps from being read.
+
+        Raises:
+            UnknownNowError: There was none, and there is no other answer.
+        """
+        subject = " ".join(map(str, question))
+        if question in self._answers:
+            self._log(f"cannot read ({subject}): {error}; the last answer stands")
+            return self._answers[question]
+        self._log(f"cannot read ({subject}): {error}; nothing is done about it")
+        if otherwise is _UNKNOWN:
+            raise UnknownNowError(f"{subject}: {error}") from error
+        return otherwise
+
+    @answers_as_before()
     def trainers(self) -> tuple[str, ...]:
         """Return the trainers' names."""
         return tuple(sorted(self._listing.names(self._state.trainers)))
 
+    @answers_as_before()
     def generations(self, trainer: str) -> tuple[int, ...]:
         """Return the generations of *trainer*, ascending."""
         folder = self._trainer_dir(trainer).assignments
@@ -117,6 +194,7 @@ class Board:
         generations = self.generations(trainer)
         return TrainerFolder(trainer, generations, over) if generations else None
 
+    @answers_as_before()
     def assigned(self, trainer: str, generation: int) -> AssignmentFile:
         """Return one generation."""
         key = (trainer, generation)
@@ -125,12 +203,14 @@ class Board:
             self._assigned[key] = read_assigned(self._trainer_dir(trainer), generation)
         return self._assigned[key]
 
+    @answers_as_before()
     def endings(self, trainer: str) -> frozenset[int]:
         """Return the generations that are over."""
         return frozenset(
             _numbers(self._listing.names(self._trainer_dir(trainer).endings))
         )
 
+    @answers_as_before()
     def ending(self, trainer: str, generation: int) -> GenerationEnding:
         """Return how a generation that is over ended."""
         key = (trainer, generation)
@@ -143,28 +223,33 @@ class Board:
             self._endings[key] = found
         return self._endings[key]
 
+    @answers_as_before(otherwise=frozenset())
     def notices(self, trainer: str) -> frozenset[tuple[int, LeaseKey]]:
         """Return the generations and the leases that leave them."""
         names = self._listing.names(self._trainer_dir(trainer).notices)
         found = (_NOTICE.fullmatch(name) for name in names)
         return frozenset((int(m[1]), LeaseKey(m[2], int(m[3]))) for m in found if m)
 
+    @answers_as_before()
     def job(self, trainer: str) -> TrainerJob:
         """Return the trainer's job file."""
         if trainer not in self._jobs:
             self._jobs[trainer] = read_job(self._trainer_dir(trainer).job)
         return self._jobs[trainer]
 
+    @answers_as_before(otherwise="")
     def outcome(self, trainer: str, generation: int) -> str:
         """Return how a world says that it ended; empty while it says nothing."""
         outcome = self._outcome(self._run_dir(trainer), generation)
         return "" if outcome is None else str(outcome.kind)
 
+    @answers_as_before(otherwise=False)
     def is_ready(self, trainer: str, generation: int) -> bool:
         """Tell whether a world that was launched ahead waits with all ranks."""
         path = self._run_dir(trainer).ready(generation)
         return path.name in self._listing.names(path.parent)
 
+    @answers_as_before(otherwise=False)
     def has_begun(self, trainer: str, generation: int) -> bool:
         """Tell whether an elastic program left a sign of life, or cannot leave one.
 
@@ -177,25 +262,59 @@ class Board:
         is_claimed = claim.name in self._listing.names(claim.parent)
         return is_claimed or self.is_ready(trainer, generation)
 
+    @answers_as_before(otherwise=False)
     def is_stop_requested(self, trainer: str, generation: int) -> bool:
         """Tell whether the request to stop a world is there."""
         path = self._run_dir(trainer).stop_request(generation)
         return path.name in self._listing.names(path.parent)
 
     def heartbeat(self, lease: LeaseKey) -> Heartbeat | None:
-        """Return the last heartbeat of *lease*."""
-        return read_heartbeat(self._state.lease(lease).heartbeat)
+        """Return the last heartbeat of *lease*, as it is now and not as it was.
 
+        Raises:
+            UnknownNowError: It cannot be read, so that nothing tells if it changed.
+        """
+        try:
+            return read_heartbeat(self._state.lease(lease).heartbeat)
+        except (OSError, FreeTrainError) as error:
+            raise UnknownNowError(str(error)) from error
+
+    def tick_sign(self) -> TickSign | None:
+        """Return the sign of ticks, as it is now; None where no tick has left one.
+
+        Raises:
+            UnknownNowError: It cannot be read, so that nothing tells if it changed.
+        """
+        try:
+            return read_tick_sign(self._state.tick_sign)
+        except (OSError, FreeTrainError) as error:
+            raise UnknownNowError(str(error)) from error
+
+    def tick_sign_age_s(self, lease: LeaseKey) -> float:
+        """Return by how much the heartbeat of *lease* is younger than the sign.
+
+        Both times are the file server's, so no two clocks are compared; 0 where they
+        cannot be read.
+        """
+        try:
+            beaten_s = self._state.lease(lease).heartbeat.stat().st_mtime
+            return max(0.0, beaten_s - self._state.tick_sign.stat().st_mtime)
+        except OSError:
+            return 0.0
+
+    @answers_as_before(otherwise="")
     def spare_of(self, lease: LeaseKey) -> str:
         """Return the trainer whose spare waits in *lease*; empty for none."""
-        with suppress(FileNotFoundError):
+        try:
             return self._state.lease(lease).spare.read_text(encoding="utf-8")
-        return ""
+        except (FileNotFoundError, UnicodeDecodeError):
+            return ""
 
     def announce_spare(self, lease: LeaseKey, trainer: str) -> None:
         """Write for which trainer a spare waits in *lease*; empty for none."""
         self._state.lease(lease).spare.write_text(trainer, encoding="utf-8")
 
+    @answers_as_before()
     def is_done(self, trainer: str, *, running_s: float) -> bool:
         """Tell whether the work is done; the present world has run for *running_s*."""
         job = self.job(trainer)
@@ -264,8 +383,9 @@ class Board:
         return run_dir_of(self.job(trainer), self._trainer_dir(trainer))
 
     def _outcome(self, run: RunDir, generation: int) -> Outcome | None:
-        if run.outcome(generation).name in self._listing.names(run.outcomes):
-            return read_outcome(run, generation)
+        path = run.outcome(generation)
+        if path.name in self._listing.names(run.outcomes):
+            return parse_outcome(path.read_bytes(), generation)
         return None
 
     def _forget(self, trainer: str) -> None:
@@ -276,6 +396,8 @@ class Board:
         for known in caches:
             for key in [key for key in known if key[0] == trainer]:
                 known.pop(key)
+        for question in [asked for asked in self._answers if asked[1:2] == (trainer,)]:
+            self._answers.pop(question)
 
 
 def _takes_files(folder: Path) -> bool:
@@ -283,7 +405,7 @@ def _takes_files(folder: Path) -> bool:
         room = os.statvfs(folder)
     except FileNotFoundError:
         return True  # the program makes it
-    except OSError:
+    except PermissionError:
         return False
     is_full = room.f_bavail == 0 or (room.f_files > 0 and room.f_favail == 0)
     return os.access(folder, os.W_OK) and not is_full
@@ -293,9 +415,9 @@ def _numbers(names: frozenset[str]) -> list[int]:
     return [int(m[1]) for name in names if (m := _GENERATION.fullmatch(name))]
 
 
-def _trim(known: MutableMapping[tuple[str, int], Any]) -> None:
-    """Forget the generations that were read first; they are hardly needed again."""
-    while len(known) >= _MOST_REMEMBERED:
+def _trim(known: MutableMapping[Any, Any], *, most: int = _MOST_REMEMBERED) -> None:
+    """Forget what was read first; it is hardly needed again."""
+    while len(known) >= most:
         known.pop(next(iter(known)))
 
 
@@ -367,6 +489,7 @@ def _ran_s(ending: GenerationEnding) -> float:
 
 
 _LIST_AGAIN_S = 1.0
+_GONE_S = 5.0  # a folder that was there may be missing for a moment, or seem to be
 _Stamp = tuple[int, int, int]  # inode, time of change, device
 
 
@@ -384,18 +507,25 @@ class Listing:
         # By folder: its names and stamp, when to list it again at the latest, and
         # whether the stamp was the same twice.
         self._known: dict[Path, tuple[frozenset[str], _Stamp, float, bool]] = {}
+        self._missing_since_s: dict[Path, float] = {}
 
     def names(self, folder: Path) -> frozenset[str]:
         """Return the names in *folder*; none where it is missing.
 
         Raises:
-            OSError: It cannot be listed.
+            OSError: It cannot be listed, or is missing since a moment ago.
         """
         try:
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
-            self._known.pop(folder, None)
+            if folder in self._known:
+                now_s = self._elapsed_s()
+                if now_s - self._missing_since_s.setdefault(folder, now_s) < _GONE_S:
+                    raise
+                self._known.pop(folder)
+                self._missing_since_s.pop(folder)
             return frozenset()
+        self._missing_since_s.pop(folder, None)
         try:
             return self._names(folder, handle)
         finally:
@@ -408,7 +538,9 @@ class Listing:
 
     def forget(self, folder: Path) -> None:
         """List *folder* anew next time: something was just created there."""
-        self._known.pop(folder, None)
+        if folder in self._known:
+            names, stamp, *_ = self._known[folder]
+            self._known[folder] = (names, stamp, 0.0, False)
 
     def _names(self, folder: Path, handle: int) -> frozenset[str]:
         status = os.fstat(handle)

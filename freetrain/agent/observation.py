@@ -242,7 +242,8 @@ class ObservedWorld:
     Attributes:
         age_s: Since its launch.
         after: The generation it waits for before it trains, if any.
-        asked_s: Since it was asked to stop; None if it was not.
+        asked_s: Since it was first asked to stop; None if it was not.
+        is_told: Whether that request was delivered whole; else it is made again.
         killed_s: Since it was killed; None if it was not.
         exit_s: Since its launcher was first seen gone; None while it runs.
         exit_code: The launcher's exit status.
@@ -252,6 +253,7 @@ class ObservedWorld:
     age_s: float
     after: int | None = None
     asked_s: float | None = None
+    is_told: bool = True
     killed_s: float | None = None
     exit_s: float | None = None
     exit_code: int | None = None
@@ -380,6 +382,7 @@ class Observation:
     Attributes:
         me: This lease.
         trainers: Trainers of which this lease has a part.
+        unknown: Trainers of which it has a part, and whose files cannot be read now.
         peers: Other leases of their generations.
         stuck: Trainers and generations with processes on this node that have been
             stopped for too long.
@@ -393,6 +396,7 @@ class Observation:
 
     me: LeaseKey
     trainers: tuple[ObservedTrainer, ...] = ()
+    unknown: frozenset[str] = frozenset()
     peers: Mapping[LeaseKey, Peer]
     stuck: frozenset[tuple[str, int]] = frozenset()
     leaving_s: float | None = None

@@ -8,9 +8,11 @@ started, and for how long conditions have held.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from freetrain.agent.board import UnknownNowError
 from freetrain.agent.environment import NodeProcesses
 from freetrain.agent.observation import (
     HeartbeatWatch,
@@ -23,7 +25,6 @@ from freetrain.agent.observation import (
     judge,
 )
 from freetrain.agent.rules import leave_bound_s, limit_margin_s
-from freetrain.errors import FreeTrainError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -49,6 +50,7 @@ class LaunchedWorld:
         lingers: Whether a process of its session was left at the last look.
         has_begun: Whether its program ever left a sign of life: the sign is removed
             when the next generation begins.
+        is_told: Whether the request to stop was delivered whole.
     """
 
     trainer: str
@@ -63,6 +65,7 @@ class LaunchedWorld:
     exit_code: int | None = None
     lingers: bool = False
     has_begun: bool = False
+    is_told: bool = False
 
     def look(self, now_s: float) -> None:
         """See whether the launcher is still there, or else its other processes."""
@@ -79,6 +82,7 @@ class LaunchedWorld:
             age_s=now_s - self.launched_s,
             after=self.after,
             asked_s=None if self.asked_s is None else now_s - self.asked_s,
+            is_told=self.is_told,
             killed_s=None if self.killed_s is None else now_s - self.killed_s,
             exit_s=None if self.exit_s is None else now_s - self.exit_s,
             exit_code=self.exit_code,
@@ -195,13 +199,19 @@ class Observer:
         self._started_s = now_s
         self._names: tuple[str, ...] = ()
         self._list_due_s = now_s
+        # By trainer: its files when all that they name could be read.
+        self._readable: dict[str, TrainerFolder] = {}
+        self._announced_spare = ""
         self._watches: dict[LeaseKey, HeartbeatWatch] = {}
         self._looked_s: dict[LeaseKey, float] = {}
 
     def look_at_own(self) -> None:
         """See the state of the worlds, the lease and the spare of this agent."""
         for world in self.memory.worlds.values():
-            world.look(self.memory.now_s)
+            try:
+                world.look(self.memory.now_s)
+            except OSError as error:
+                self._environment.log(f"cannot look at a world's processes: {error}")
         if self._environment.is_asked_to_leave():  # before all else: others wait for it
             self._leave("asked to leave by Slurm, a tick or a drill")
         spare = self.memory.spare
@@ -210,6 +220,7 @@ class Observer:
                 self._look_at_spare(spare)
             if spare.has_ended and spare.is_asked:
                 self.memory.spare = None
+        self._announce_spare(spare)
 
     def _leave(self, why: str) -> None:
         if self.memory.leaving_since_s is None:
@@ -218,19 +229,28 @@ class Observer:
 
     def _look_at_spare(self, spare: StartedSpare) -> None:
         code = spare.process.poll()
+        if code is None and not spare.is_asked and not spare.is_ready:
+            spare.is_ready = self._environment.is_spare_ready(self._me)
+        elif code is not None and not spare.is_asked:
+            self._environment.log(
+                f"the spare of {spare.trainer} ended: exit code {code}"
+            )
+        spare.has_ended = code is not None
+
+    def _announce_spare(self, spare: StartedSpare | None) -> None:
+        """Write for which trainer a spare waits here, until that has been written."""
+        waits = spare is not None and spare.is_ready
+        if spare is None or not waits or spare.is_asked or spare.has_ended:
+            wanted = ""
+        else:
+            wanted = spare.trainer
+        if wanted == self._announced_spare:
+            return
         try:
-            if code is None and not spare.is_asked and not spare.is_ready:
-                if self._environment.is_spare_ready(self._me):
-                    self._board.announce_spare(self._me, spare.trainer)
-                    spare.is_ready = True
-            elif code is not None and not spare.is_asked:
-                self._environment.log(
-                    f"the spare of {spare.trainer} ended: exit code {code}"
-                )
-                self._board.announce_spare(self._me, "")
+            self._board.announce_spare(self._me, wanted)
+            self._announced_spare = wanted
         except OSError as error:
             self._environment.log(f"cannot say whether there is a spare: {error}")
-        spare.has_ended = code is not None
 
     def folders(self) -> tuple[TrainerFolder, ...]:
         """Return the folders of the trainers of which this lease has a part.
@@ -249,19 +269,16 @@ class Observer:
     def _all_names(self) -> tuple[str, ...]:
         try:
             return tuple(sorted({*self._board.trainers(), *self._names}))
-        except OSError as error:
-            self._environment.log(f"cannot list the trainers: {error}")
+        except UnknownNowError:
             return self._names
 
     def _folder(self, name: str) -> TrainerFolder | None:
+        """Return the folder of a trainer if this lease has a part of it, else None."""
         try:
             folder = self._board.folder(name)
-            if folder is None or not self._has_part(folder):
-                return None
-        except (OSError, FreeTrainError) as error:
-            self._cannot_read(name, error)
-            return None
-        return folder
+            return folder if folder and self._has_part(folder) else None
+        except UnknownNowError:
+            return self._readable.get(name)
 
     def _has_part(self, folder: TrainerFolder) -> bool:
         if any(w.trainer == folder.name for w in self.memory.worlds.values()):
@@ -270,9 +287,6 @@ class Observer:
             self._me in self._board.assigned(folder.name, number).keys
             for number in (*folder.open, folder.newest)
         )
-
-    def _cannot_read(self, trainer: str, error: Exception) -> None:
-        self._environment.log(f"cannot read about trainer {trainer!r}: {error}")
 
     def observe(
         self, folders: Sequence[TrainerFolder], *, is_cut_off: bool
@@ -285,7 +299,8 @@ class Observer:
         """
         memory = self.memory
         trainers = self._observe_trainers(folders)
-        if trainers:
+        unknown = {f.name for f in folders} - {trainer.name for trainer in trainers}
+        if folders:
             memory.busy_s = memory.now_s
         peers = self._observe_peers(trainers, is_cut_off=is_cut_off)
         leaving_s, bound_s = self._leaving(trainers)
@@ -293,6 +308,7 @@ class Observer:
         return Observation(
             me=self._me,
             trainers=trainers,
+            unknown=frozenset(unknown),
             peers=peers,
             stuck=self.processes.stuck,
             leaving_s=leaving_s,
@@ -329,12 +345,18 @@ class Observer:
         self, folders: Sequence[TrainerFolder]
     ) -> tuple[ObservedTrainer, ...]:
         home = self._home(folders)
+        readable: dict[str, TrainerFolder] = {}
         found: list[ObservedTrainer] = []
         for folder in folders:
-            try:
-                found.append(self._observe_trainer(folder, home=home))
-            except (OSError, FreeTrainError) as error:
-                self._cannot_read(folder.name, error)
+            # A file that was listed may not be readable yet; all it changes is then
+            # seen some turns later.
+            for known in (folder, self._readable.get(folder.name)):
+                with suppress(UnknownNowError):
+                    if known is not None:
+                        found.append(self._observe_trainer(known, home=home))
+                        readable[known.name] = known
+                        break
+        self._readable = readable
         return tuple(found)
 
     def _home(self, folders: Sequence[TrainerFolder]) -> str:
@@ -344,9 +366,10 @@ class Observer:
         """
         claims = []
         for folder in folders:
-            newest = self._board.assigned(folder.name, folder.newest)
-            if self._me in newest.keys:
-                claims.append((newest.created_s, folder.name))
+            with suppress(UnknownNowError):
+                newest = self._board.assigned(folder.name, folder.newest)
+                if self._me in newest.keys:
+                    claims.append((newest.created_s, folder.name))
         return max(claims)[1] if claims else ""
 
     def _observe_trainer(self, folder: TrainerFolder, *, home: str) -> ObservedTrainer:
@@ -460,7 +483,7 @@ class Observer:
     ) -> None:
         try:
             heartbeat = self._board.heartbeat(key)
-        except (OSError, FreeTrainError):
+        except UnknownNowError:
             is_cut_off = True
         if is_cut_off:
             watch.skip(now_s=self.memory.now_s)

@@ -316,7 +316,7 @@ def _control_running(
     if why:
         return (Kill(*where, why),)
     why = reason_to_stop(observed, trainer, generation)
-    if why and world.asked_s is None:
+    if why and (world.asked_s is None or not world.is_told):
         return (AskToStop(*where, why),)
     return ()
 
@@ -809,12 +809,14 @@ def kill_lingering_ranks(
 def give_back(observed: Observation) -> tuple[Action, ...]:
     """Return the actions that give this lease back, if that is due."""
     if observed.leaving_s is None:
-        is_idle = not observed.trainers and observed.idle_s >= observed.patience.idle_s
+        has_part = observed.trainers or observed.unknown
+        is_idle = not has_part and observed.idle_s >= observed.patience.idle_s
         return (GiveBackLease("no work came"),) if is_idle else ()
     if observed.leaving_s >= observed.bound_s + _FINAL_S:
         last = tuple(_final_endings(observed))
         return (SweepAll(), *last, GiveBackLease("the time to leave is up"))
-    if all(_is_free(observed, trainer) for trainer in observed.trainers):
+    is_free = all(_is_free(observed, trainer) for trainer in observed.trainers)
+    if is_free and not observed.unknown:
         return (GiveBackLease("told to leave"),)
     return (SweepAll(),) if observed.leaving_s >= observed.bound_s else ()
 

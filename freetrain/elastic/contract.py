@@ -326,8 +326,15 @@ def read_outcome(run_dir: RunDir, generation: int) -> Outcome | None:
     Raises:
         OSError: It cannot be read now.
     """
-    with suppress(FileNotFoundError, ValueError):
-        found = json.loads(run_dir.outcome(generation).read_bytes())
+    with suppress(FileNotFoundError):
+        return parse_outcome(run_dir.outcome(generation).read_bytes(), generation)
+    return None
+
+
+def parse_outcome(content: bytes, generation: int) -> Outcome | None:
+    """Return the outcome that the file of *generation* holds; None for no outcome."""
+    with suppress(ValueError, RecursionError):
+        found = json.loads(content)
         if isinstance(found, dict):
             return Outcome(
                 kind=OutcomeKind(found.get("outcome", "")),

@@ -8,16 +8,22 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from freetrain.agent.agent import Agent
-from freetrain.agent.board import Board
+from freetrain.agent.board import Board, Listing, UnknownNowError, answers_as_before
 from freetrain.agent.environment import Environment, Mark, MarkedProcess
 from freetrain.agent.observation import Patience
 from freetrain.agent.observer import OwnLease
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import NodeSettings, StopSettings, TrainerJob
-from freetrain.state.files import AgentState, AssignedLease, AssignmentFile, EndingKind
+from freetrain.state.files import (
+    AgentState,
+    AssignedLease,
+    AssignmentFile,
+    EndingKind,
+    StateDir,
+)
 from tests.state.endings import a_lease, an_assignment
 
 if TYPE_CHECKING:
@@ -375,7 +381,7 @@ class ModelCluster:
             grace_s=GRACE_S,
         )
         self.leases[key] = ModelLease(key)
-        board = cast("Board", Line(self, key))
+        board = Line(self, key)
         agent = Agent(lease, board, ModelEnvironment(self, key), PATIENCE)
         self.leases[key].agent = agent
         return key
@@ -451,19 +457,49 @@ class ModelCluster:
         return [newest] if world is not None and world.is_training else []
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """The files as one lease reaches them, or not."""
+class Line(Board):
+    """The files as one lease reaches them, or not; guarded as a board is."""
 
-    cluster: ModelCluster
-    key: LeaseKey
+    def __init__(self, cluster: ModelCluster, key: LeaseKey) -> None:
+        super().__init__(
+            StateDir(Path("/nowhere")),
+            Listing(lambda: cluster.now_s),
+            elapsed_s=lambda: cluster.now_s,
+            log=cluster.log.append,
+        )
+        self.cluster = cluster
+        self.key = key
 
-    def __getattr__(self, name: str) -> object:
-        cluster = self.cluster
-        lease = cluster.leases[self.key]
+
+def _through(name: str) -> Callable[..., Any]:
+    """Return the method *name* of the one board, as a lease reaches it."""
+
+    def ask(line: Line, *args: object, **how: object) -> object:
+        cluster = line.cluster
+        lease = cluster.leases[line.key]
         if cluster.now_s < lease.cut_until_s and lease.cut in {"", name}:
+            if name in _AS_IT_IS:
+                raise UnknownNowError("the files cannot be reached")
             raise OSError("the files cannot be reached")
-        return getattr(cluster.board, name)
+        return getattr(cluster.board, name)(*args, **how)
+
+    ask.__name__ = name
+    return ask
+
+
+_AS_IT_IS = {"heartbeat", "tick_sign"}
+for _name in (
+    *("propose", "write_ending", "with_outcome", "write_notice", "request_stop"),
+    *("write_heartbeat", "announce_spare", *_AS_IT_IS),
+):
+    setattr(Line, _name, _through(_name))
+for _name in ("trainers", "generations", "assigned", "endings", "ending", "job"):
+    setattr(Line, _name, answers_as_before()(_through(_name)))
+for _name, _otherwise in (
+    *(("notices", frozenset()), ("outcome", ""), ("spare_of", "")),
+    *((n, False) for n in ("is_ready", "has_begun", "is_stop_requested", "is_done")),
+):
+    setattr(Line, _name, answers_as_before(otherwise=_otherwise)(_through(_name)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.agent.board import Board, Listing
+from freetrain.agent.board import Board, Listing, UnknownNowError
 from freetrain.agent.observation import HeartbeatWatch, Patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import render_job
@@ -20,7 +20,6 @@ from freetrain.state.files import (
     Heartbeat,
     StateDir,
     TrainerDir,
-    UnreadableFileError,
 )
 from tests.agent.model_cluster import a_job
 from tests.state.endings import a_lease, an_assignment, an_ending
@@ -48,7 +47,8 @@ def submitted(path: Path) -> TrainerDir:
 @pytest.fixture
 def board(folder: TrainerDir, tmp_path: Path) -> Board:
     assert folder.path.is_relative_to(tmp_path)
-    return Board(StateDir(tmp_path), Listing(lambda: 0.0), elapsed_s=lambda: 0.0)
+    listing = Listing(lambda: 0.0)
+    return Board(StateDir(tmp_path), listing, elapsed_s=lambda: 0.0, log=print)
 
 
 def assigned(generation: int) -> AssignmentFile:
@@ -172,8 +172,38 @@ def test_a_damaged_assignment_is_refused_by_name(
 ) -> None:
     folder.assignment(1).write_text("{", encoding="utf-8")
 
-    with pytest.raises(UnreadableFileError, match=r"0000000001\.json"):
+    with pytest.raises(UnknownNowError, match=r"0000000001\.json"):
         board.assigned("t", 1)
+
+
+def test_what_cannot_be_read_now_is_as_it_was_and_is_read_again(
+    board: Board, folder: TrainerDir
+) -> None:
+    board.propose(assigned(1))
+    assert board.generations("t") == (1,)
+    folder.assignments.rename(folder.path / "away")
+    (folder.path / "assignments").write_text("no folder", encoding="utf-8")
+    assert board.generations("t") == (1,)
+
+    folder.assignments.unlink()
+    (folder.path / "away").rename(folder.assignments)
+    board.propose(assigned(2))
+    assert board.generations("t") == (1, 2)
+
+
+def test_a_folder_that_was_there_counts_as_gone_only_after_a_while(
+    folder: TrainerDir, tmp_path: Path
+) -> None:
+    now_s = 0.0
+    listing = Listing(lambda: now_s)
+    board = Board(StateDir(tmp_path), listing, elapsed_s=lambda: now_s, log=print)
+    board.propose(assigned(1))
+    assert board.generations("t") == (1,)
+    folder.assignments.rename(folder.path / "away")
+
+    assert board.generations("t") == (1,)
+    now_s = 6.0
+    assert board.generations("t") == ()
 
 
 def test_a_trainer_without_limits_is_done_when_its_program_says_so(

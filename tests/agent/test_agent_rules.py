@@ -83,6 +83,14 @@ def test_a_lease_that_is_still_a_member_does_not_leave_before_its_time_is_up() -
     assert not [action for action in actions if isinstance(action, GiveBackLease)]
 
 
+def test_a_lease_does_not_leave_while_it_is_unknown_whether_it_is_needed() -> None:
+    observed = Observation(me=ME, peers={}, leaving_s=1.0, unknown=frozenset({"t"}))
+
+    assert choose_actions(observed, ages_s={}) == ()
+    known = replace(observed, unknown=frozenset())
+    assert choose_actions(known, ages_s={}) == (GiveBackLease("told to leave"),)
+
+
 RUNNING = ObservedWorld(age_s=9.0)
 DONE: dict[str, Any] = {"outcome": "rescaled"}
 
@@ -152,6 +160,16 @@ def test_a_world_that_has_not_begun_is_killed_when_a_lease_of_it_leaves() -> Non
 
     assert kinds(starting, leaving_s=0.1) == {Kill}
     assert kinds(replace(starting, has_begun=True), leaving_s=0.1) == {AskToStop}
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_request_to_stop_that_could_not_be_delivered_is_made_again(
+    *, is_told: bool
+) -> None:
+    world = replace(RUNNING, asked_s=1.0, is_told=is_told)
+    asked = generation(8, ME, OTHER, has_begun=True, world=world)
+
+    assert kinds(asked, leaving_s=1.0) == (set() if is_told else {AskToStop})
 
 
 @pytest.mark.parametrize(
