@@ -1,9 +1,10 @@
-"""freetrain.toml: settings of a site, or of a user there, for all trainers.
+"""freetrain.toml and site.toml: settings of a user or site, and rules for all users.
 
 The structs below are the file: their fields are its keys, with types, limits and
 defaults, in the order in which they are written; docs/guide/job-file.md explains them.
 The defaults work for a plain user, who needs no file. ``find_site`` looks for one where
-such files are kept, and refuses files that other users could have written.
+such files are kept, and refuses files that other users could have written. site.toml
+is the administrators' alone: what it says counts for every user.
 """
 
 import stat
@@ -29,6 +30,7 @@ from freetrain.config.document import (
     MemoryMib,
     MismatchError,
     Partition,
+    Positive,
     Qos,
     Table,
     choice,
@@ -207,11 +209,74 @@ class StartSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     pause_s: Annotated[float, seconds(1.0, 7 * DAY_S)] = 300.0
 
 
+# ----------------------------------------------------------------------
+# The tables of site.toml: rules that no user's file replaces
+
+_MOST_USERS = 10_000
+
+
+def _read_weights(value: object, places: BaseFolders) -> tuple[tuple[str, float], ...]:
+    if not isinstance(value, dict) or len(value) > _MOST_USERS:
+        raise MismatchError
+    try:
+        return tuple(
+            (read_value(name, Account, places), read_value(weight, Positive, places))
+            for name, weight in sorted(value.items())
+        )
+    except MismatchError:
+        raise MismatchError from None
+
+
+WEIGHTS = Form(
+    "numbers above 0 by user name, such as { ada = 2.0 }", _read_weights, dict
+)
+
+
+def _read_partitions(value: object, places: BaseFolders) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > _MOST_USERS:
+        raise MismatchError
+    return tuple(read_value(name, Partition, places) for name in value)
+
+
+PARTITIONS = Form('a list of partitions, such as ["main"]', _read_partitions, list)
+
+
+class SiteCaps(Struct, frozen=True, kw_only=True, rename=key_name):
+    """``[caps]`` of site.toml.
+
+    Attributes:
+        leases: Leases of all users together; None for any number.
+    """
+
+    leases: Count | None = None
+
+
+class SiteRules(Struct, frozen=True, kw_only=True, rename=key_name):
+    """``site.toml``: rules of a site's administrators, for all users.
+
+    Attributes:
+        partitions: Where leases may go; empty for everywhere.
+        weights: What users' shares of the nodes are multiplied by; 1 for all others.
+    """
+
+    caps: SiteCaps = SiteCaps()
+    partitions: Annotated[tuple[str, ...], PARTITIONS] = ()
+    weights: Annotated[tuple[tuple[str, float], ...], WEIGHTS] = ()
+
+    def allows(self, partition: str) -> bool:
+        """Tell whether leases may go to *partition*."""
+        return not self.partitions or partition in self.partitions
+
+
+NO_RULES = SiteRules()
+
+
 class Site(Struct, frozen=True, kw_only=True, rename=key_name):
     """All settings of a site. All paths are absolute.
 
     Attributes:
         path: The file they were read from; None where there is none.
+        rules: The administrators' rules for all users, from another file.
         state_directory: Where FreeTrain keeps its state, on a file system that
             login nodes and compute nodes share.
         launch_agent: A program that starts a process on another lease's node, like
@@ -219,6 +284,7 @@ class Site(Struct, frozen=True, kw_only=True, rename=key_name):
     """
 
     path: Annotated[Path | None, NOT_A_KEY] = None
+    rules: Annotated[SiteRules, NOT_A_KEY] = NO_RULES
     state_directory: AbsolutePath
     launch_agent: AbsolutePath | None = None
     lease: LeaseSettings = LeaseSettings()
@@ -325,6 +391,7 @@ def default_site(home: Path | None) -> Site:
 
 VARIABLE = "FREETRAIN_CONFIG"
 FILE_NAME = "freetrain.toml"
+RULES_NAME = "site.toml"
 SYSTEM_FOLDER = Path("/etc/freetrain")
 
 
@@ -336,13 +403,15 @@ class SiteSearch:
         environment: Environment variables.
         folder: The current folder, absolute.
         uid: The user's number.
-        system_folder: Where the site's administrators put their file.
+        system_folder: Where the site's administrators put their files.
+        administrator: Whose the rules for all users must be: root's number.
     """
 
     environment: Mapping[str, str]
     folder: Path
     uid: int
     system_folder: Path = SYSTEM_FOLDER
+    administrator: int = 0
 
     @property
     def home(self) -> Path | None:
@@ -365,13 +434,19 @@ def find_site(around: SiteSearch, *, asked: Path | None = None) -> Site:
     """Return the site that the first file found describes, else the defaults.
 
     The order: *asked* (``--config``), the variable FREETRAIN_CONFIG, the candidates.
-    Files are not merged: what one file leaves out has its default.
+    Files are not merged: what one file leaves out has its default. The administrators'
+    rules for all users count whatever file that is (``find_rules``).
 
     Raises:
         MissingInputError: The file asked for is not there, or one cannot be read.
         BadConfigurationError: It does not describe a site; or it was not asked for,
             and another user owns it or could change it: it could make us run anything.
     """
+    site = _find_own(around, asked)
+    return msgspec.structs.replace(site, rules=find_rules(around))
+
+
+def _find_own(around: SiteSearch, asked: Path | None) -> Site:
     named_path = asked or around.environment.get(VARIABLE)
     if named_path:
         return _read(around.folder / named_path, around)
@@ -414,3 +489,70 @@ def _is_there(path: Path, *, uid: int) -> bool:
 
 def _absolute(text: str) -> Path | None:
     return Path(text) if text.startswith("/") else None
+
+
+# ----------------------------------------------------------------------
+# Finding the rules for all users
+
+RULES = FileKind(
+    prefix="the rules for all users, ",
+    most_bytes=2**20,
+    consequence="Nothing was done.",
+    advice="Ask your administrators to make it readable, or to take it away.",
+)
+
+
+def find_rules(around: SiteSearch) -> SiteRules:
+    """Return the administrators' rules for all users; none where there is no file.
+
+    Raises:
+        MissingInputError: The file is there, and cannot be read.
+        BadConfigurationError: It is no such file; or others than root could write it.
+    """
+    path = around.system_folder / RULES_NAME
+    try:
+        # Nobody else can exchange the file after this, as the folder is root's too.
+        found = path.stat()
+        folder = path.parent.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return NO_RULES
+    except OSError as error:
+        raise MissingInputError(
+            f"cannot look for {path}: {error.strerror}. {RULES.consequence} "
+            f"{RULES.advice}"
+        ) from error
+    for place, status in ((path.parent, folder), (path, found)):
+        _check_administrators(
+            place,
+            owner=status.st_uid,
+            mode=stat.S_IMODE(status.st_mode),
+            administrator=around.administrator,
+        )
+    content = read_limited(path, named=str(path), file=RULES)
+    return parse_rules(content, path=str(path))
+
+
+def parse_rules(content: bytes, *, path: str) -> SiteRules:
+    """Return the rules that *content* states; *path* is for messages.
+
+    Raises:
+        BadConfigurationError: It states none; the message names the file, the table,
+            the key, what was found and what is expected.
+    """
+    return parse_document(content, path=path, file=RULES).read(SiteRules)
+
+
+def _check_administrators(
+    path: Path, *, owner: int, mode: int, administrator: int
+) -> None:
+    """Refuse a file or folder that others than the administrators could change."""
+    if owner != administrator:
+        raise BadConfigurationError(
+            f"{path}: belongs to user {owner}, expected root, as it rules over "
+            f"all users. {RULES.consequence} Run `chown root` on it."
+        )
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise BadConfigurationError(
+            f"{path}: others than root may write to it (mode {mode:04o}), and it rules "
+            f"over all users. {RULES.consequence} Run `chmod go-w` on it."
+        )

@@ -18,7 +18,7 @@ from freetrain.broker.limits import Mode, Refusal
 from freetrain.broker.pool import Situation, Trainer
 from freetrain.broker.yielding import NO_CLAIMS, DelayProtection, find_claims, keep_free
 from freetrain.config.job import NodeSettings
-from freetrain.config.site import requirement_of
+from freetrain.config.site import RULES_NAME, requirement_of
 from freetrain.planning.policy import Tools, make_policy
 from freetrain.planning.rating import Ratings
 from freetrain.planning.settings import HORIZON_S, POLICIES
@@ -350,12 +350,23 @@ def _holes_by_shape(
     holes: dict[str, tuple[Hole, ...]] = {}
     problems = []
     for shape, requirement in shapes.items():
+        if not site.rules.allows(requirement.partition):
+            problems.append(_not_allowed(site, requirement))
+            continue
         margin = _margin_s(site, observed, requirement)
         try:
             holes[shape] = _holes(observed, is_ours, requirement, margin_s=margin)
         except SlurmRefusedError as error:
             problems.append(str(error))
     return holes, tuple(problems)
+
+
+def _not_allowed(site: Site, requirement: Requirement) -> str:
+    return (
+        f"leases may not go to partition {requirement.partition}: the rules for all "
+        f"users ({RULES_NAME}) allow {', '.join(site.rules.partitions)}; name one of "
+        f"these under [lease] in freetrain.toml or under [nodes] in the job file"
+    )
 
 
 def _holes(

@@ -1,6 +1,7 @@
 """``freetrain.toml``: its meaning, its mistakes, and where it is found."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from freetrain.config import site as settings
 from freetrain.config.document import BaseFolders
 from freetrain.config.job import NodeSettings
 from freetrain.config.site import (
+    NO_RULES,
     Site,
     SiteSearch,
     default_site,
@@ -246,6 +248,7 @@ def around(tmp_path: Path, **environment: str) -> SiteSearch:
         folder=tmp_path / "here",
         uid=tmp_path.stat().st_uid,
         system_folder=tmp_path / "etc",
+        administrator=tmp_path.stat().st_uid,
     )
 
 
@@ -352,3 +355,86 @@ def test_relative_paths_start_at_the_file_and_tilde_at_home(tmp_path: Path) -> N
 
     assert site.state_directory == tmp_path / "home" / "ft"
     assert site.launch_agent == tmp_path / "etc" / "bin" / "agent"
+
+
+# Rules for all users.
+
+
+def rule(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "etc" / "site.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_rules_for_all_users_count_whatever_file_users_choose(tmp_path: Path) -> None:
+    rule(
+        tmp_path,
+        'partitions = ["main", "gpu"]\n[caps]\nleases = 40\n[weights]\nada = 2\n',
+    )
+    own = write(tmp_path / "here" / "freetrain.toml", leases=500)
+
+    for asked in (None, own):
+        site = find_site(around(tmp_path), asked=asked)
+
+        assert site.caps.leases == 500
+        assert site.rules.caps.leases == 40
+        assert site.rules.weights == (("ada", 2.0),)
+        assert site.rules.allows("gpu")
+        assert not site.rules.allows("other")
+
+
+def test_without_rules_everything_is_allowed(tmp_path: Path) -> None:
+    rules = find_site(around(tmp_path)).rules
+    assert rules == NO_RULES
+    assert rules.allows("main")
+
+
+def test_users_files_have_no_rules_for_all(tmp_path: Path) -> None:
+    path = tmp_path / "here" / "freetrain.toml"
+    path.parent.mkdir()
+    path.write_text("[rules]\npartitions = []\n")
+    with pytest.raises(BadConfigurationError, match="rules"):
+        find_site(around(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("leases = 4", "leases"),
+        ("[caps]\nchurn_per_hour = 4", "churn_per_hour"),
+        ("[caps]\nleases = -1", "leases"),
+        ("[weights]\nada = 0", "weights"),
+        ('[weights]\n"a b" = 1', "weights"),
+        ("partitions = [1]", "partitions"),
+        ("[caps", "not TOML"),
+    ],
+)
+def test_a_mistake_in_the_rules_names_file_and_key(
+    tmp_path: Path, text: str, named: str
+) -> None:
+    path = rule(tmp_path, text)
+    with pytest.raises(BadConfigurationError, match=named) as caught:
+        find_site(around(tmp_path))
+    assert str(path) in str(caught.value)
+
+
+def test_rules_that_others_than_root_could_write_are_refused(tmp_path: Path) -> None:
+    path = rule(tmp_path, "")
+    mine = around(tmp_path)
+    other = replace(mine, administrator=mine.uid + 1)
+    with pytest.raises(BadConfigurationError, match="expected root"):
+        find_site(other)
+    for place, mode in ((path, 0o664), (path.parent, 0o777)):
+        usual = place.stat().st_mode
+        place.chmod(mode)
+        with pytest.raises(BadConfigurationError, match="others than root may write"):
+            find_site(mine)
+        place.chmod(usual)
+    assert find_site(mine).rules == NO_RULES
+
+
+def test_rules_that_cannot_be_read_are_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "etc" / "site.toml").mkdir(parents=True)
+    with pytest.raises(MissingInputError, match="rules for all users"):
+        find_site(around(tmp_path))

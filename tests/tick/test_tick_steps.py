@@ -7,8 +7,9 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from freetrain.config.site import LeaseMode, LeaseSettings
+from freetrain.config.site import LeaseMode, LeaseSettings, SiteRules
 from freetrain.errors import BadConfigurationError
 from freetrain.state.files import AgentState, lease_name
 from freetrain.state.tables import TrainerState, pace
@@ -73,6 +74,20 @@ def test_a_lease_is_asked_for_at_the_lowest_priority(world: TickWorld) -> None:
     assert int(grace_s) == 10 + 5, "GraceTime and KillWait"
     assert request.tasks == 2
     assert world.folder.lease_script.stat().st_mode & 0o777 == MODE
+
+
+def test_leases_go_to_no_partition_that_the_rules_for_all_users_leave_out(
+    world: TickWorld,
+) -> None:
+    world.submit()
+    world.site = structs.replace(world.site, rules=SiteRules(partitions=("main",)))
+
+    status = world.status()
+
+    (problem,) = status.problems
+    assert "leases may not go to partition freetrain" in problem
+    assert "site.toml) allow main" in problem
+    assert not world.slurm.calls("sbatch")
 
 
 def test_an_idle_tick_needs_eight_commands(world: TickWorld) -> None:
