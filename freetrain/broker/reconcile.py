@@ -392,14 +392,15 @@ def _claimed(situation: Situation, limits: Limits) -> Iterator[_JobToEnd]:
         is_claimed = lease.node in situation.claims.leased
         if not is_claimed or lease.state is not LeaseState.RUNNING:
             continue
-        if lease.is_usable and lease.key not in situation.never_heard:
+        is_heard = lease.key not in situation.never_heard
+        if lease.is_usable and is_heard:
             is_kept_free = lease.node in situation.claims.kept_free.nodes
             why = EndReason.KEPT_FREE if is_kept_free else EndReason.CLAIMED
             yield _job_of(lease, why, by_notice=True)
             continue
         notice_s = 0.0 if lease.notice_s is None else lease.notice_s
         has_stayed = situation.now_s - notice_s >= limits.claim_patience_s
-        if has_stayed and _may_cancel(lease, situation, limits):
+        if (has_stayed or not is_heard) and _may_cancel(lease, situation, limits):
             yield _job_of(lease, EndReason.CLAIMED)
 
 

@@ -632,7 +632,7 @@ def error_line(error: Exception) -> str:
             "there is not enough memory for this; nothing was written. Replay fewer "
             "nodes or days, or ask for more memory."
         )
-    return one_line(str(error))
+    return one_line(" ".join([str(error), *getattr(error, "__notes__", ())]))
 
 
 def _remedy(error: UnreadableLogError) -> str:

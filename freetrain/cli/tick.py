@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from freetrain.cli.context import CliContext, json_text, write_out
@@ -22,11 +23,12 @@ def tick_and_show(
     as_json: bool,
 ) -> None:
     """Tick once, or again and again for *follow_up_s*, and show what was done."""
-    site, outside = context.site(config), real_environment(context.environ)
+    site = context.site(config)
+    outside = replace(real_environment(context.environ), sleep=context.sleep)
     reports: Iterable[TickReport] = (
         (run_tick(site, outside, dry_run=True),)
         if is_dry
-        else tick_and_follow_up(site, outside, within_s=follow_up_s, wait=context.sleep)
+        else tick_and_follow_up(site, outside, within_s=follow_up_s)
     )
     write = _write_record if as_json else _write_lines
     write(context, reports, is_dry=is_dry)

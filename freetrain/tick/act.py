@@ -98,7 +98,12 @@ def carry_out(
         StoreError: The state cannot be written; what was done is found again.
         OSError: A file cannot be written.
     """
-    done = ActionResults()
+    room = observed.room
+    done = ActionResults(
+        ended=len(room.told) + len(room.cancelled),
+        problems=list(room.problems),
+        error=room.error,
+    )
     may_assign = True
     for action in plan.decision.actions:
         if isinstance(action, Assignment):

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import uuid
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from logging import LogRecord, makeLogRecord
 from logging.handlers import RotatingFileHandler
@@ -107,6 +107,8 @@ class TickEnvironment:
         peak_rss_bytes: Returns the most memory that this process has held.
         call: Calls a hook; returns what went wrong, or an empty text.
         reached: Called with a name before and after each effect; tests kill there.
+        sleep: Waits so many seconds.
+        deadline: Surrounds a whole tick, and ends one that takes too long.
     """
 
     now_s: Callable[[], float]
@@ -123,6 +125,15 @@ class TickEnvironment:
     agent_patience: str = ""
     call: Callable[[HookCall], str] = _refuse_hook
     reached: Callable[[str], None] = lambda _: None
+    sleep: Callable[[float], None] = time.sleep
+    deadline: Callable[[], AbstractContextManager[None]] = nullcontext
+
+    @contextmanager
+    def effect(self, name: str) -> Iterator[None]:
+        """Surround an effect that others can see, so that tests can kill there."""
+        self.reached(f"before {name}")
+        yield
+        self.reached(f"after {name}")
 
 
 def real_environment(environ: Mapping[str, str]) -> TickEnvironment:
@@ -182,6 +193,11 @@ def _boot_id() -> str:
 LEADER_LOCK_S = 600.0
 """The leader lock lasts so long; a tick that takes longer has lost it."""
 
+ROOM_REQUESTS = 6
+"""Commands by which room is made for others: waiting leases are looked up and
+cancelled, a notice is sent; later it is asked which stayed, and those are cancelled.
+One is to spare."""
+
 _READING_REQUESTS = 9
 """Slurm commands of a tick that has nothing to do: the snapshot, the configuration, our
 jobs, and once an hour, where it looks ahead, the topology."""
@@ -214,7 +230,7 @@ class TickContext:
 
     def effect(self, name: str) -> AbstractContextManager[None]:
         """Surround an effect that others can see, so that tests can kill there."""
-        return _effect(self.environment, name)
+        return self.environment.effect(name)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[sqlite3.Connection]:
@@ -233,9 +249,19 @@ class TickContext:
             yield self.state
 
 
+def connected(site: Site, environment: TickEnvironment) -> SlurmBackend:
+    """Return Slurm, for as many requests as one tick may make.
+
+    Raises:
+        SlurmError: Slurm does not say which release it is.
+    """
+    most = _READING_REQUESTS + ROOM_REQUESTS + site.caps.rpcs_per_tick
+    return environment.connect(most)
+
+
 @contextmanager
 def opened(
-    site: Site, environment: TickEnvironment, *, dry_run: bool
+    site: Site, environment: TickEnvironment, backend: SlurmBackend, *, dry_run: bool
 ) -> Iterator[TickContext]:
     """Take both locks, and open the state; a dry run opens a copy in memory.
 
@@ -246,7 +272,6 @@ def opened(
     """
     folder = StateDir(site.state_directory)
     with _explaining_os_errors(folder.path):
-        backend = environment.connect(_READING_REQUESTS + site.caps.rpcs_per_tick)
         state_and_lock = (
             _copied(folder, environment.uid)
             if dry_run
@@ -273,7 +298,7 @@ def _locked(
         local_lock(folder.path / LOCK),
         open_store(folder.path, uid=environment.uid) as state,
     ):
-        with _effect(environment, "taking the leader lock"):
+        with environment.effect("taking the leader lock"):
             leader_lock = take_leader_lock(
                 state,
                 environment.process,
@@ -297,13 +322,6 @@ def _copied(folder: StateDir, uid: int) -> Iterator[tuple[sqlite3.Connection, No
                 state.backup(copy)
         migrate(copy)
         yield copy, None
-
-
-@contextmanager
-def _effect(environment: TickEnvironment, name: str) -> Iterator[None]:
-    environment.reached(f"before {name}")
-    yield
-    environment.reached(f"after {name}")
 
 
 @contextmanager

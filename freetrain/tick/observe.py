@@ -25,6 +25,7 @@ from freetrain.state.tables import (
     trainers,
 )
 from freetrain.tick.leases import limits_of
+from freetrain.tick.room import told_leases
 from slurm.holes import carry_plans, plans_of
 from slurm.records import choose_partition
 
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from freetrain.broker.lease import Intent, Lease, LeaseKey
-    from freetrain.broker.limits import Limits, Pace
+    from freetrain.broker.limits import EndReason, Limits, Pace
     from freetrain.state.files import Heartbeat, StateDir
     from freetrain.tick.environment import TickContext
+    from freetrain.tick.room import Room
     from freetrain.tick.trainers import TickTrainer, TrainerProgress
     from slurm.holes import Snapshot
     from slurm.records import ClusterConfig, JobRecord, Partition
@@ -52,12 +54,14 @@ class Observed:
     """What a tick observed: Slurm, leases, agents and trainers.
 
     Attributes:
+        room: What was asked of Slurm first, and whom it was told to leave.
         snapshot: Slurm's, with backfill's plans carried over where it was torn.
         config: How the cluster is set up.
         partition: Where leases are submitted unless a trainer says otherwise.
         limits: What the broker may do.
         previous_leases: Leases as they were believed before this snapshot.
         belief: Leases and intents as they are believed now.
+        gave_way: By lease that was asked to leave just now: why.
         plans: What to remember of backfill's plans.
         is_plan_known: Whether these plans can be trusted.
         pace: Recent churn and failed starts.
@@ -67,12 +71,14 @@ class Observed:
         deliveries: Those recorded before, by trainer and time of its submission.
     """
 
+    room: Room
     snapshot: Snapshot
     config: ClusterConfig
     partition: Partition
     limits: Limits
     previous_leases: tuple[Lease, ...]
     belief: Belief
+    gave_way: Mapping[LeaseKey, EndReason]
     plans: SeenBackfillPlans
     is_plan_known: bool
     pace: Pace
@@ -87,8 +93,12 @@ class Observed:
         return self.snapshot.time_s
 
 
-def observe(context: TickContext) -> Observed:
+def observe(context: TickContext, room: Room) -> Observed:
     """Return the state of Slurm, leases, agents and trainers; nothing is changed.
+
+    Args:
+        context: The tick.
+        room: What Slurm said at its beginning, and the room that was made.
 
     Raises:
         SlurmError: Slurm did not answer, or not in a way that can be read.
@@ -96,10 +106,10 @@ def observe(context: TickContext) -> Observed:
         OSError: The files cannot be read.
     """
     site, state = context.site, context.state
-    config = context.backend.config()
+    config = room.seen.config
     last = seen_backfill_plans(state)
     max_age_s = site.holes.plan_age_s
-    snapshot = carry_plans(last.plans, context.backend.snapshot(), max_age_s=max_age_s)
+    snapshot = carry_plans(last.plans, room.seen.snapshot, max_age_s=max_age_s)
     now_s = snapshot.time_s
     known = intents(state, ending_after_s=now_s - REMEMBERED_S)
     previous = leases(state, ending_after_s=now_s - REMEMBERED_S)
@@ -115,16 +125,19 @@ def observe(context: TickContext) -> Observed:
     )
     found = _find_jobs(context, known, previous)
     sources = Sources(context.environment.uid, snapshot.jobs, found)
-    belief = believe(previous, known, sources, now_s=now_s, limits=limits)
+    believed = believe(previous, known, sources, now_s=now_s, limits=limits)
+    belief, gave_way = told_leases(believed, room, now_s)
     whole_s = last.whole_s if snapshot.is_torn else now_s
     known_trainers, progress = _read_trainers(context, now_s=now_s)
     return Observed(
+        room=room,
         snapshot=snapshot,
         config=config,
         partition=partition,
         limits=limits,
         previous_leases=previous,
         belief=belief,
+        gave_way=gave_way,
         plans=SeenBackfillPlans(plans_of(snapshot), whole_s),
         is_plan_known=is_plan_known(snapshot, whole_s=whole_s, max_age_s=max_age_s),
         pace=pace(state, since_s=now_s - limits.churn_window_s),

@@ -11,23 +11,22 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
 from freetrain.broker.decide import Decision, decide_leases
 from freetrain.broker.lease import uuid_in
-from freetrain.broker.limits import Mode, Refusal
+from freetrain.broker.limits import Refusal
 from freetrain.broker.pool import Situation, Trainer
-from freetrain.broker.yielding import NO_CLAIMS, DelayProtection, find_claims, keep_free
 from freetrain.config.job import NodeSettings
 from freetrain.config.site import RULES_NAME, requirement_of
 from freetrain.planning.policy import Tools, make_policy
 from freetrain.planning.rating import Ratings
 from freetrain.planning.settings import HORIZON_S, POLICIES
 from freetrain.tick.leases import margin_s
+from freetrain.tick.room import SlurmView, claims_of, with_begun
 from milp.planner import Planner, SolverName
 from slurm.batch import MAX_VALUE_BYTES, gres_argument
 from slurm.errors import SlurmRefusedError
-from slurm.holes import HoleEnd, find_holes
-from slurm.records import JobState, NodeState, Requirement, collapse, expand
+from slurm.holes import BackfillPlans, HoleEnd, find_holes
+from slurm.records import Requirement, collapse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from freetrain.broker.belief import Belief
     from freetrain.broker.lease import Intent
     from freetrain.broker.reconcile import Submit
-    from freetrain.broker.yielding import Claims, KeptFree, PendingDemand
+    from freetrain.broker.yielding import Claims
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import PlannerSettings, Site
     from freetrain.planning.policy import Search
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from freetrain.tick.observe import Observed
     from freetrain.tick.trainers import TickTrainer
     from slurm.holes import Hole
-    from slurm.records import JobRecord, Node
+    from slurm.records import JobRecord
 
     IsOurs = Callable[[JobRecord], bool]
 
@@ -98,7 +97,7 @@ def make_plan(
     clock = context.environment.clock
     shapes, is_ours = _shapes(site, observed), _is_ours(context, observed)
     holes, refused_shapes = _holes_by_shape(site, observed, is_ours, shapes)
-    claims = _claims(site, observed, is_ours, shapes, clock)
+    claims = _claims(context, observed, shapes)
     holes = _before_bookings(site, observed, holes, shapes, claims)
     nodes = {hole.node for found in holes.values() for hole in found}
     ratings, loss_forecasts = _ratings(context, observed, nodes=len(nodes))
@@ -422,117 +421,24 @@ def _ending_by(hole: Hole, end_s: float) -> Hole:
     return replace(hole, end_s=end_s, ends_by=HoleEnd.PLANNED_JOB, blocker="")
 
 
-# Claims: the nodes that others' jobs could start on.
-
-_SHARED = {NodeState.MIXED, NodeState.ALLOCATED, NodeState.PLANNED}
-
-CAREFUL_LIMIT_S = 1.0
-"""The last tick before a backfill cycle must be quick: changes of the queue while it
-works go unseen."""
-
-
 def _claims(
-    site: Site,
-    observed: Observed,
-    is_ours: IsOurs,
-    shapes: Mapping[str, Requirement],
-    clock: Callable[[], float],
+    context: TickContext, observed: Observed, shapes: Mapping[str, Requirement]
 ) -> Claims:
-    """Return which nodes others could start on, where Slurm does not preempt leases.
+    """Return the nodes that others could start on, by all that is known now.
+
+    They are those by which room was made, but where trainers want partitions without
+    leases so far, or where backfill was at work, and the state remembers its plans.
 
     Raises:
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
     """
-    if observed.limits.mode is Mode.PREEMPT:
-        return NO_CLAIMS
-    held = [lease for lease in observed.belief.leases if lease.is_live and lease.node]
-    jobs, nodes = observed.snapshot.jobs, observed.snapshot.nodes
-    state = BackfillState(
-        holes=_every_hole(observed, is_ours, shapes),
-        nodes={node.name: node for node in nodes},
-        leased=frozenset(lease.node for lease in held),
-        partly=frozenset(_partly_held(nodes)),
-        spans={
-            lease.node: LeaseSpan(lease.start_s, lease.end_s)
-            for lease in held
-            if lease.start_s is not None and lease.end_s is not None
-        },
-        busy_until_s=_busy_until_s(jobs, is_ours),
-        backfill=Backfill(
-            grain_s=observed.config.bf_resolution_s,
-            window_s=observed.config.bf_window_s,
-        ),
-    )
-    return find_claims(
-        jobs,
-        state,
-        is_ours=is_ours,
-        now_s=observed.now_s,
-        protect=_protection(observed, is_ours, clock) if site.lease.careful else None,
-    )
-
-
-def _every_hole(
-    observed: Observed, is_ours: IsOurs, shapes: Mapping[str, Requirement]
-) -> tuple[Hole, ...]:
-    """Return the holes of every partition that leases go to, whatever is asked."""
-    wanted = {requirement.partition for requirement in shapes.values()}
-    wanted.add(observed.partition.name)
-    present = {partition.name for partition in observed.snapshot.partitions}
-    found = {
-        hole.node: hole
-        for name in sorted(wanted & present)
-        for hole in _holes(observed, is_ours, Requirement(partition=name), margin_s=0.0)
-    }
-    return tuple(found.values())
-
-
-def _busy_until_s(jobs: Iterable[JobRecord], is_ours: IsOurs) -> dict[str, float]:
-    """Return when nodes that others hold come free, by the limits of their jobs.
-
-    No job can start on the nodes of our leases that are just ending, either; the job
-    that waits for them gets them in a moment.
-    """
-    until_s: dict[str, float] = {}
-    for job in jobs:
-        is_leaving = JobState.COMPLETING in job.states
-        if job.holds_nodes and (is_leaving or not is_ours(job)):
-            end_s = math.inf if job.end_s is None else job.end_s
-            for name in expand(job.nodes):
-                until_s[name] = max(end_s, until_s.get(name, 0.0))
-    return until_s
-
-
-def _partly_held(nodes: Iterable[Node]) -> Iterator[str]:
-    """Yield the nodes that jobs hold a part of, so that others may start beside."""
-    for node in nodes:
-        is_up = node.states <= _SHARED and not node.unknown_states
-        if is_up and 0 < node.allocated_cpus < node.cpus:
-            yield node.name
-
-
-def _protection(
-    observed: Observed, is_ours: IsOurs, clock: Callable[[], float]
-) -> Callable[[PendingDemand], KeptFree]:
-    """Return delay protection that may take a second from now on."""
-    until_s = clock() + CAREFUL_LIMIT_S
-
-    def protect(demand: PendingDemand) -> KeptFree:
-        # Node lists are read here, as this is called only where jobs wait.
-        running = [
-            frozenset(expand(job.nodes))
-            for job in observed.snapshot.jobs
-            if job.holds_nodes and not is_ours(job)
-        ]
-        protection = DelayProtection(
-            running,
-            cycle_s=observed.config.bf_interval_s,
-            longest_s=60.0 * observed.limits.most_limit_min,
-            is_out_of_time=lambda: clock() > until_s,
-        )
-        return keep_free(demand, protection)
-
-    return protect
+    room = observed.room
+    wanted = room.partitions | {shape.partition for shape in shapes.values()}
+    claims, is_same = room.claims, observed.snapshot.carried == BackfillPlans()
+    if wanted != room.partitions or not is_same:
+        seen = SlurmView(observed.config, observed.snapshot, observed.limits)
+        claims = claims_of(context.site, context.environment, seen, partitions=wanted)
+    return with_begun(claims, observed.belief)
 
 
 def _untried(claims: Claims) -> tuple[str, ...]:

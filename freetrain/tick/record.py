@@ -6,6 +6,7 @@ Actions are not recorded here: ``tick.act`` records each as it is carried out.
 from __future__ import annotations
 
 import shutil
+from collections import Counter as Count
 from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -102,6 +103,7 @@ def record(
         for delivery in newly_reached(observed):
             put_delivery(state, delivery)
         add_events(state, _lease_events(context, observed, heard_before))
+        add_events(state, _room_events(observed))
         for trainer, last, events in news:
             add_events(state, events)
             if last > trainer.row.reported_generation:
@@ -110,6 +112,14 @@ def record(
         created = sum(len(events) for _, _, events in news)
         add_to_counters(state, {TickCounter.GENERATIONS: float(created)})
         drop_events(state, before_s=observed.now_s - EVENTS_KEPT_S)
+    observed.room.is_recorded = True
+
+
+def _room_events(observed: Observed) -> Iterator[Event]:
+    """Yield for each submission how many leases were asked to make room, and why."""
+    asked = Count((key.uuid, why) for key, why in observed.gave_way.items())
+    for (uuid, why), count in asked.items():
+        yield Event(observed.now_s, EventKind.YIELDED, uuid, count, str(why))
 
 
 def _lease_events(

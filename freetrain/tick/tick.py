@@ -1,4 +1,4 @@
-"""One tick: lock, observe, plan, record, act, report. It lasts seconds and exits.
+"""One tick: make room, lock, observe, plan, record, act, report; it lasts seconds.
 
 A tick that dies at any instruction leaves nothing that the next does not put right: an
 intent is committed before its ``sbatch``, a generation's file is whole or absent, and
@@ -14,7 +14,7 @@ before it.
 from __future__ import annotations
 
 import math
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,10 +31,12 @@ from freetrain.errors import BadConfigurationError, FreeTrainError
 from freetrain.state.database import StoreBusyError, StoreError
 from freetrain.state.files import StateDir, UnreadableFileError
 from freetrain.state.tables import TickCounter, add_to_counters, counters
+from freetrain.text import counted
 from freetrain.tick.act import carry_out, deliver
 from freetrain.tick.environment import (
     LEADER_LOCK_S,
     append_line,
+    connected,
     keep_evidence,
     opened,
     write_whole,
@@ -42,6 +44,7 @@ from freetrain.tick.environment import (
 from freetrain.tick.observe import observe
 from freetrain.tick.plan import make_plan
 from freetrain.tick.record import record, tidy
+from freetrain.tick.room import end_those_that_stay, make_room
 from freetrain.tick.status_report import (
     read_status_report,
     render_metrics,
@@ -54,14 +57,16 @@ from milp.answer import PlanStatus
 from slurm.errors import SlurmError, UnreadableOutputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, MutableMapping
 
     from freetrain.broker.yielding import Cycles, QueueDigest
     from freetrain.config.site import Site
     from freetrain.tick.act import ActionResults
     from freetrain.tick.environment import TickContext, TickEnvironment
     from freetrain.tick.observe import Observed
+    from freetrain.tick.room import Room
     from freetrain.tick.status_report import StatusReport
+    from slurm.backend import SlurmBackend
     from slurm.batch import LeaseRequest
 
 
@@ -88,9 +93,23 @@ class TickReport:
 
 
 def tick(
-    site: Site, environment: TickEnvironment, *, dry_run: bool = False
+    site: Site,
+    environment: TickEnvironment,
+    *,
+    dry_run: bool = False,
+    told_before: MutableMapping[str, float] | None = None,
 ) -> TickReport:
     """Run one tick; a dry run plans and reports, and writes nothing at all.
+
+    Room is made for others before anything else, with Slurm alone. A tick that fails
+    later sees to leases that stay, where no other will know of them.
+
+    Args:
+        site: The site's settings.
+        environment: Clocks, random names and Slurm.
+        dry_run: Whether nothing may be changed.
+        told_before: When this process sent each lease a notice; ticks of one process
+            share it.
 
     Raises:
         SlurmError: Slurm did not answer, or not in a way that can be read. Where this
@@ -100,19 +119,57 @@ def tick(
         CannotWriteError: A file cannot be written.
         MilpError: No plan can be made.
     """
-    began_s = environment.clock()
-    with opened(site, environment, dry_run=dry_run) as context:
+    told_before = {} if told_before is None else told_before
+    with environment.deadline():
+        began_s = environment.clock()
+        backend = connected(site, environment)
         try:
-            return _steps(context, began_s)
-        except (SlurmError, FreeTrainError) as error:
-            _report_failure(context, error)
+            room = make_room(
+                site, environment, backend, is_dry=dry_run, told_before=told_before
+            )
+        except SlurmError as error:
+            with (
+                suppress(FreeTrainError),  # Slurm's silence is what the user must know
+                opened(site, environment, backend, dry_run=dry_run) as context,
+            ):
+                _report_failure(context, error)
             raise
+        with (
+            _seeing_to_leases(room, environment, backend, is_dry=dry_run),
+            opened(site, environment, backend, dry_run=dry_run) as context,
+        ):
+            try:
+                return _steps(context, room, began_s)
+            except (SlurmError, FreeTrainError) as error:
+                _report_failure(context, error)
+                raise
 
 
-def _steps(context: TickContext, began_s: float) -> TickReport:
+@contextmanager
+def _seeing_to_leases(
+    room: Room, environment: TickEnvironment, backend: SlurmBackend, *, is_dry: bool
+) -> Iterator[None]:
+    """Where the tick fails, say that room was made, and end the leases that stay."""
+    try:
+        yield
+    except Exception as error:
+        if is_dry or room.is_recorded:
+            raise
+        error.add_note(room.words)
+        try:
+            stayed = end_those_that_stay(room, environment, backend)
+        except SlurmError as silent:
+            error.add_note(f"It is unknown which of them left: {silent}")
+        else:
+            if stayed:
+                error.add_note(f"{counted(stayed, 'lease')} stayed and was cancelled.")
+        raise
+
+
+def _steps(context: TickContext, room: Room, began_s: float) -> TickReport:
     """Take the steps of a tick, each in a module of its own."""
     clock = context.environment.clock
-    observed = observe(context)
+    observed = observe(context, room)
     _check_cluster(context, observed)
     planning_s = clock()
     plan = make_plan(context, observed)
@@ -255,7 +312,8 @@ def poll_queue(
         StoreError: The state cannot be used.
         CannotWriteError: A file cannot be written.
     """
-    with opened(site, environment, dry_run=False) as context:
+    backend = connected(site, environment)
+    with opened(site, environment, backend, dry_run=False) as context:
         try:
             jobs = context.backend.jobs()
         except SlurmError as error:
@@ -286,7 +344,6 @@ def tick_and_follow_up(
     environment: TickEnvironment,
     *,
     within_s: float,
-    wait: Callable[[float], None],
 ) -> Iterator[TickReport]:
     """Run a tick, and more that follow it up; yield the report of each at its end.
 
@@ -296,7 +353,6 @@ def tick_and_follow_up(
         site: The site's settings.
         environment: Clocks, random names and Slurm.
         within_s: No tick begins later than so long after the first, seconds.
-        wait: Waits so many seconds.
 
     Raises:
         FreeTrainError, SlurmError: As ``tick`` does. Where Slurm does not answer
@@ -304,13 +360,18 @@ def tick_and_follow_up(
             same; the error is raised if the last attempt failed.
     """
     end_s = environment.clock() + within_s
-    report = tick(site, environment)
+    told_before: dict[str, float] = {}
+
+    def again() -> TickReport:
+        return tick(site, environment, told_before=told_before)
+
+    report = again()
     yield report
     folder = StateDir(site.state_directory)
-    if _has_agents(report, folder, environment, end_s, wait):
-        report = tick(site, environment)
+    if _has_agents(report, folder, environment, end_s):
+        report = again()
         yield report
-    yield from _before_cycles(site, environment, report, end_s=end_s, wait=wait)
+    yield from _before_cycles(site, environment, report, again, end_s=end_s)
 
 
 def _has_agents(
@@ -318,7 +379,6 @@ def _has_agents(
     folder: StateDir,
     environment: TickEnvironment,
     end_s: float,
-    wait: Callable[[float], None],
 ) -> bool:
     """Wait for the agents of the leases asked for; tell whether any has begun."""
     heartbeats = [
@@ -330,7 +390,7 @@ def _has_agents(
     until_s = end_s = min(end_s, environment.clock() + _AGENT_START_S)
     begun = 0
     while begun < len(heartbeats) and environment.clock() < until_s:
-        wait(_POLL_S)
+        environment.sleep(_POLL_S)
         before, begun = begun, sum(heartbeat.exists() for heartbeat in heartbeats)
         if begun > before:
             until_s = min(end_s, environment.clock() + _NEXT_AGENT_S)
@@ -341,9 +401,9 @@ def _before_cycles(
     site: Site,
     environment: TickEnvironment,
     report: TickReport,
+    again: Callable[[], TickReport],
     *,
     end_s: float,
-    wait: Callable[[float], None],
 ) -> Iterator[TickReport]:
     """Tick before each of backfill's cycles for as long as there are leases.
 
@@ -358,14 +418,14 @@ def _before_cycles(
         poll_s = _before_cycle_s(report, poll_from_s, last_lead_s(report.took_s))
         if min(tick_s, poll_s) > end_s:
             break
-        wait(max(0.0, min(tick_s, poll_s) - clock()))
+        environment.sleep(max(0.0, min(tick_s, poll_s) - clock()))
         try:
             if poll_s < tick_s:
                 polled_s = clock()
                 if not _has_queue_changed(site, environment, report):
                     failed = None
                     continue
-            report, failed = tick(site, environment), None
+            report, failed = again(), None
         except (SlurmError, StoreBusyError) as error:
             failed = error
         rested_s = clock() + APART_S

@@ -34,9 +34,8 @@ def follow(
         waits.append(seconds)
         beat(world)
 
-    done = tick_and_follow_up(
-        world.site, world.environment, within_s=within_s, wait=wait
-    )
+    environment = replace(world.environment, sleep=wait)
+    done = tick_and_follow_up(world.site, environment, within_s=within_s)
     return len(list(done)), len(waits)
 
 
@@ -91,10 +90,10 @@ class Passing:
     def looks_after(self, within_s: float) -> list[float]:
         """Follow up; return when it ticked or polled, seconds after it began."""
         world, began_s = self.world, self.world.now_s
-        environment = replace(world.environment, clock=lambda: world.now_s)
-        done = tick_and_follow_up(
-            world.site, environment, within_s=within_s, wait=self.wait
+        environment = replace(
+            world.environment, clock=lambda: world.now_s, sleep=self.wait
         )
+        done = tick_and_follow_up(world.site, environment, within_s=within_s)
         self.reports = list(done)
         return [look_s - began_s for look_s in self.looks_s]
 

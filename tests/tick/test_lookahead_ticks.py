@@ -1,14 +1,14 @@
 """Ticks that plan by forecasts of nodes: learned, saved, discarded, and used."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
 import pytest
 
+from freetrain.broker.lease import LeaseKey
 from freetrain.broker.limits import EndReason
-from freetrain.broker.reconcile import EndLeases
 from freetrain.config.site import LeaseMode
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.lookahead.base import Prospect
@@ -24,6 +24,7 @@ from freetrain.tick.environment import TickContext
 from freetrain.tick.lookahead import MOST_ENDED, NodeForecasts, foresee, restored
 from freetrain.tick.observe import Observed, observe
 from freetrain.tick.plan import TickPlan, make_plan, with_short_wait
+from freetrain.tick.room import make_room
 from slurm.errors import SlurmUnavailableError
 from slurm.records import JobRecord, expand
 from tests.broker.broker_records import NOW_S, intent
@@ -372,8 +373,8 @@ def fails(*_: object, **__: object) -> NoReturn:
 
 def planned(
     world: TickWorld, foresee: Callable[..., NodeForecasts] | None = None
-) -> tuple[TickPlan, list[EndLeases]]:
-    """Return the plan of a tick, and the ends by which it makes room."""
+) -> tuple[TickPlan, Mapping[LeaseKey, EndReason]]:
+    """Return the plan of a tick, and the leases that made room for it."""
     with world.reading() as state:
         context = TickContext(
             site=world.site,
@@ -383,9 +384,15 @@ def planned(
             backend=world.connect(20),
             leader_lock=None,
         )
-        plan = make_plan(context, observe(context), foresee=foresee)
-    ends = [one for one in plan.decision.actions if isinstance(one, EndLeases)]
-    return plan, [end for end in ends if end.why is EndReason.CLAIMED]
+        room = make_room(
+            context.site,
+            context.environment,
+            context.backend,
+            is_dry=True,
+            told_before={},
+        )
+        observed = observe(context, room)
+        return make_plan(context, observed, foresee=foresee), observed.gave_way
 
 
 @pytest.fixture
@@ -415,7 +422,8 @@ def test_where_forecasts_fail_a_tick_makes_room_all_the_same(
     assert said in line
     assert failed.forecasts is None
     assert not sound.problems
-    assert room == same_room != []
+    assert room == same_room
+    assert list(room.values()) == 3 * [EndReason.CLAIMED]
 
 
 def test_an_error_that_is_no_defect_of_forecasts_goes_through(

@@ -175,7 +175,7 @@ def test_two_ticks_on_one_host_do_not_overlap(world: TickWorld) -> None:
         world.tick()
 
     assert exit_code(caught.value) == 75
-    assert world.slurm.calls("squeue") == []
+    assert world.slurm.calls("sbatch") == []
     assert world.status().done["leases asked for"] == 2
 
 

@@ -146,6 +146,7 @@ class TickWorld:
             peak_rss_bytes=lambda: 0,
             call=self._call,
             reached=self.reached,
+            sleep=self._sleep,
         )
 
     def connect(self, most_requests: int) -> SlurmBackend:
@@ -161,6 +162,9 @@ class TickWorld:
         """Let time pass with each command, as in life."""
         self.now_s += self.command_s
         return self.now_s
+
+    def _sleep(self, seconds: float) -> None:
+        self.now_s += seconds
 
     def _call(self, call: HookCall) -> str:
         with (self.folder.path / "calls").open("a") as calls:

@@ -173,9 +173,7 @@ def test_who_comes_after_a_look_is_let_through_at_the_last_one(shared: Shared) -
         return busy
 
     environment = replace(broker.environment, connect=connect)
-    follow = tick_and_follow_up(
-        broker.site, environment, within_s=30.0, wait=time.sleep
-    )
+    follow = tick_and_follow_up(broker.site, environment, within_s=30.0)
     reports = [one for one in follow if came]
 
     ((job_id, came_s),) = came.items()

@@ -1,0 +1,457 @@
+"""The first step of a tick: make room for others' jobs, with nothing but Slurm.
+
+``make_room`` asks Slurm once for all that this tick will know of it. Our leases are
+known by user and name alone. Those that others wait for are sent the notice to leave,
+and waiting leases that would take what is given up are cancelled. No lock is taken and
+no file is read, so that room is made whatever becomes of the state directory, the files
+of trainers, or another tick. The tick then goes on with the same answers and claims,
+and records what was sent (``told_leases``).
+
+A lease that stays after its notice must be cancelled. A tick that has the state sees to
+that (``broker.reconcile``). Where a tick fails, ``end_those_that_stay`` waits for that
+long in this process, and asks Slurm again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan, is_lease
+from freetrain.broker.lease import LeaseState
+from freetrain.broker.limits import EndReason, Limits, Mode
+from freetrain.broker.yielding import NO_CLAIMS, DelayProtection, find_claims, keep_free
+from freetrain.config.site import LeaseMode
+from freetrain.text import counted
+from freetrain.tick.leases import NOTICE, limits_of
+from slurm.errors import SlurmError, SlurmRefusedError
+from slurm.holes import find_holes
+from slurm.records import JobState, NodeState, Requirement, expand, named_or_default
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, MutableMapping
+
+    from freetrain.broker.belief import Belief
+    from freetrain.broker.lease import Lease, LeaseKey
+    from freetrain.broker.yielding import Claims, KeptFree, PendingDemand
+    from freetrain.config.site import Site
+    from freetrain.tick.environment import TickEnvironment
+    from slurm.backend import SlurmBackend
+    from slurm.holes import Hole, Snapshot
+    from slurm.records import ClusterConfig, JobRecord, Node
+
+
+class SlurmView(NamedTuple):
+    """What Slurm said at the beginning of a tick.
+
+    Attributes:
+        config: How the cluster is set up.
+        snapshot: Nodes, jobs and reservations.
+        limits: What the broker may do there.
+    """
+
+    config: ClusterConfig
+    snapshot: Snapshot
+    limits: Limits
+
+
+@dataclass(slots=True, kw_only=True)
+class Room:
+    """What Slurm said at the beginning of a tick, and the room that was made by it.
+
+    Attributes:
+        seen: What it said, without plans carried over.
+        partitions: Those whose nodes the claims are about.
+        claims: Nodes that others' jobs could start on.
+        told: Leases that were sent the notice, or in a dry run would be: why, by
+            display id.
+        cancelled: Waiting leases that were cancelled, likewise.
+        told_s: When the notice was sent, by the environment's clock.
+        problems: What Slurm refused, for people. Hostile text.
+        error: Why not all was sent; None where Slurm answered.
+        is_recorded: Whether the state has what was sent: then the next ticks see to
+            leases that stay.
+    """
+
+    seen: SlurmView
+    partitions: frozenset[str]
+    claims: Claims
+    told: dict[str, EndReason] = field(default_factory=dict)
+    cancelled: dict[str, EndReason] = field(default_factory=dict)
+    told_s: float = 0.0
+    problems: list[str] = field(default_factory=list)
+    error: SlurmError | None = None
+    is_recorded: bool = False
+
+    @property
+    def is_made(self) -> bool:
+        """Whether all was sent that others wait for."""
+        return self.error is None and not self.problems
+
+    @property
+    def words(self) -> str:
+        """What was done, for the message of a tick that fails after it."""
+        if self.seen.limits.mode is Mode.PREEMPT:
+            return "Slurm itself takes leases that others need."
+        if not self.told and not self.cancelled:
+            return "No lease had to make room for another job."
+        told = counted(len(self.told), "lease")
+        said = f"Room was made before that: {told} asked to leave"
+        if self.cancelled:
+            said += f", {len(self.cancelled)} waiting cancelled"
+        return f"{said}."
+
+
+def make_room(
+    site: Site,
+    environment: TickEnvironment,
+    backend: SlurmBackend,
+    *,
+    is_dry: bool,
+    told_before: MutableMapping[str, float],
+) -> Room:
+    """Ask Slurm how things are, and make room for the jobs that wait for our leases.
+
+    Args:
+        site: The site's settings.
+        environment: Clocks, our user number.
+        backend: Slurm.
+        is_dry: Whether nothing may be sent.
+        told_before: When this process sent each lease a notice, by its clock; notices
+            of this call are added. A second one would tell the lease nothing new.
+
+    Raises:
+        SlurmError: Slurm did not answer, or not in a way that can be read; nothing
+            was sent. Where it did not take what was sent, the result says so.
+    """
+    config, snapshot = backend.config(), backend.snapshot()
+    seen = SlurmView(config, snapshot, _limits(site, config, snapshot))
+    partitions = _partitions(site, snapshot, environment.uid)
+    claims = claims_of(site, environment, seen, partitions=partitions)
+    room = Room(seen=seen, partitions=partitions, claims=claims)
+    try:
+        _cancel_waiting(room, environment, backend, is_dry=is_dry)
+        _give_notice(room, environment, backend, told_before, is_dry=is_dry)
+    except (SlurmRefusedError, ValueError) as error:
+        room.problems.append(str(error))
+    except SlurmError as error:
+        room.error = error
+    return room
+
+
+def _limits(site: Site, config: ClusterConfig, snapshot: Snapshot) -> Limits:
+    """Return the limits; where the site's partition is gone, those to yield with.
+
+    Leases may run in a partition that was renamed since, and must give way all the
+    same; ``observe`` then refuses to go on.
+    """
+    partition = named_or_default(snapshot.partitions, site.lease.partition)
+    if partition is None:
+        is_preempted = site.lease.mode is LeaseMode.PREEMPT
+        return Limits(mode=Mode.PREEMPT if is_preempted else Mode.YIELD)
+    return limits_of(site, config, partition, partitions=snapshot.partitions)
+
+
+def _partitions(site: Site, snapshot: Snapshot, uid: int) -> frozenset[str]:
+    """Return the partitions that our leases are in, and the one they usually go to."""
+    named = {
+        name
+        for job in snapshot.jobs
+        if is_our_lease(job, uid)
+        for name in job.partitions
+    }
+    usual = named_or_default(snapshot.partitions, site.lease.partition)
+    return frozenset(named if usual is None else {*named, usual.name})
+
+
+def is_our_lease(job: JobRecord, uid: int) -> bool:
+    """Tell whether *job* is a lease of ours, of whatever state directory."""
+    return job.uid == uid and is_lease(job)
+
+
+# What is sent. A waiting lease would take what is being given up, so it goes first.
+
+
+def _cancel_waiting(
+    room: Room, environment: TickEnvironment, backend: SlurmBackend, *, is_dry: bool
+) -> None:
+    if not room.claims.startable:
+        return
+    waiting = [
+        job
+        for job in room.seen.snapshot.jobs
+        if job.is_pending and is_our_lease(job, environment.uid)
+    ]
+    if any(job.array_job_id is not None for job in waiting) and not is_dry:
+        # squeue shows waiting tasks together, and scancel wants each by itself.
+        names = dict.fromkeys(job.name for job in waiting)
+        waiting = [
+            job
+            for job in backend.find_by_name(*names)
+            if job.is_pending and is_our_lease(job, environment.uid)
+        ]
+    if not waiting:
+        return
+    if not is_dry:
+        with environment.effect(f"ending {EndReason.MAKES_ROOM.name} {len(waiting)}"):
+            backend.cancel([job.key for job in waiting])
+    ids = (job.display_id for job in waiting)
+    room.cancelled |= dict.fromkeys(ids, EndReason.MAKES_ROOM)
+
+
+def _give_notice(
+    room: Room,
+    environment: TickEnvironment,
+    backend: SlurmBackend,
+    told_before: MutableMapping[str, float],
+    *,
+    is_dry: bool,
+) -> None:
+    """Send claimed leases the notice to commit and leave.
+
+    Whether an agent is there to hear it is not known here. ``reconcile`` cancels those
+    of which no agent was ever heard.
+    """
+    claimed, kept_free = room.claims.leased, room.claims.kept_free.nodes
+    leases = {
+        job.display_id: (job, name)
+        for job in _running(room.seen.snapshot.jobs, environment.uid)
+        for name in expand(job.nodes)
+        if name in claimed and job.display_id not in told_before
+    }
+    if not leases:
+        return
+    if not is_dry:
+        with environment.effect(f"ending {EndReason.CLAIMED.name} {len(leases)}"):
+            backend.signal([job.key for job, _ in leases.values()], NOTICE)
+    room.told_s = environment.clock()
+    told_before.update(dict.fromkeys(leases, room.told_s))
+    room.told |= {
+        display_id: EndReason.KEPT_FREE if name in kept_free else EndReason.CLAIMED
+        for display_id, (_, name) in leases.items()
+    }
+
+
+def _running(jobs: Iterable[JobRecord], uid: int) -> Iterator[JobRecord]:
+    """Yield our leases that run, and are not just ending."""
+    for job in jobs:
+        is_ending = JobState.COMPLETING in job.states
+        if JobState.RUNNING in job.states and not is_ending and is_our_lease(job, uid):
+            yield job
+
+
+def end_those_that_stay(
+    room: Room, environment: TickEnvironment, backend: SlurmBackend
+) -> int:
+    """Cancel the leases that stay after their notice; return how many.
+
+    For a tick that cannot record whom it told: no later tick would know since when they
+    stay. Waits for the rest of their time, at most ``claim_patience_s``.
+
+    Raises:
+        SlurmError: Slurm did not answer; they may stay.
+    """
+    if not room.told:
+        return 0
+    left_s = room.seen.limits.claim_patience_s - (environment.clock() - room.told_s)
+    if left_s > 0.0:
+        environment.sleep(left_s)
+    stayed = [
+        job.key
+        for job in _running(backend.jobs(), environment.uid)
+        if job.display_id in room.told
+    ]
+    if stayed:
+        with environment.effect(f"ending {EndReason.STAYED.name} {len(stayed)}"):
+            backend.cancel(stayed)
+    return len(stayed)
+
+
+def told_leases(
+    belief: Belief, room: Room, now_s: float
+) -> tuple[Belief, dict[LeaseKey, EndReason]]:
+    """Return *belief* with the times at which room was asked for, and of whom.
+
+    A lease that was asked before keeps that time: it counts from there that it stays.
+
+    Returns:
+        The belief, and by lease the reason for which it was asked just now.
+    """
+    why: dict[LeaseKey, EndReason] = {}
+    leases: list[Lease] = []
+    for lease in belief.leases:
+        changed = lease
+        if lease.display_id in room.told and lease.notice_s is None:
+            changed = replace(lease, notice_s=now_s)
+            why[lease.key] = room.told[lease.display_id]
+        elif lease.display_id in room.cancelled:
+            changed = replace(lease, cancel_s=now_s)
+            why[lease.key] = room.cancelled[lease.display_id]
+        leases.append(changed)
+    return replace(belief, leases=tuple(leases)), why
+
+
+# Claims: the nodes that others' jobs could start on.
+
+_SHARED = {NodeState.MIXED, NodeState.ALLOCATED, NodeState.PLANNED}
+
+CAREFUL_LIMIT_S = 1.0
+"""The last tick before a backfill cycle must be quick: changes of the queue while it
+works go unseen."""
+
+
+def claims_of(
+    site: Site,
+    environment: TickEnvironment,
+    seen: SlurmView,
+    *,
+    partitions: frozenset[str],
+) -> Claims:
+    """Return which nodes others could start on, where Slurm does not preempt leases.
+
+    Args:
+        site: The site's settings.
+        environment: Clocks, our user number.
+        seen: What Slurm said; plans carried over may be in its snapshot.
+        partitions: Those that leases are in or may go to.
+
+    Raises:
+        UnreadableOutputError: Slurm's lists of nodes cannot be read.
+    """
+    if seen.limits.mode is Mode.PREEMPT:
+        return NO_CLAIMS
+    snapshot, config = seen.snapshot, seen.config
+
+    def is_ours(job: JobRecord) -> bool:
+        return is_our_lease(job, environment.uid)
+
+    jobs = snapshot.jobs
+    held = {
+        name: job
+        for job in jobs
+        if job.holds_nodes and is_ours(job)
+        for name in expand(job.nodes)
+    }
+    state = BackfillState(
+        holes=_every_hole(snapshot, config, is_ours, partitions),
+        nodes={node.name: node for node in snapshot.nodes},
+        leased=frozenset(held),
+        partly=frozenset(_partly_held(snapshot.nodes)),
+        spans={
+            name: LeaseSpan(job.start_s, job.end_s)
+            for name, job in held.items()
+            if job.start_s is not None and job.end_s is not None
+        },
+        busy_until_s=_busy_until_s(jobs, is_ours),
+        backfill=Backfill(grain_s=config.bf_resolution_s, window_s=config.bf_window_s),
+    )
+    protect = None
+    if site.lease.careful:
+        protect = _protection(
+            [job for job in jobs if job.holds_nodes and not is_ours(job)],
+            cycle_s=config.bf_interval_s,
+            longest_s=60.0 * seen.limits.most_limit_min,
+            clock=environment.clock,
+        )
+    return find_claims(
+        jobs, state, is_ours=is_ours, now_s=snapshot.time_s, protect=protect
+    )
+
+
+def with_begun(claims: Claims, belief: Belief) -> Claims:
+    """Return *claims* with the leases that began after the queue was read.
+
+    The node of such a lease was idle there, and others could start on it.
+    """
+    begun = {
+        lease.node
+        for lease in belief.leases
+        if lease.state is LeaseState.RUNNING and lease.node in claims.idle
+    }
+    if not begun:
+        return claims
+    return replace(
+        claims,
+        leased={**claims.leased, **{name: claims.idle[name] for name in begun}},
+        idle={name: by for name, by in claims.idle.items() if name not in begun},
+    )
+
+
+def _every_hole(
+    snapshot: Snapshot,
+    config: ClusterConfig,
+    is_ours: Callable[[JobRecord], bool],
+    partitions: frozenset[str],
+) -> tuple[Hole, ...]:
+    """Return the holes of *partitions*, whatever leases ask of their nodes."""
+    present = {partition.name for partition in snapshot.partitions}
+    found = {
+        hole.node: hole
+        for name in sorted(partitions & present)
+        for hole in find_holes(
+            snapshot,
+            Requirement(partition=name),
+            is_ours=is_ours,
+            margin_s=0.0,
+            window_s=config.bf_window_s,
+        )
+    }
+    return tuple(found.values())
+
+
+def _busy_until_s(
+    jobs: Iterable[JobRecord], is_ours: Callable[[JobRecord], bool]
+) -> dict[str, float]:
+    """Return when nodes that others hold come free, by the limits of their jobs.
+
+    No job can start on the nodes of our leases that are just ending, either; the job
+    that waits for them gets them in a moment.
+    """
+    until_s: dict[str, float] = {}
+    for job in jobs:
+        is_leaving = JobState.COMPLETING in job.states
+        if job.holds_nodes and (is_leaving or not is_ours(job)):
+            end_s = math.inf if job.end_s is None else job.end_s
+            for name in expand(job.nodes):
+                until_s[name] = max(end_s, until_s.get(name, 0.0))
+    return until_s
+
+
+def _partly_held(nodes: Iterable[Node]) -> Iterator[str]:
+    """Yield the nodes that jobs hold a part of, so that others may start beside."""
+    for node in nodes:
+        is_up = node.states <= _SHARED and not node.unknown_states
+        if is_up and 0 < node.allocated_cpus < node.cpus:
+            yield node.name
+
+
+def _protection(
+    others: Iterable[JobRecord],
+    *,
+    cycle_s: float,
+    longest_s: float,
+    clock: Callable[[], float],
+) -> Callable[[PendingDemand], KeptFree]:
+    """Return delay protection that may take a second from now on.
+
+    Args:
+        others: Their running jobs.
+        cycle_s: Between two cycles of backfill.
+        longest_s: Of the longest lease.
+        clock: Returns seconds that only go up.
+    """
+    until_s = clock() + CAREFUL_LIMIT_S
+
+    def protect(demand: PendingDemand) -> KeptFree:
+        # Node lists are read here, as this is called only where jobs wait.
+        running = [frozenset(expand(job.nodes)) for job in others]
+        protection = DelayProtection(
+            running,
+            cycle_s=cycle_s,
+            longest_s=longest_s,
+            is_out_of_time=lambda: clock() > until_s,
+        )
+        return keep_free(demand, protection)
+
+    return protect

@@ -1,0 +1,220 @@
+"""Room is made first, with Slurm alone: whatever fails after it, others need not wait.
+
+Each case has eight leases that train, and three jobs of another user that wait for
+three of them.
+"""
+
+import errno
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from freetrain.broker.limits import EndReason
+from freetrain.cli.context import error_line, exit_code
+from freetrain.config.site import LeaseMode
+from freetrain.demo.fake_slurm.cluster import FakeJob, FakeJobState
+from freetrain.errors import FreeTrainError
+from freetrain.state.database import DATABASE, LOCK, local_lock
+from freetrain.state.files import AgentState
+from freetrain.tick.tick import tick
+from slurm.errors import SlurmError
+from tests.fakes.slurm.state import Act
+from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs
+
+NOTICE = ["TERM"]
+
+
+def crowd(world: TickWorld, *, others: int = 3) -> TickWorld:
+    """Let eight leases train and *others* wait for them."""
+    world.change("lease", mode=LeaseMode.YIELD)
+    running(world, most=8)
+    world.beat(*world.running(), state=AgentState.TRAINING, trainer="a")
+    world.slurm.standin.add([theirs(world) for _ in range(others)])
+    return world
+
+
+@pytest.fixture
+def crowded(world: TickWorld) -> TickWorld:
+    return crowd(world)
+
+
+def told(world: TickWorld) -> list[FakeJob]:
+    """The leases that were sent the notice to leave."""
+    return [job for job in world.slurm.jobs() if job.signals[:1] == NOTICE]
+
+
+def corrupt(world: TickWorld) -> None:
+    """Let the database be no database."""
+    for side in ("", "-wal", "-shm"):
+        (world.folder.path / f"{DATABASE}{side}").unlink(missing_ok=True)
+    (world.folder.path / DATABASE).write_bytes(b"no database" * 1_000)
+
+
+def removed_and_a_file(world: TickWorld) -> None:
+    """Let the state directory be a file."""
+    world.folder.path.rename(world.folder.path.with_name("moved"))
+    world.folder.path.touch()
+
+
+@pytest.mark.parametrize(("breaks", "code"), [(corrupt, 65), (removed_and_a_file, 78)])
+def test_where_the_state_cannot_be_used_room_is_made(
+    crowded: TickWorld, breaks: Callable[[TickWorld], None], code: int
+) -> None:
+    breaks(crowded)
+    with pytest.raises(FreeTrainError) as caught:
+        crowded.tick()
+    assert exit_code(caught.value) == code
+    assert len(told(crowded)) == 3
+    assert "3 leases asked to leave" in error_line(caught.value)
+
+
+def test_where_the_disk_is_full_room_is_made(crowded: TickWorld) -> None:
+    def fills(point: str) -> None:
+        if point == "before taking the leader lock":
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(FreeTrainError) as caught:
+        replace(crowded, reached=fills).tick()
+    assert exit_code(caught.value) == 73
+    assert len(told(crowded)) == 3
+
+
+def test_while_another_tick_is_at_work_room_is_made(crowded: TickWorld) -> None:
+    with (
+        local_lock(crowded.folder.path / LOCK),
+        pytest.raises(FreeTrainError) as caught,
+    ):
+        crowded.tick()
+    assert exit_code(caught.value) == 75
+    assert len(told(crowded)) == 3
+
+
+def test_where_a_tick_fails_by_a_defect_room_is_made(crowded: TickWorld) -> None:
+    def fails(point: str) -> None:
+        if point == "before writing what was observed":
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        replace(crowded, reached=fails).tick()
+    assert len(told(crowded)) == 3
+    assert "3 leases asked to leave" in " ".join(caught.value.__notes__)
+
+
+def test_leases_that_stay_are_cancelled_by_the_tick_that_has_no_state(
+    crowded: TickWorld,
+) -> None:
+    corrupt(crowded)
+    before_s = crowded.now_s
+    with pytest.raises(FreeTrainError) as caught:
+        crowded.tick()
+    assert [job.is_running for job in told(crowded)] == 3 * [False]
+    assert 15.0 <= crowded.now_s - before_s <= 60.0
+    assert "3 leases stayed" in error_line(caught.value)
+
+
+def test_leases_that_left_in_time_are_not_cancelled(crowded: TickWorld) -> None:
+    corrupt(crowded)
+
+    def leave(_: float) -> None:
+        crowded.end_jobs()
+
+    with pytest.raises(FreeTrainError) as caught:
+        tick(crowded.site, replace(crowded.environment, sleep=leave))
+    assert "stayed" not in error_line(caught.value)
+    assert [job.signals for job in told(crowded)] == 3 * [NOTICE]
+
+
+def test_where_slurm_falls_silent_afterwards_the_message_says_so(
+    crowded: TickWorld,
+) -> None:
+    corrupt(crowded)
+
+    def silence(_: float) -> None:
+        crowded.slurm.script("squeue", Act.HANG)
+
+    with pytest.raises(FreeTrainError) as caught:
+        tick(crowded.site, replace(crowded.environment, sleep=silence))
+    assert "unknown which of them left" in error_line(caught.value)
+
+
+def test_waiting_leases_go_where_a_job_could_start(crowded: TickWorld) -> None:
+    (lease, *_) = crowded.live()
+    uuid = "0b5e1a2c-0000-4000-8000-000000000001"
+    waiting = replace(
+        lease, name=f"freetrain-{uuid}", state=FakeJobState.PENDING, nodes=[]
+    )
+    waiting.start_s = waiting.end_s = waiting.due_s = crowded.now_s + 9_000.0
+    waiting.start_s = waiting.end_s = None
+    crowded.slurm.standin.add([replace(waiting, array_id=900, task=k) for k in (0, 1)])
+    corrupt(crowded)
+
+    with pytest.raises(FreeTrainError) as caught:
+        crowded.tick()
+
+    assert "2 waiting cancelled" in error_line(caught.value)
+    left = [job for job in crowded.live() if uuid in job.name]
+    assert left == []
+
+
+def test_leases_of_another_state_directory_make_room_as_well(
+    crowded: TickWorld, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    tick(structs.replace(crowded.site, state_directory=elsewhere), crowded.environment)
+    assert len(told(crowded)) == 3
+
+
+def test_a_dry_run_sends_nothing_and_says_what_it_would(crowded: TickWorld) -> None:
+    status = crowded.tick(dry_run=True).status
+    assert status.done["leases ended"] == 3
+    assert told(crowded) == []
+
+
+def test_what_was_sent_is_recorded_and_not_sent_again(crowded: TickWorld) -> None:
+    status = crowded.status()
+    assert status.done["leases ended"] == 3
+    assert len(crowded.slurm.calls("scancel")) == 1
+    (uuid,) = {lease_of(job).uuid for job in told(crowded)}
+    said = crowded.events(uuid)[-1]
+    assert (said.detail, said.leases) == (str(EndReason.CLAIMED), 3)
+
+
+def test_leases_that_stay_are_cancelled_by_a_later_tick(crowded: TickWorld) -> None:
+    crowded.tick()
+    crowded.now_s += 30.0
+    crowded.tick()
+    assert [job.is_running for job in told(crowded)] == 3 * [False]
+
+
+def test_where_slurm_does_not_take_the_notice_the_tick_says_so(
+    crowded: TickWorld,
+) -> None:
+    crowded.slurm.script("scancel", Act.HANG)
+    with pytest.raises(SlurmError):
+        crowded.tick()
+    assert told(crowded) == []
+    crowded.tick()
+    assert len(told(crowded)) == 3
+
+
+def test_leases_in_a_partition_that_is_no_more_named_make_room(
+    crowded: TickWorld,
+) -> None:
+    crowded.change("lease", partition="gone")
+    with pytest.raises(SlurmError):
+        crowded.tick()
+    assert len(told(crowded)) == 3
+
+
+def test_an_idle_tick_asks_slurm_no_more_than_before(world: TickWorld) -> None:
+    def calls() -> int:
+        programs = ("squeue", "scontrol", "sdiag", "sinfo", "scancel", "sbatch")
+        return sum(len(world.slurm.calls(program)) for program in programs)
+
+    world.tick()
+    before = calls()
+    world.tick()
+    assert calls() - before == 7
