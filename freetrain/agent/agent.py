@@ -35,7 +35,9 @@ from freetrain.agent.observer import (
     StartedSpare,
 )
 from freetrain.agent.rules import (
+    AskSlurm,
     AskToStop,
+    BeginToLeave,
     CancelSilentLease,
     EndSpare,
     GiveBackLease,
@@ -572,6 +574,13 @@ class Executor:
                 self._start_spare(action.assigned)
             case EndSpare():
                 self._end_spare()
+            case AskSlurm():
+                self._memory.has_asked_slurm = True
+                self._environment.ask_slurm()
+            case BeginToLeave():
+                self._memory.leaving_since_s = self._memory.now_s
+                self._memory.leave_grace_s = action.grace_s
+                self._environment.log(f"leaving: {action.why}")
             case _:
                 raise AssertionError(f"the loop itself does {action}")
 

@@ -39,7 +39,7 @@ from freetrain.processes import (
 )
 from freetrain.state.files import lease_name
 from freetrain.text import one_line
-from slurm.errors import SlurmError
+from slurm.errors import SlurmError, SlurmMissingError, SlurmUnavailableError
 from slurm.records import JobKey
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ class Environment:
         self._listener = listener
         self._journal = journal
         self._is_asked_to_leave = False
+        self._slurm_answers: bool | None = None
         self._woken, self._wakes = socket.socketpair()
         for end in (self._woken, self._wakes):
             end.settimeout(0.0)
@@ -164,8 +165,20 @@ class Environment:
     def _cancel(self, key: JobKey) -> None:
         try:
             self._slurm.signal([key], "KILL")
-        except (SlurmError, ValueError) as error:
+        except (SlurmError, OSError, ValueError) as error:
             self.log(f"job {key.display_id} could not be ended: {error}")
+
+    def ask_slurm(self) -> None:
+        """Begin to ask slurmctld whether it answers; does not wait for it."""
+        self._slurm_answers = None
+        Thread(target=self._ask_slurm, daemon=True).start()
+
+    def slurm_answers(self) -> bool | None:
+        """Return whether slurmctld answered when last asked; None until it is known."""
+        return self._slurm_answers
+
+    def _ask_slurm(self) -> None:
+        self._slurm_answers = does_answer(self._slurm, log=self.log)
 
     def launch(
         self,
@@ -209,6 +222,22 @@ class Environment:
     def send(self, process: MarkedProcess, number: signal.Signals) -> None:
         """Send a signal to a process; nothing happens where it is gone."""
         send_signal(process.pid, number, started=process.started)
+
+
+def does_answer(slurm: SlurmBackend, *, log: Callable[[str], None]) -> bool:
+    """Tell whether slurmctld answers a small question.
+
+    Where it cannot be asked at all it is taken to answer: others come first.
+    """
+    try:
+        slurm.config()
+    except SlurmMissingError as error:
+        log(f"slurmctld cannot be asked: {error}")
+    except SlurmUnavailableError:
+        return False
+    except (SlurmError, OSError, ValueError) as error:
+        log(f"slurmctld answers, and not as expected: {error}")
+    return True
 
 
 def unix_s() -> float:

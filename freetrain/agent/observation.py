@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
     from freetrain.broker.lease import LeaseKey
     from freetrain.config.job import TrainerJob
-    from freetrain.state.files import AssignedLease, AssignmentFile, Heartbeat
+    from freetrain.state.files import (
+        AssignedLease,
+        AssignmentFile,
+        Heartbeat,
+        TickSign,
+    )
 
 
 _LONGEST_REASON = 300
@@ -236,6 +241,63 @@ def _identity(beat: Heartbeat | None) -> tuple[int, int] | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TickSilence:
+    """For how long ticks have given no sign.
+
+    Attributes:
+        age_s: Since the last sign, or since slurmctld did not answer either: until
+            then nobody could start.
+        limit_s: After how long a lease is to be gone; None where no tick asks for it.
+        is_asked: Whether slurmctld was asked in this silence.
+        slurm_answers: Whether it answered; None while that is not known.
+    """
+
+    age_s: float = 0.0
+    limit_s: float | None = None
+    is_asked: bool = False
+    slurm_answers: bool | None = None
+
+
+class TickWatch:
+    """Watches the sign of ticks, by this node's clock alone.
+
+    All time counts, also that in which this agent was frozen: a lease must be gone in
+    time. So its caller looks at the sign once more before it acts on the age.
+    """
+
+    def __init__(self, *, now_s: float) -> None:
+        """Begin to watch at *now_s*."""
+        self._tick: int | None = None
+        self._since_s = now_s
+        self.limit_s: float | None = None
+
+    def look(self, sign: TickSign | None, *, now_s: float, age_s: float = 0.0) -> bool:
+        """Take note of the sign as it was found at *now_s*; tell whether it is new.
+
+        Args:
+            sign: None where there is none.
+            now_s: The time.
+            age_s: The age of the sign, for the first one that is seen.
+        """
+        if sign is None:
+            return False
+        self.limit_s = sign.silence_s
+        if sign.tick == self._tick:
+            return False
+        self._since_s = now_s if self._tick is not None else now_s - age_s
+        self._tick = sign.tick
+        return True
+
+    def begin_anew(self, *, now_s: float) -> None:
+        """Count from *now_s* on: until then silence did no harm."""
+        self._since_s = now_s
+
+    def age_s(self, *, now_s: float) -> float:
+        """Return for how long the sign has not changed."""
+        return now_s - self._since_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedWorld:
     """A world that this agent launched.
 
@@ -389,6 +451,7 @@ class Observation:
         leaving_s: Since this lease began to leave for good; None if it does not.
         bound_s: How long leaving for good may take.
         idle_s: Since it last had a trainer.
+        silence: For how long ticks have given no sign.
         ended_leases: Leases whose jobs it has ended already.
         spare: Its spare, also one that has ended by itself; None without one.
         patience: Times to go by.
@@ -402,6 +465,7 @@ class Observation:
     leaving_s: float | None = None
     bound_s: float = 30.0
     idle_s: float = 0.0
+    silence: TickSilence = TickSilence()
     ended_leases: frozenset[LeaseKey] = frozenset()
     spare: ObservedSpare | None = None
     patience: Patience = Patience()

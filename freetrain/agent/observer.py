@@ -21,10 +21,12 @@ from freetrain.agent.observation import (
     ObservedSpare,
     ObservedTrainer,
     ObservedWorld,
+    TickSilence,
+    TickWatch,
     is_failure,
     judge,
 )
-from freetrain.agent.rules import leave_bound_s, limit_margin_s
+from freetrain.agent.rules import SILENCE_NOTICE_S, leave_bound_s, limit_margin_s
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -119,6 +121,9 @@ class AgentMemory:
         worlds: Worlds that this agent launched and that still matter.
         ended_leases: Silent leases whose jobs it ended.
         leaving_since_s: When this lease began to leave for good; None if it does not.
+        leave_grace_s: How long it may take to leave where nothing but its agent ends
+            it; None for as long as its time limit leaves.
+        has_asked_slurm: Whether slurmctld was asked in this silence of ticks.
         busy_s: When it last had a trainer.
         spare: The spare that it has, or that ended without being asked to.
     """
@@ -128,6 +133,8 @@ class AgentMemory:
     worlds: dict[tuple[str, int], LaunchedWorld] = field(default_factory=dict)
     ended_leases: set[LeaseKey] = field(default_factory=set)
     leaving_since_s: float | None = None
+    leave_grace_s: float | None = None
+    has_asked_slurm: bool = False
     busy_s: float = 0.0
     spare: StartedSpare | None = None
     _since_s: dict[Hashable, float] = field(default_factory=dict)
@@ -168,6 +175,7 @@ class OwnLease:
     grace_s: float
 
 
+_SIGN_EVERY_S = 3.0
 _DEFAULT_KILL_AFTER_S = 30.0
 _MOST_HISTORY = 50
 
@@ -202,6 +210,8 @@ class Observer:
         # By trainer: its files when all that they name could be read.
         self._readable: dict[str, TrainerFolder] = {}
         self._announced_spare = ""
+        self._ticks = TickWatch(now_s=now_s)
+        self._sign_due_s = now_s + patience.poll_s  # once the first beat is written
         self._watches: dict[LeaseKey, HeartbeatWatch] = {}
         self._looked_s: dict[LeaseKey, float] = {}
 
@@ -314,6 +324,7 @@ class Observer:
             leaving_s=leaving_s,
             bound_s=bound_s,
             idle_s=memory.now_s - memory.busy_s,
+            silence=self._observe_silence(),
             ended_leases=frozenset(memory.ended_leases),
             spare=None
             if spare is None
@@ -334,10 +345,46 @@ class Observer:
         margin_s = limit_margin_s(limit_s=lease.limit_s, kill_after_s=kill_after_s)
         if memory.now_s - self._started_s >= lease.limit_s - margin_s:
             self._leave("the time limit is near")
-        grace_s = lease.grace_s if self._environment.is_asked_to_leave() else margin_s
+        grace_s = margin_s if memory.leave_grace_s is None else memory.leave_grace_s
+        if self._environment.is_asked_to_leave():
+            grace_s = lease.grace_s
         bound_s = leave_bound_s(kill_after_s=kill_after_s, grace_s=grace_s)
         since_s = memory.leaving_since_s
         return (None if since_s is None else memory.now_s - since_s), bound_s
+
+    # Ticks, by their sign.
+
+    def _observe_silence(self) -> TickSilence:
+        memory, ticks = self.memory, self._ticks
+        limit_s, now_s = ticks.limit_s, memory.now_s
+        is_due = limit_s is not None and (
+            ticks.age_s(now_s=now_s) >= limit_s - SILENCE_NOTICE_S
+        )
+        if memory.leaving_since_s is None and (is_due or now_s >= self._sign_due_s):
+            self._sign_due_s = now_s + _SIGN_EVERY_S
+            self._look_at_sign()
+        answers = self._environment.slurm_answers() if memory.has_asked_slurm else None
+        if answers is False:
+            self._environment.log(
+                "no tick gives a sign, and slurmctld does not answer: nobody could "
+                "start on this node, and the lease stays"
+            )
+            ticks.begin_anew(now_s=now_s)
+            memory.has_asked_slurm = False
+        return TickSilence(
+            age_s=ticks.age_s(now_s=now_s),
+            limit_s=ticks.limit_s,
+            is_asked=memory.has_asked_slurm,
+            slurm_answers=answers,
+        )
+
+    def _look_at_sign(self) -> None:
+        """Look at the sign of ticks; one that cannot be read has not changed."""
+        with suppress(UnknownNowError):
+            sign = self._board.tick_sign()
+            age_s = self._board.tick_sign_age_s(self._me)
+            if self._ticks.look(sign, now_s=self.memory.now_s, age_s=age_s):
+                self.memory.has_asked_slurm = False
 
     # Trainers and their generations.
 

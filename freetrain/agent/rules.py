@@ -155,6 +155,19 @@ class SweepAll:
 
 
 @dataclass(frozen=True, slots=True)
+class AskSlurm:
+    """Begin to ask slurmctld whether it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeginToLeave:
+    """Leave for good, as on notice; *grace_s* from now the lease is gone."""
+
+    why: str
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class GiveBackLease:
     """Sweep this agent's own lease, end its job, and with it the agent."""
 
@@ -175,6 +188,8 @@ Action = (
     | WriteEnding
     | CancelSilentLease
     | SweepAll
+    | AskSlurm
+    | BeginToLeave
     | GiveBackLease
 )
 
@@ -207,7 +222,7 @@ def choose_actions(
             actions += succession(observed, trainer, reason=reason, age_s=age_s)
         actions += rescue_orphans(observed, trainer, ages_s=ages_s)
     actions += manage_spare(observed, unseen_s=ages_s.get(SPARE_UNSEEN, 0.0))
-    return (*actions, *give_back(observed))
+    return (*actions, *end_in_silence(observed), *give_back(observed))
 
 
 # The head of a generation launches, stops and buries its world
@@ -741,7 +756,47 @@ def _silent_leases(
             yield CancelSilentLease(member)
 
 
-# A lease is given back: on notice, near its limit, or for want of work
+# A lease ends itself where no tick would make room for others
+
+SILENCE_NOTICE_S = 30.0
+"""How long before it must be gone a lease begins to leave."""
+
+_TOGETHER_S = 10.0  # agents see a sign, and hear of Slurm, so many seconds apart
+
+
+def end_in_silence(observed: Observation) -> tuple[Action, ...]:
+    """Return the actions of a lease that has seen no sign of a tick for long.
+
+    While slurmctld does not answer either nobody could start, and the lease stays.
+    Leases of one trainer leave together.
+    """
+    silence = observed.silence
+    if observed.leaving_s is not None or silence.limit_s is None:
+        return ()
+    due_s = silence.limit_s - SILENCE_NOTICE_S
+    is_due = silence.age_s >= due_s
+    why = f"no tick has given a sign for {silence.age_s:.0f} s"
+    leave = BeginToLeave(why, SILENCE_NOTICE_S)
+    if silence.age_s >= due_s - _TOGETHER_S and _do_others_leave(observed):
+        return (leave,)
+    if is_due and silence.slurm_answers:
+        return (leave,)
+    return (AskSlurm(),) if is_due and not silence.is_asked else ()
+
+
+def _do_others_leave(observed: Observation) -> bool:
+    """Tell whether another lease leaves a generation that this one is in."""
+    return any(
+        observed.is_leaving(trainer, generation, member.key)
+        for trainer in observed.trainers
+        for generation in trainer.generations
+        if _has_part(observed, generation)
+        for member in generation.assigned.members
+        if member.key != observed.me
+    )
+
+
+# A lease is given back: on notice, near its limit, in silence, or for want of work
 
 _FINAL_S = 1.0
 # The time of farewell_s, so often, until a lease no longer waits for daemons either.

@@ -23,6 +23,7 @@ from freetrain.state.files import (
     AssignmentFile,
     EndingKind,
     StateDir,
+    TickSign,
 )
 from tests.state.endings import a_lease, an_assignment
 
@@ -81,6 +82,15 @@ class ModelBoard(Board):
     beats: dict[LeaseKey, Heartbeat] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     spares: dict[LeaseKey, str] = field(default_factory=dict)
+    sign: TickSign | None = None
+    sign_age_s: float = 0.0
+
+    def tick_sign(self) -> TickSign | None:
+        return self.sign
+
+    def tick_sign_age_s(self, lease: LeaseKey) -> float:
+        del lease
+        return self.sign_age_s
 
     def trainers(self) -> tuple[str, ...]:
         return tuple(sorted(self.jobs))
@@ -355,6 +365,8 @@ class ModelCluster:
             the one that each waited for.
         fails_s: After which time of training every world fails by itself.
         ignores_stop, hangs: Whether worlds do not obey, or never begin.
+        does_slurm_answer: Whether slurmctld does when an agent asks it.
+        questions_s: When agents asked.
     """
 
     board: ModelBoard = field(default_factory=ModelBoard)
@@ -369,6 +381,8 @@ class ModelCluster:
     fails_s: float = 1e9
     ignores_stop: bool = False
     hangs: bool = False
+    does_slurm_answer: bool = True
+    questions_s: list[float] = field(default_factory=list)
 
     def add_lease(self, *, limit_s: float = 1e6) -> LeaseKey:
         key = LeaseKey("u", len(self.leases))
@@ -490,7 +504,7 @@ def _through(name: str) -> Callable[..., Any]:
 _AS_IT_IS = {"heartbeat", "tick_sign"}
 for _name in (
     *("propose", "write_ending", "with_outcome", "write_notice", "request_stop"),
-    *("write_heartbeat", "announce_spare", *_AS_IT_IS),
+    *("write_heartbeat", "announce_spare", "tick_sign_age_s", *_AS_IT_IS),
 ):
     setattr(Line, _name, _through(_name))
 for _name in ("trainers", "generations", "assigned", "endings", "ending", "job"):
@@ -517,6 +531,12 @@ class ModelEnvironment(Environment):
 
     def is_asked_to_leave(self) -> bool:
         return self.cluster.leases[self.key].signalled_s is not None
+
+    def ask_slurm(self) -> None:
+        self.cluster.questions_s.append(self.cluster.now_s)
+
+    def slurm_answers(self) -> bool:
+        return self.cluster.does_slurm_answer
 
     def launch(
         self,

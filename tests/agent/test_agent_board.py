@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +20,9 @@ from freetrain.state.files import (
     GenerationEnding,
     Heartbeat,
     StateDir,
+    TickSign,
     TrainerDir,
+    write_tick_sign,
 )
 from tests.agent.model_cluster import a_job
 from tests.state.endings import a_lease, an_assignment, an_ending
@@ -204,6 +207,36 @@ def test_a_folder_that_was_there_counts_as_gone_only_after_a_while(
     assert board.generations("t") == (1,)
     now_s = 6.0
     assert board.generations("t") == ()
+
+
+def test_the_age_of_the_sign_of_ticks_is_told_by_the_file_servers_clock_alone(
+    board: Board, tmp_path: Path
+) -> None:
+    state = StateDir(tmp_path)
+    assert board.tick_sign() is None
+    assert board.tick_sign_age_s(KEY) == 0.0
+    write_tick_sign(state.tick_sign, TickSign(tick=3, silence_s=180.0))
+    state.lease(KEY).create()
+    beat = Heartbeat(beat=1, t=0.0, node="n", host="h", pid=1)
+    board.write_heartbeat(KEY, beat)
+    os.utime(state.tick_sign, (1_000.0, 1_000.0))
+    os.utime(state.lease(KEY).heartbeat, (1_250.0, 1_250.0))
+
+    assert board.tick_sign() == TickSign(tick=3, silence_s=180.0)
+    assert board.tick_sign_age_s(KEY) == 250.0
+    assert board.tick_sign_age_s(LeaseKey("unknown", 0)) == 0.0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"tick": 1}', '{"tick": 1, "silence_s": -1}']
+)
+def test_a_sign_that_makes_no_sense_is_unknown(
+    board: Board, tmp_path: Path, text: str
+) -> None:
+    StateDir(tmp_path).tick_sign.write_text(text, encoding="utf-8")
+
+    with pytest.raises(UnknownNowError):
+        board.tick_sign()
 
 
 def test_a_trainer_without_limits_is_done_when_its_program_says_so(

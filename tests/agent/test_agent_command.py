@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from freetrain.agent.agent import own_job, read_call
-from freetrain.agent.environment import LeaseEndListener, listener_argv
+from freetrain.agent.environment import LeaseEndListener, does_answer, listener_argv
 from freetrain.agent.observation import Patience, read_patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.errors import UsageError
+from slurm.backend import CommandLine
 from slurm.records import JobKey
+from slurm.runner import SubprocessRunner
 from tests.cluster.waiting import wait_for
 
 UUID = "7b0a3c1e-0000-4000-8000-000000000000"
@@ -110,6 +112,33 @@ def test_a_listener_without_slurm_hears_nothing(tmp_path: Path) -> None:
 
     assert not listener.has_heard()
     assert not listener.is_listening
+
+
+@pytest.mark.parametrize(
+    ("script", "answers"),
+    [
+        pytest.param("echo 'ClusterName = c'", True, id="an answer"),
+        pytest.param(
+            "echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1",
+            False,
+            id="no slurmctld",
+        ),
+        pytest.param("sleep 60", False, id="it hangs"),
+        pytest.param("echo 'Access denied' >&2; exit 1", True, id="a refusal"),
+        pytest.param(None, True, id="no such program: others come first"),
+    ],
+)
+def test_slurm_answers_unless_slurmctld_is_silent(
+    tmp_path: Path, script: str | None, *, answers: bool
+) -> None:
+    if script is not None:
+        scontrol = tmp_path / "scontrol"
+        scontrol.write_text(f"#!/bin/sh\n{script}\n", encoding="ascii")
+        scontrol.chmod(0o755)
+    path = f"{tmp_path}:/usr/bin:/bin" if script else str(tmp_path)
+    slurm = CommandLine(SubprocessRunner({"PATH": path}), timeout_s=1.0)
+
+    assert does_answer(slurm, log=print) is answers
 
 
 def test_an_agent_that_is_a_step_is_woken_by_the_signal_that_its_lease_ends() -> None:

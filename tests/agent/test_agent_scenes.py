@@ -10,7 +10,7 @@ from msgspec import structs
 
 from freetrain.agent.observation import is_failure
 from freetrain.config.job import LaunchSettings, NodeSettings, RestartSettings
-from freetrain.state.files import GAVE_UP, EndingKind
+from freetrain.state.files import GAVE_UP, EndingKind, TickSign
 from tests.agent.model_cluster import (
     PATIENCE,
     TRAINER,
@@ -330,6 +330,137 @@ def test_a_world_that_began_has_begun_though_its_successor_removed_the_sign_of_i
 
     ending = cluster.board.over[TRAINER, 1]
     assert (ending.ended, ending.was_asked) == (EndingKind.RESCALED, True)
+
+
+# Ticks that fall silent.
+
+
+def silent(
+    nodes: int, *, silence_s: float | None = 180.0
+) -> tuple[ModelCluster, list[LeaseKey]]:
+    """Return a world that trains beside a sign that will not change any more."""
+    cluster, keys = training_on(nodes)
+    cluster.board.sign = TickSign(tick=7, silence_s=silence_s)
+    cluster.run(4)  # agents look every few seconds
+    return cluster, keys
+
+
+def gone_s(cluster: ModelCluster, key: LeaseKey, *, since_s: float) -> float:
+    ended_s = cluster.leases[key].ended_s
+    assert ended_s is not None, "\n".join(cluster.log)
+    return ended_s - since_s
+
+
+def test_leases_end_themselves_together_when_no_tick_gives_a_sign() -> None:
+    cluster, keys = silent(3)
+    since_s = cluster.now_s
+
+    cluster.run(140)
+    assert cluster.training() == [1]
+    assert cluster.questions_s == []
+    cluster.run(45)
+
+    assert not cluster.living()
+    assert all(140 <= gone_s(cluster, key, since_s=since_s) <= 180 for key in keys)
+    ending = cluster.board.over[TRAINER, 1]
+    assert (ending.ended, ending.was_asked) == (EndingKind.RESCALED, True)
+    assert [g for g, *_ in cluster.launches] == [1]
+    assert cluster.newest().members == ()
+    assert "leaving: no tick has given a sign for 150 s" in "\n".join(cluster.log)
+
+
+def test_a_program_that_does_not_stop_keeps_no_lease_beyond_the_silence() -> None:
+    cluster, (key,) = silent(1)
+    since_s = cluster.now_s
+    cluster.worlds[TRAINER, 1].ignores_stop = True
+
+    cluster.run(185)
+
+    assert gone_s(cluster, key, since_s=since_s) <= 180
+
+
+def test_leases_stay_while_every_tick_gives_a_sign() -> None:
+    cluster, keys = silent(2)
+
+    for tick in range(8, 14):
+        cluster.run(100)
+        cluster.board.sign = TickSign(tick=tick, silence_s=180.0)
+
+    assert cluster.living() == keys
+    assert cluster.training() == [1]
+
+
+@pytest.mark.parametrize("sign", [None, TickSign(tick=7, silence_s=None)])
+def test_leases_without_a_sign_or_where_slurm_preempts_them_stay(
+    sign: TickSign | None,
+) -> None:
+    cluster, keys = training_on(2)
+    cluster.board.sign = sign
+    cluster.board.sign_age_s = 10_000.0
+
+    cluster.run(400)
+
+    assert cluster.living() == keys
+
+
+def test_leases_stay_while_slurm_does_not_answer_either_and_then_go() -> None:
+    cluster, keys = silent(2)
+    cluster.does_slurm_answer = False
+
+    cluster.run(500)
+    assert cluster.living() == keys
+    assert len(cluster.questions_s) <= 2 * 500 / 145
+    assert "slurmctld does not answer" in "\n".join(cluster.log)
+    cluster.does_slurm_answer = True
+    cluster.run(180)
+
+    assert not cluster.living()
+
+
+def test_an_agent_that_wakes_up_looks_at_the_sign_before_it_leaves() -> None:
+    cluster, (key,) = silent(1)
+    cluster.leases[key].frozen_until_s = cluster.now_s + 300
+    cluster.run(299)
+    cluster.board.sign = TickSign(tick=8, silence_s=180.0)
+
+    cluster.run(20)
+
+    assert cluster.living() == [key]
+    assert cluster.questions_s == []
+
+
+def test_an_agent_that_was_frozen_counts_that_time_as_silence_too() -> None:
+    cluster, (key,) = silent(1)
+    cluster.leases[key].frozen_until_s = cluster.now_s + 300
+
+    cluster.run(303)
+
+    assert not cluster.living(), cluster.log
+
+
+def test_a_sign_that_cannot_be_read_counts_as_unchanged() -> None:
+    cluster, (key,) = silent(1)
+    cluster.leases[key].cut, cluster.leases[key].cut_until_s = "tick_sign", 1e9
+
+    cluster.run(180)
+
+    assert not cluster.living()
+
+
+@pytest.mark.parametrize(("age_s", "stays"), [(100.0, True), (200.0, False)])
+def test_a_lease_that_starts_beside_an_old_sign_gives_itself_back_at_once(
+    age_s: float, *, stays: bool
+) -> None:
+    cluster = ModelCluster()
+    cluster.board.sign = TickSign(tick=7, silence_s=180.0)
+    cluster.board.sign_age_s = age_s
+    key = cluster.add_lease()
+
+    cluster.run(1)
+
+    assert (cluster.living() == [key]) == stays
+    cluster.run(55)
+    assert not cluster.living()
 
 
 # Spares.
