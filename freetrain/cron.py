@@ -20,6 +20,7 @@ import shlex
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -34,7 +35,7 @@ from freetrain.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from subprocess import CompletedProcess
 
     from freetrain.config.site import Site
@@ -110,6 +111,7 @@ LOG = "cron.log"
 """The file of the state directory that ticks print to."""
 
 MARK_CHARACTERS = 10
+_TICK = "-m freetrain tick"
 _SECRET = "SLURM_JWT"  # noqa: S105 -- the name of a variable, and kept out
 
 
@@ -251,6 +253,17 @@ class BackEnd(ABC):
     def is_same(self, *, every_s: int) -> bool:
         """Return whether the installed entry is the one ``install`` would write."""
 
+    @abstractmethod
+    def problem(self) -> str:
+        """Return why the installed entry starts no ticks; empty where it does.
+
+        This asks the program that keeps it. Whether ticks really come only the age of
+        the last one tells: a crontab is kept where no cron runs, too.
+
+        Raises:
+            FreeTrainError: The program does not answer.
+        """
+
     def compare(self, *, every_s: int) -> Found:
         """Compare the installed entry with the one that ``install`` would write.
 
@@ -306,6 +319,17 @@ class _Table(BackEnd):
     def is_same(self, *, every_s: int) -> bool:
         """Compare the lines of our block."""
         return self.installed() == self.block(every_s=every_s).lines
+
+    def problem(self) -> str:
+        """Look for a line of our block that starts a tick of this installation."""
+        lines = [line for line in self.installed() if not line.startswith("#")]
+        ticks = [line for line in lines if _TICK in line]
+        if not ticks:
+            return f"its lines in your {self.program} start no tick"
+        python = str(self.call.python).replace("%", r"\%")
+        if not any(python in line for line in ticks):
+            return f"it starts another installation than {self.call.python}"
+        return ""
 
     def read(self) -> bytes:
         """Return the table as it is, empty where there is none.
@@ -568,6 +592,16 @@ class Scrontab(_Table):
         return TableBlock(call.mark, (*options, f"{fields} {command}"))
 
 
+_SHOWN = {
+    "LoadState": {"loaded"},
+    "UnitFileState": {"enabled"},
+    "ActiveState": {"active"},
+    "SubState": {"waiting", "running"},  # not "elapsed", which comes never again
+    "NeedDaemonReload": {"no"},
+}
+"""What systemd must say of a timer at work, by property."""
+
+
 class Systemd(BackEnd):
     """A user's systemd: a service and a timer, two small files in one folder."""
 
@@ -625,21 +659,46 @@ class Systemd(BackEnd):
     def install(self, *, every_s: int) -> bool:
         """Write the files that differ and start the timer.
 
+        Where that fails, the files are put back as they were, or taken away.
+
         Raises:
             CannotWriteError: The folder cannot be written.
-            CronUnavailableError: The files are there, but systemd did not follow.
+            CronUnavailableError: systemd did not follow.
         """
         files = self.unit_files(every_s=every_s)
+        before = {name: self._read(name) for name in files}
         changed = self._changed(files)
         try:
             self._units.mkdir(parents=True, exist_ok=True)
             for name in changed:
                 _replace(self._units / name, files[name])
+            self._systemctl("daemon-reload")
+            was_at_work = not changed and not self._timer_problem()
+            self._systemctl("enable", "--now", self._timer)
         except OSError as error:
+            self._put_back(before)
             raise _unwritable(self._units, error) from error
-        self._systemctl("daemon-reload")
-        self._systemctl("enable", "--now", self._timer)
-        return bool(changed)
+        except CronUnavailableError as error:
+            self._put_back(before)
+            raise CronUnavailableError(
+                f"{error} The files in {self._units} are as they were before. Install "
+                f"where your systemd is reachable, or choose another --kind."
+            ) from error
+        return not was_at_work
+
+    def _put_back(self, before: Mapping[str, str]) -> None:
+        """Leave the units as they were, as far as that is possible."""
+        if not any(before.values()):
+            with suppress(CronUnavailableError):
+                self._systemctl("disable", "--now", self._timer)
+        with suppress(OSError):
+            for name, text in before.items():
+                if text:
+                    _replace(self._units / name, text)
+                else:
+                    (self._units / name).unlink(missing_ok=True)
+        with suppress(CronUnavailableError):
+            self._systemctl("daemon-reload")
 
     def remove(self) -> bool:
         """Stop the timer and remove the files.
@@ -654,14 +713,23 @@ class Systemd(BackEnd):
             return False
         try:
             self._systemctl("disable", "--now", self._timer)
-        finally:
-            try:
-                for path in there:
-                    path.unlink()
-            except OSError as error:
-                raise _unwritable(self._units, error) from error
-        self._systemctl("daemon-reload")
+            self._remove(there)
+            self._systemctl("daemon-reload")
+        except CronUnavailableError as error:
+            self._remove(there)
+            raise CronUnavailableError(
+                f"{error} The files in {self._units} are removed. A timer that still "
+                f"runs ends with your session; or, where systemd is reachable, run "
+                f"`systemctl --user stop {self._timer}`."
+            ) from error
         return True
+
+    def _remove(self, paths: Iterable[Path]) -> None:
+        try:
+            for path in paths:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _unwritable(self._units, error) from error
 
     def installed(self) -> tuple[str, ...]:
         """Return the lines of the timer."""
@@ -670,6 +738,34 @@ class Systemd(BackEnd):
     def is_same(self, *, every_s: int) -> bool:
         """Compare both files."""
         return not self._changed(self.unit_files(every_s=every_s))
+
+    def problem(self) -> str:
+        """Ask systemd for the timer, and whether it outlives the session."""
+        return self._timer_problem() or self._end_of_session()
+
+    def _timer_problem(self) -> str:
+        said = self._systemctl("show", self._timer, f"--property={','.join(_SHOWN)}")
+        pairs = (line.partition("=") for line in said.splitlines())
+        state = {name: value for name, _, value in pairs}
+        if not self._read(self._service):
+            return f"{self._service} is missing"
+        for name, wanted in _SHOWN.items():
+            if state.get(name) not in wanted:
+                found = state.get(name) or "not said"
+                return f"systemd says of {self._timer}: {name} is {found}"
+        if str(self.call.python) not in self._read(self._service):
+            return f"it starts another installation than {self.call.python}"
+        return ""
+
+    def _end_of_session(self) -> str:
+        """Return that ticks end with the user's session; empty where they do not."""
+        if self._programs.find("loginctl") is None:
+            return ""
+        asked = ("loginctl", "show-user", str(self.call.uid), "--property=Linger")
+        answer = self._programs.run(asked)
+        if answer.stdout.strip() != b"Linger=no":
+            return ""
+        return "it ends when you log out, unless you run `loginctl enable-linger`"
 
     def _changed(self, files: Mapping[str, str]) -> list[str]:
         return [name for name, text in files.items() if self._read(name) != text]
@@ -680,17 +776,21 @@ class Systemd(BackEnd):
         except FileNotFoundError:
             return ""
 
-    def _systemctl(self, *words: str) -> None:
+    def _systemctl(self, *words: str) -> str:
+        """Return what ``systemctl --user`` prints.
+
+        Raises:
+            CronUnavailableError: It failed, or there is none.
+        """
         argv = ("systemctl", "--user", *words)
         answer = self._programs.run(argv)
         if answer.returncode != 0:
             said = answer.stderr.decode("utf-8", "replace")
             shown = " ".join(said.split())[:_SHOWN_CHARACTERS]
             raise CronUnavailableError(
-                f"`{' '.join(argv)}` refused: {shown or 'it said nothing'}. The files "
-                f"in {self._units} are as asked for; run it again where your systemd "
-                f"is reachable, or choose another --kind."
+                f"`{' '.join(argv)}` refused: {shown or 'it said nothing'}."
             )
+        return answer.stdout.decode("utf-8", "replace")
 
 
 def _unit_word(word: str) -> str:

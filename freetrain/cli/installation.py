@@ -80,10 +80,13 @@ def show_entry(
     write_out(context, back_end.preview(every_s=every_s))
     try:
         found = back_end.compare(every_s=every_s)
+        problem = "" if found is Found.NOTHING else back_end.problem()
     except FreeTrainError as error:
         context.stderr.write(f"Whether it is installed cannot be seen: {error}\n")
     else:
         context.stderr.write(f"{_COMPARED[found].format(kind=chosen)}\n")
+        if problem:
+            context.stderr.write(f"But {problem}.\n")
 
 
 def install_entry(

@@ -41,6 +41,33 @@ else:
 """
 
 
+SYSTEMCTL = """\
+#!{python}
+import sys
+from pathlib import Path
+
+folder, words = Path("{folder}"), sys.argv[1:]
+state, units = folder / "state", folder / ".config" / "systemd" / "user"
+act = folder / "act"
+wanted = act.read_text().split() if act.exists() else []
+with (folder / "calls").open("a") as calls:
+    calls.write(" ".join(words) + chr(10))
+if "unreachable" in wanted or (words[1] == "enable" and "no-enable" in wanted):
+    sys.exit("Failed to connect to bus: No medium found")
+if words[1] == "enable":
+    state.write_text("enabled active waiting")
+elif words[1] == "disable":
+    state.unlink(missing_ok=True)
+elif words[1] == "show":
+    found = state.read_text().split() if state.exists() else ["", "inactive", "dead"]
+    load = "loaded" if (units / words[2]).exists() else "not-found"
+    print("LoadState=" + load)
+    for name, value in zip(("UnitFileState", "ActiveState", "SubState"), found):
+        print(name + "=" + value)
+    print("NeedDaemonReload=no")
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class FakeTable:
     """A fake ``crontab`` in a folder of its own.
@@ -77,9 +104,14 @@ class FakeTable:
 
 
 def install_fake(folder: Path, name: str = "crontab") -> FakeTable:
-    """Write the program *name* into *folder*, which must exist."""
+    """Write the program *name* into *folder*, which must exist.
+
+    A ``systemctl`` keeps a timer's states in the file ``state``, and looks for units
+    below the folder, its HOME; it can be unreachable, or not enable.
+    """
     path = folder / name
-    text = PROGRAM.replace("{python}", sys.executable).replace("{folder}", str(folder))
+    program = SYSTEMCTL if name == "systemctl" else PROGRAM
+    text = program.replace("{python}", sys.executable).replace("{folder}", str(folder))
     path.write_text(text)
     path.chmod(0o755)
     return FakeTable(folder)

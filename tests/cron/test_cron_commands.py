@@ -1,5 +1,6 @@
 """``freetrain cron`` on a crontab of the test's own, and on one that misbehaves."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -15,6 +16,7 @@ from freetrain.cron import (
     Scrontab,
     Systemd,
 )
+from freetrain.errors import CannotWriteError
 from tests.cli.commands import Ran, run
 from tests.cron.tables import FakeTable, a_call, install_fake
 
@@ -186,17 +188,17 @@ def test_a_scrontab_says_that_it_is_empty_on_its_standard_output(
     assert Scrontab(a_call(), programs, tmp_path).read() == b""
 
 
-def systemd(tmp_path: Path, script: str) -> Systemd:
-    """Return a back end whose systemctl is *script*."""
-    program = tmp_path / "systemctl"
-    program.write_text(f'#!/bin/sh\necho "$@" >>"{tmp_path}/calls"\n{script}\n')
-    program.chmod(0o755)
-    programs = Programs({"PATH": f"{tmp_path}:/usr/bin:/bin"})
-    return Systemd(a_call(), programs, tmp_path / "units")
+def systemd(tmp_path: Path) -> tuple[Systemd, FakeTable, Path]:
+    """Return a back end, its stand-in for systemctl, and the folder of units."""
+    fake, folder = install_fake(tmp_path, "systemctl"), tmp_path / UNITS
+    return Systemd(a_call(), Programs({"PATH": str(tmp_path)}), folder), fake, folder
+
+
+UNITS = ".config/systemd/user"
 
 
 def test_units_are_written_followed_and_removed(tmp_path: Path) -> None:
-    units = systemd(tmp_path, "exit 0")
+    units, _, folder = systemd(tmp_path)
 
     assert units.install(every_s=60)
     assert units.installed()
@@ -205,15 +207,114 @@ def test_units_are_written_followed_and_removed(tmp_path: Path) -> None:
     assert not units.install(every_s=60)
     assert units.remove()
     assert not units.remove()
-    assert list((tmp_path / "units").iterdir()) == []
+    assert list(folder.iterdir()) == []
     calls = (tmp_path / "calls").read_text().splitlines()
     timer = f"freetrain-{units.call.mark}.timer"
     assert calls[:2] == ["--user daemon-reload", f"--user enable --now {timer}"]
     assert calls[-2:] == [f"--user disable --now {timer}", "--user daemon-reload"]
 
 
-def test_a_systemd_that_cannot_be_reached_is_reported(tmp_path: Path) -> None:
-    units = systemd(tmp_path, "echo Failed to connect to bus >&2; exit 1")
+@pytest.mark.parametrize("act", ["unreachable", "no-enable"])
+def test_an_install_that_systemd_refuses_takes_its_files_away_again(
+    tmp_path: Path, act: str
+) -> None:
+    units, fake, folder = systemd(tmp_path)
+    fake.act(act)
 
-    with pytest.raises(CronUnavailableError, match="Failed to connect to bus"):
+    with pytest.raises(CronUnavailableError, match=r"Failed to connect to bus.*before"):
         units.install(every_s=60)
+
+    assert list(folder.iterdir()) == []
+    assert units.compare(every_s=60) is Found.NOTHING
+
+
+def test_a_change_that_systemd_refuses_leaves_the_units_of_before(
+    tmp_path: Path,
+) -> None:
+    units, fake, _ = systemd(tmp_path)
+    units.install(every_s=60)
+    fake.act("no-enable")
+
+    with pytest.raises(CronUnavailableError):
+        units.install(every_s=90)
+
+    assert units.compare(every_s=60) is Found.SAME
+    assert not units.problem()
+
+
+def test_an_install_that_the_disk_refuses_leaves_nothing(tmp_path: Path) -> None:
+    units, _, folder = systemd(tmp_path)
+    blocker = folder / f".freetrain-{units.call.mark}.timer.new"
+    blocker.mkdir(parents=True)
+
+    with pytest.raises(CannotWriteError):
+        units.install(every_s=60)
+
+    assert list(folder.iterdir()) == [blocker]
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("disabled active waiting", "UnitFileState is disabled"),
+        ("masked active waiting", "UnitFileState is masked"),
+        ("enabled inactive dead", "ActiveState is inactive"),
+        ("enabled failed failed", "ActiveState is failed"),
+        ("enabled active elapsed", "SubState is elapsed"),
+    ],
+)
+def test_units_that_systemd_does_not_follow_are_not_said_to_be_installed(
+    tmp_path: Path, state: str, said: str
+) -> None:
+    units, _, folder = systemd(tmp_path)
+    units.install(every_s=60)
+    (tmp_path / "state").write_text(state)
+    found = units.problem()
+    for unit in folder.iterdir():
+        unit.unlink()
+        assert units.problem()
+        unit.write_text("")
+
+    assert said in found
+    assert units.install(every_s=60)
+    assert not units.problem()
+
+
+def test_a_user_whose_systemd_ends_at_logout_is_told(tmp_path: Path) -> None:
+    units, _, _ = systemd(tmp_path)
+    units.install(every_s=60)
+    program = tmp_path / "loginctl"
+    program.write_text("#!/bin/sh\necho Linger=no\n")
+    program.chmod(0o755)
+
+    assert "enable-linger" in units.problem()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda line: b"#" + line, "start no tick"),
+        (lambda _: b"* * * * * true", "start no tick"),
+        (lambda line: line.replace(b"/bin/python", b"/bin/gone"), "another instal"),
+    ],
+)
+def test_a_block_without_a_tick_of_ours_is_not_said_to_be_installed(
+    crontab: FakeTable, change: Callable[[bytes], bytes], said: str
+) -> None:
+    kept = Crontab(a_call(), Programs(crontab.environ), Path())
+    kept.install(every_s=60)
+    first, line, last = (crontab.table or b"").splitlines()
+    found = kept.problem()
+    crontab.keep(b"\n".join((first, change(line), last, b"")))
+
+    assert found == ""
+    assert said in kept.problem()
+
+
+def test_showing_tells_of_units_that_systemd_does_not_follow(tmp_path: Path) -> None:
+    fake = install_fake(tmp_path, "systemctl")
+    words = ("--kind", "systemd")
+    assert cron(fake, "install", *words).code == 0
+    (tmp_path / "state").unlink()
+
+    assert "But systemd says of" in cron(fake, "show", *words).stderr
