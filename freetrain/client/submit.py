@@ -41,7 +41,8 @@ from freetrain.launch.base import (
     plan_world,
     run_dir_of,
 )
-from freetrain.launch.local import find_tool
+from freetrain.launch.local import LocalFinder, find_tool
+from freetrain.launch.mpirun import Flavour, unfit_path
 from freetrain.pack.pack import Inbox, read_pack
 from freetrain.patterns import advice, slow_line
 from freetrain.state.database import (
@@ -189,6 +190,8 @@ def submit_file(  # noqa: PLR0913 - the environment, piece by piece
             check_program(part, theirs | dict(part.environment))
     state = StateDir(site.state_directory)
     folder = state.trainer(job.name)
+    if asked.is_checked:
+        check_launch_folder(job, folder.path, theirs)
     submission = Submission(
         job=job,
         environment=kept,
@@ -327,6 +330,40 @@ def check_pattern(job: TrainerJob) -> None:
         raise BadConfigurationError(
             f"trainer {job.name}: [progress]: {advice(slow, job.progress.pattern)}. "
             f"Nothing was submitted."
+        )
+
+
+def check_launch_folder(
+    job: TrainerJob, folder: Path, environment: Mapping[str, str]
+) -> None:
+    """Refuse a job whose mpirun could not use the files of its worlds.
+
+    They are below *folder*, the trainer's. mpirun is asked for its kind only where the
+    path is one that some kinds cannot take.
+
+    Raises:
+        BadConfigurationError: It could not.
+    """
+    if job.launch.launcher != "mpirun" or not unfit_path(Flavour.OPEN_MPI_5, folder):
+        return
+    head = HeadNode(
+        environment={},
+        srun="srun",
+        python=sys.executable,
+        address="",
+        launch_agent=None,
+    )
+    try:
+        tool = launcher_of(job).find_tool(
+            job, head, LocalFinder(job, environment, head)
+        )
+    except CannotLaunchError:  # compute nodes may have one all the same
+        return
+    problem = unfit_path(Flavour(tool.flavour), folder)
+    if problem:
+        raise BadConfigurationError(
+            f"{problem}. Nothing was submitted. Name another state_directory in "
+            f"freetrain.toml."
         )
 
 

@@ -10,19 +10,24 @@ import ast
 import importlib.metadata
 import importlib.util
 import math
+import os
 import re
 import shlex
-import shutil
+import sqlite3
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from freetrain.broker.limits import Mode
-from freetrain.cron import back_ends_of
+from freetrain.config.site import LeaseMode
+from freetrain.cron import LOG, back_ends_of
 from freetrain.doctor.findings import (
     UNAVAILABLE,
+    CheckVerdict,
     Finding,
     Subject,
     bad,
@@ -34,31 +39,40 @@ from freetrain.doctor.one_step_run import (
     SlurmAnswers,
     lease_request,
     look_at_links,
+    requirement,
     run_one_step,
 )
-from freetrain.errors import FreeTrainError
+from freetrain.errors import CannotWriteError, FreeTrainError
 from freetrain.launch.base import CannotLaunchError
-from freetrain.launch.mpirun import flavour_of
+from freetrain.launch.mpirun import flavour_of, unfit_path
 from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.state.database import (
     JournalMode,
     Locking,
     StoreBusyError,
+    StoreDamagedError,
+    StoreError,
     connect,
+    has_state,
     is_local,
     local_lock,
     prepare_directory,
     read_mounts,
+    read_store,
 )
-from freetrain.state.files import StateDir
+from freetrain.state.files import StateDir, UnreadableFileError
+from freetrain.state.tables import trainers
 from freetrain.text import render_duration
 from freetrain.tick.environment import PYSLURM
 from freetrain.tick.leases import mode_of
+from freetrain.tick.status_report import read_status_report
 from slurm.batch import sbatch_argv
 from slurm.errors import SlurmError, SlurmRefusedError, SlurmUnavailableError
 from slurm.json import JSON
 from slurm.pyslurm import find_pyslurm
 from slurm.records import (
+    NodeState,
+    expand,
     leaf_by_node,
     may_have_leaves,
     must_have_leaves,
@@ -66,11 +80,11 @@ from slurm.records import (
 )
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from freetrain.config.site import PlannerSettings, Site
-    from slurm.records import ClusterConfig, Partition
+    from freetrain.tick.status_report import StatusReport
+    from slurm.records import ClusterConfig, JobRecord, Node, Partition
 
 
 def examine(subject: Subject) -> Iterator[Finding]:
@@ -163,6 +177,7 @@ def is_bare(path: Path) -> bool:
 
 
 _LEAST_FREE_BYTES = 1 << 30
+_LEAST_FREE_FILES = 10_000
 _GIB = 1 << 30
 _FILE_SKEW_S = 2.0
 
@@ -172,22 +187,88 @@ def look_at_state(subject: Subject) -> Iterator[Finding]:
     path = subject.site.state_directory
     prepare_directory(path, uid=subject.uid)
     yield ok("state directory", f"{path}: ours alone, mode 0700")
-    yield _look_at_space(path)
+    yield look_at_database(path, uid=subject.uid)
     with tempfile.TemporaryDirectory(prefix="doctor-", dir=path) as name:
         folder = Path(name)
+        yield _look_at_space(folder)
         yield _look_at_journal(folder)
         yield _look_at_locking(folder)
+        yield _look_at_database_locks(folder, subject)
         yield look_at_links(folder)
         yield _look_at_clock(folder, subject)
 
 
-def _look_at_space(path: Path) -> Finding:
-    free_bytes = shutil.disk_usage(path).free
+_LOST = (
+    "Stop ticks (`freetrain cron remove`), keep the file for a bug report, and put an "
+    "earlier state.sqlite in its place if you have one."
+)
+
+
+def look_at_database(path: Path, *, uid: int) -> Finding:
+    """Find whether the database of the state directory *path* is whole, by reading it.
+
+    A missing or an empty one beside trainers' folders is a lost one.
+    """
+    name, folders = "database", _trainer_folders(path)
+    if not has_state(path) and not folders:
+        return skipped(name, "there is none yet")
+    try:
+        known = _names_in_whole_database(path, uid)
+    except StoreError as error:
+        return bad(name, str(error), _LOST, exit_code=error.exit_code)
+    if not folders <= known:
+        unknown = ", ".join(sorted(folders - known))
+        seen = f"it knows nothing of trainers that have folders: {unknown}"
+        return warn(name, seen, "Submit them again with --go-on, if they should go on.")
+    return ok(name, f"it is whole, and has {len(known)} trainers")
+
+
+def _names_in_whole_database(path: Path, uid: int) -> set[str]:
+    """Return the names of all trainers, once every page has been looked at.
+
+    Raises:
+        StoreError: The database is not there, or not whole.
+    """
+    try:
+        with read_store(path, uid=uid) as state:
+            found = [word for (word,) in state.execute("PRAGMA integrity_check(1)")]
+            known = {row.name for row in trainers(state)}
+    except (sqlite3.Error, ValueError, TypeError) as error:
+        raise StoreDamagedError(f"it cannot be read: {error}") from error
+    if found != ["ok"]:
+        raise StoreDamagedError(f"it is damaged: {'; '.join(map(str, found))}")
+    return known
+
+
+def _trainer_folders(path: Path) -> set[str]:
+    try:
+        return {folder.name for folder in StateDir(path).trainers.iterdir()}
+    except FileNotFoundError:
+        return set()
+
+
+_WRITTEN_BYTES = 1 << 20
+
+
+def _look_at_space(folder: Path) -> Finding:
+    """Find the space left; quotas are not counted there, so that some is used."""
+    name, advice = "space", "Without room ticks stop; checkpoints may need far more."
+    try:
+        with (folder / "space").open("wb") as file:
+            file.write(bytes(_WRITTEN_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        seen = f"a file of 1 MiB cannot be written: {error.strerror}"
+        return bad(name, seen, advice, exit_code=CannotWriteError.exit_code)
+    found = os.statvfs(folder)
+    free_bytes = found.f_bavail * found.f_frsize
     seen = f"{free_bytes / _GIB:.1f} GiB free"
+    if found.f_files and found.f_favail < _LEAST_FREE_FILES:
+        return warn(name, f"{seen}, and room for {found.f_favail} more files", advice)
     if free_bytes < _LEAST_FREE_BYTES:
-        advice = "Make room: without any, ticks stop. Checkpoints may need far more."
-        return warn("space", seen, advice)
-    return ok("space", seen)
+        return warn(name, seen, advice)
+    return ok(name, f"{seen}; a quota is not seen")
 
 
 def _look_at_journal(folder: Path) -> Finding:
@@ -198,8 +279,14 @@ def _look_at_journal(folder: Path) -> Finding:
         journal = JournalMode(_journal(connection))
     finally:
         connection.close()
-    where = "local (do compute nodes see it?)" if allow_wal else "network, or unknown"
-    return ok("file system", f"{where}; SQLite journal {journal}")
+    if allow_wal:
+        return warn(
+            "file system",
+            f"on a disk of this machine; SQLite journal {journal}",
+            "Compute nodes must see it: `state directory there`, below, proves that "
+            "they do. Else name a state_directory on a file system that they share.",
+        )
+    return ok("file system", f"network, or unknown; SQLite journal {journal}")
 
 
 def _journal(connection: sqlite3.Connection) -> str:
@@ -211,8 +298,12 @@ def _look_at_locking(folder: Path) -> Finding:
     path = folder / "lock"
     with local_lock(path) as first:
         if first is Locking.UNSUPPORTED:
-            seen = "the file system does not lock; turns in the database do"
-            return ok("locking", seen)
+            return warn(
+                "locking",
+                "the file system does not lock",
+                "Ticks are kept apart by turns in the database only; another file "
+                "system is safer.",
+            )
         try:
             with local_lock(path):
                 return warn(
@@ -222,7 +313,34 @@ def _look_at_locking(folder: Path) -> Finding:
                     "only; another file system is safer.",
                 )
         except StoreBusyError:
-            return ok("locking", "a second lock is refused, as it should be")
+            return ok("locking", "a second lock on this host is refused")
+
+
+_SECOND_WRITER = """\
+import sqlite3, sys
+state = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)
+try:
+    state.execute("BEGIN IMMEDIATE")
+except sqlite3.OperationalError as error:
+    print(error)
+"""
+
+
+def _look_at_database_locks(folder: Path, subject: Subject) -> Finding:
+    """Find whether SQLite keeps a second process out; it knows those of its own."""
+    name, path = "locks of the database", folder / "probe.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as state:
+        state.execute("BEGIN IMMEDIATE")
+        argv = (str(subject.python), "-P", "-c", _SECOND_WRITER, str(path))
+        asked = subject.programs.run(argv)
+        state.execute("ROLLBACK")
+    if asked.returncode != 0:
+        said = " ".join(asked.stderr.decode("utf-8", "replace").split())
+        return skipped(name, f"a second process failed: {said[-_ANSWER_CHARACTERS:]}")
+    if b"locked" not in asked.stdout:
+        advice = "Commands and ticks would break it: use another file system."
+        return bad(name, "a second process was let in", advice)
+    return ok(name, "a second process on this host is kept out")
 
 
 def _look_at_clock(folder: Path, subject: Subject) -> Finding:
@@ -268,7 +386,15 @@ def look_at_mpi(subject: Subject) -> Iterator[Finding]:
     except CannotLaunchError as error:
         yield warn("mpirun", str(error), "")
         return
-    yield ok("mpirun", f"{flavour} ({mpirun})")
+    if asked.returncode != 0:
+        seen = f"{flavour} ({mpirun}), whose --version ends with {asked.returncode}"
+        yield warn("mpirun", seen, "Try it by hand; load its module anew.")
+        return
+    problem = unfit_path(flavour, subject.site.state_directory)
+    if problem:
+        yield bad("mpirun", problem, "Name another state_directory.")
+    else:
+        yield ok("mpirun", f"{flavour} ({mpirun})")
     yield _look_at_mpi4py(subject, str(flavour))
 
 
@@ -326,17 +452,20 @@ def family(kind: str) -> str:
 
 
 _OLD_S = 600.0
+_AHEAD_S = 60.0
 _INSTALL = "Run `freetrain cron install` when you want it to work by itself."
 
 
 def look_at_ticks(subject: Subject) -> Iterator[Finding]:
     """Find the installed ticks, the age of the last one, and the planner's settings."""
-    yield _look_at_entries(subject)
-    yield _look_at_last(subject)
+    last = look_at_last_tick(StateDir(subject.site.state_directory), subject.now_s())
+    yield _look_at_entries(subject, last)
+    yield last
     yield _look_at_planner(subject.site.planner)
 
 
-def _look_at_entries(subject: Subject) -> Finding:
+def _look_at_entries(subject: Subject, last: Finding) -> Finding:
+    """Find an entry that its program follows, and whether ticks really come by it."""
     name = "regular ticks"
     back_ends = back_ends_of(
         subject.site,
@@ -346,33 +475,82 @@ def _look_at_entries(subject: Subject) -> Finding:
         programs=subject.programs,
     )
     here = {kind: each for kind, each in back_ends.items() if each.is_here}
-    found, unseen = [], []
+    found: list[tuple[str, str]] = []
+    unseen: list[tuple[str, str]] = []
     for kind, back_end in here.items():
         try:
             if back_end.installed():
-                found.append(str(kind))
+                problem = back_end.problem()
+                (unseen if problem else found).append((kind, problem))
         except FreeTrainError as error:
-            unseen.append(f"{kind}: {error}")
+            unseen.append((kind, str(error)))
     if found:
-        return ok(name, f"installed ({', '.join(found)}) on this host")
+        seen = f"installed ({', '.join(kind for kind, _ in found)}) on this host"
+        if last.verdict is CheckVerdict.OK:
+            return ok(name, f"{seen}, and ticks come")
+        advice = (
+            "Look again in some minutes if you installed it just now. Does cron, or "
+            f"your systemd, run on this host? Ticks write to {LOG} in the state "
+            "directory."
+        )
+        return warn(name, f"{seen}, and no good tick came of late", advice)
     if unseen:
-        return warn(name, "; ".join(unseen), _INSTALL)
+        seen = "; ".join(f"{kind}: {problem}" for kind, problem in unseen)
+        return warn(name, seen, _INSTALL)
     if not here:
         return skipped(name, "no crontab, systemctl or scrontab on this host")
     return warn(name, "not installed on this host", _INSTALL)
 
 
-def _look_at_last(subject: Subject) -> Finding:
-    name = "last tick"
+def look_at_last_tick(folder: StateDir, now_s: float) -> Finding:
+    """Find how long ago a tick went well, by its status report, and what went wrong.
+
+    *now_s* is Unix time. Ticks that fail write to tick.log only.
+    """
+    name, advice = "last tick", "Run `freetrain tick` and read what it says."
     try:
-        last_s = StateDir(subject.site.state_directory).log.stat().st_mtime
-    except FileNotFoundError:
+        report = read_status_report(folder.status_report)
+    except UnreadableFileError as error:
+        return warn(name, str(error), advice)
+    failure = _last_failure(folder.log)
+    if report is None and not failure:
         return skipped(name, "there was none yet")
-    age_s = max(0.0, subject.now_s() - last_s)
-    seen = f"{render_duration(age_s)} ago"
+    if report is None:
+        return warn(name, f"none went well yet; {failure}", advice)
+    if failure:
+        age = render_duration(max(0.0, now_s - report.at_s))
+        return warn(name, f"the last good one {age} ago; {failure}", advice)
+    return _judge_last_tick(report, age_s=now_s - report.at_s)
+
+
+def _judge_last_tick(report: StatusReport, *, age_s: float) -> Finding:
+    name = "last tick"
+    if age_s < -_AHEAD_S:
+        seen = f"{render_duration(-age_s)} ahead of this host's clock"
+        return warn(name, seen, "Ask for NTP on this host and on slurmctld's.")
+    seen = f"{render_duration(max(0.0, age_s))} ago"
     if age_s > _OLD_S:
         return warn(name, seen, "Run `freetrain tick` and read what it says.")
+    if report.problems:
+        seen = f"{seen}, with problems: {'; '.join(report.problems)}"
+        return warn(name, seen[:_MOST_CHARACTERS], "See `freetrain explain`.")
     return ok(name, seen)
+
+
+_MOST_CHARACTERS = 400
+_TAIL_BYTES = 4_096
+
+
+def _last_failure(log: Path) -> str:
+    """Return what the last line of tick.log says, if that tick failed."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return ""
+    at, _, said = (lines[-1] if lines else "").partition(" failed: ")
+    return f"the one at {at} failed: {said}"[:_MOST_CHARACTERS] if said else ""
 
 
 def _look_at_planner(planner: PlannerSettings) -> Finding:
@@ -443,7 +621,9 @@ def look_at_cluster(subject: Subject, seen: SlurmAnswers) -> Iterator[Finding]:
     site, config, partitions = subject.site, seen.config, seen.snapshot.partitions
     yield _look_at_release(subject, config)
     yield look_at_partition(site, seen.partition, partitions)
-    yield from look_at_backfill(config)
+    if seen.partition is not None:
+        yield look_at_fitting(site, seen.partition, seen.snapshot.nodes)
+    yield from look_at_backfill(config, _pending(seen.snapshot.jobs))
     yield look_at_privacy(config)
     yield look_at_arrays(site, config)
     yield look_at_endings(site, config)
@@ -451,7 +631,7 @@ def look_at_cluster(subject: Subject, seen: SlurmAnswers) -> Iterator[Finding]:
     if seen.partition is not None:
         yield from look_at_mode(site, config, seen.partition, partitions)
         yield look_at_overrun(config, seen.partition)
-        yield look_at_priority(site, config, seen.partition)
+        yield look_at_priority(site, config, seen.partition, partitions)
     yield look_at_topology(subject, config)
     yield look_at_clock(seen.snapshot.time_s, subject.now_s())
 
@@ -488,6 +668,31 @@ def look_at_partition(
     return ok(name, f"{seen}, up, limit {_limit(partition.max_time_s)}")
 
 
+_OUT_OF_USE = {
+    NodeState.DOWN,
+    NodeState.DRAIN,
+    NodeState.ERROR,
+    NodeState.FAIL,
+    NodeState.FUTURE,
+    NodeState.MAINTENANCE,
+    NodeState.NOT_RESPONDING,
+}
+
+
+def look_at_fitting(site: Site, partition: Partition, nodes: Iterable[Node]) -> Finding:
+    """Find whether the partition has nodes that a lease as configured could get."""
+    name, asked = "nodes for leases", requirement(site, partition.name)
+    fitting = [node for node in nodes if asked.is_met_by(node)]
+    if not fitting:
+        seen = f"no node of {partition.name} has what [lease] asks for"
+        return bad(name, seen, "Correct features, gres, memory or cpus of [lease].")
+    usable = [node for node in fitting if not node.states & _OUT_OF_USE]
+    seen = f"{len(usable)} of the {len(fitting)} that have what [lease] asks for"
+    if not usable:
+        return warn(name, f"{seen} are in use; all others are down", "Ask when.")
+    return ok(name, f"{seen} are up")
+
+
 def _limit(seconds: float) -> str:
     return "none" if math.isinf(seconds) else render_duration(seconds)
 
@@ -505,6 +710,12 @@ def look_at_mode(
     mode = mode_of(site, config, partition, partitions=partitions)
     kind = f"{config.preempt_type}, {partition.name} {partition.preempt_mode or '-'}"
     asked = f"[lease] mode = {site.lease.mode}"
+    if mode is Mode.PREEMPT and site.lease.mode is LeaseMode.PREEMPT:
+        unasked = structs.replace(site.lease, mode=LeaseMode.AUTO)
+        usual = structs.replace(site, lease=unasked)
+        if mode_of(usual, config, partition, partitions=partitions) is Mode.YIELD:
+            yield _unseen_preemption(config, kind)
+            return
     if mode is Mode.PREEMPT:
         yield ok("mode", f"preempt: Slurm takes leases away ({kind}; {asked})")
         yield _look_at_grace(config, partition)
@@ -516,6 +727,19 @@ def look_at_mode(
         "partition of lower tier with PreemptMode=CANCEL and a GraceTime takes that "
         "away: see docs/guide/operating.md.",
     )
+
+
+def _unseen_preemption(config: ClusterConfig, kind: str) -> Finding:
+    """Return what to say where leases do not give way, and Slurm does not say it does.
+
+    Preemption by QOS cannot be seen in the configuration.
+    """
+    seen = f"preempt, by your setting; Slurm shows no preemption of leases ({kind})"
+    if config.preempt_type == "preempt/qos":
+        advice = "Make sure that [lease] qos is preempted by all others'."
+        return warn("mode", seen, advice)
+    advice = 'Others would wait for leases to end. Set [lease] mode = "auto".'
+    return bad("mode", seen, advice)
 
 
 def _look_at_grace(config: ClusterConfig, partition: Partition) -> Finding:
@@ -557,11 +781,26 @@ def look_at_endings(site: Site, config: ClusterConfig) -> Finding:
 
 
 _FEW_TESTED = 100
-_BOUND_BY_USER = ("bf_max_job_user", "bf_max_job_user_part", "bf_max_job_part")
+_BOUND = (
+    "bf_job_part_count_reserve",
+    "bf_max_job_assoc",
+    "bf_max_job_part",
+    "bf_max_job_user",
+    "bf_max_job_user_part",
+)
+_USUALLY_TESTED = 500
+"""Default of bf_max_job_test."""
 
 
-def look_at_backfill(config: ClusterConfig) -> Iterator[Finding]:
-    """Find whether Slurm plans starts of jobs, and whether it shows all its plans."""
+def _pending(jobs: Iterable[JobRecord]) -> int:
+    return sum(job.is_pending for job in jobs)
+
+
+def look_at_backfill(config: ClusterConfig, pending: int = 0) -> Iterator[Finding]:
+    """Find whether Slurm plans starts of jobs, and whether it shows all its plans.
+
+    *pending* is the number of jobs that wait now.
+    """
     if config.scheduler_type != "sched/backfill":
         yield warn(
             "backfill",
@@ -575,7 +814,7 @@ def look_at_backfill(config: ClusterConfig) -> Iterator[Finding]:
         f"window {render_duration(config.bf_window_s)}"
     )
     yield ok("backfill", seen)
-    hiding = sorted(_hiding(config))
+    hiding = sorted(_hiding(config, pending))
     if hiding:
         yield warn(
             "hidden plans",
@@ -587,14 +826,15 @@ def look_at_backfill(config: ClusterConfig) -> Iterator[Finding]:
         yield ok("hidden plans", "no parameter keeps many jobs from having a plan")
 
 
-def _hiding(config: ClusterConfig) -> Iterator[str]:
+def _hiding(config: ClusterConfig, pending: int) -> Iterator[str]:
     given = config.scheduler_parameters
-    for name in ("bf_min_prio_reserve", "bf_min_age_reserve", *_BOUND_BY_USER):
+    for name in ("bf_min_prio_reserve", "bf_min_age_reserve", *_BOUND):
         if given.get(name, "0") not in {"0", ""}:
             yield f"{name}={given[name]}"
     tested = given.get("bf_max_job_test", "")
-    if tested.isdecimal() and int(tested) < _FEW_TESTED:
-        yield f"bf_max_job_test={tested}"
+    most = int(tested) if tested.isdecimal() else _USUALLY_TESTED
+    if most < max(_FEW_TESTED, pending):
+        yield f"bf_max_job_test={most} ({pending} jobs wait)"
     yield from (name for name in ("bf_one_resv_per_job", "defer") if name in given)
 
 
@@ -656,22 +896,45 @@ def look_at_nodes(site: Site, config: ClusterConfig) -> Finding:
 
 
 _OUTWEIGHING = 100_000
+_LEAST_NICE = 10_000
+"""By which a job stands behind the 10,000 that are submitted after it."""
 
 
 def look_at_priority(
-    site: Site, config: ClusterConfig, partition: Partition
+    site: Site,
+    config: ClusterConfig,
+    partition: Partition,
+    partitions: Iterable[Partition] = (),
 ) -> Finding:
     """Find whether waiting leases stand behind all other jobs."""
     nice, tier = site.lease.nice, partition.priority_tier
     seen = f"{config.priority_type}, nice {nice:,}, tier {tier}"
-    if config.priority_type == "priority/multifactor" and nice < _OUTWEIGHING:
+    behind = sorted(p.name for p in _over_same_nodes(partition, partitions, below=tier))
+    if behind:
         return warn(
             "priority",
-            f"{seen}: multifactor priorities can be larger than that",
+            f"{seen}: leases are served before the jobs of {', '.join(behind)}",
+            "Name a partition of the lowest PriorityTier over these nodes.",
+        )
+    is_multifactor = config.priority_type == "priority/multifactor"
+    if nice < (_OUTWEIGHING if is_multifactor else _LEAST_NICE):
+        return warn(
+            "priority",
+            f"{seen}: priorities can differ by more than that",
             "Set [lease] nice to 1,000,000, or give FreeTrain a partition of its own "
             "with the lowest PriorityTier.",
         )
     return ok("priority", f"{seen}: leases that wait stand behind others")
+
+
+def _over_same_nodes(
+    partition: Partition, partitions: Iterable[Partition], *, below: int
+) -> Iterator[Partition]:
+    """Yield the partitions of a tier below *below* that share nodes with ours."""
+    ours = frozenset(expand(partition.nodes))
+    for other in partitions:
+        if other.priority_tier < below and not ours.isdisjoint(expand(other.nodes)):
+            yield other
 
 
 def look_at_topology(subject: Subject, config: ClusterConfig) -> Finding:

@@ -375,6 +375,9 @@ def look_at_links(folder: Path) -> Finding:
     except OSError as error:
         advice = "Name a state_directory on another file system."
         return bad("link(2)", f"refused: {error.strerror}", advice)
+    first, second = source.stat(), target.stat()
+    if first.st_nlink != _LINKED or first.st_ino != second.st_ino:
+        return bad("link(2)", "a link is a copy here", "Use another file system.")
     try:
         os.link(source, target)
     except FileExistsError:
@@ -382,8 +385,15 @@ def look_at_links(folder: Path) -> Finding:
     return bad("link(2)", "one name was made twice", "Use another file system.")
 
 
+_LINKED = 2
+"""Names of a file once it is linked."""
+
+
 RANKS = 2
 _SKEW_S = 2.0
+_UNTOLD = "?"
+"""What a rank prints whose launcher set no size (``freetrain.doctor.__main__``)."""
+
 _RANK = re.compile(r"doctor-rank told=(\S+) found=(\S+)")
 
 
@@ -456,11 +466,22 @@ def _look_at_world(answer: Mapping[str, object]) -> Finding:
         )
     sizes = {found for _, found in ranks}
     if sizes == {"none"}:
-        return ok(name, f"mpirun started {RANKS} ranks; no mpi4py to try")
+        return _look_at_told_sizes({told for told, _ in ranks})
     if sizes != {str(RANKS)}:
         advice = "mpi4py is bound to another MPI than mpirun's; see `mpi4py` above."
         return bad(name, f"each rank saw a world of {', '.join(sizes)}", advice)
     return ok(name, f"mpirun started one world of {RANKS}, and mpi4py sees it so")
+
+
+def _look_at_told_sizes(told: set[str]) -> Finding:
+    """Find whether mpirun made one world, by what it told ranks without mpi4py."""
+    name = "MPI there"
+    if told == {str(RANKS)}:
+        return ok(name, f"mpirun started one world of {RANKS}; no mpi4py to try")
+    if _UNTOLD in told:
+        return skipped(name, "neither mpirun nor mpi4py said how large the world is")
+    seen = f"mpirun told its ranks of a world of {', '.join(sorted(told))}"
+    return bad(name, seen, "Use another mpirun: this one starts no world.")
 
 
 def _look_at_agent(answer: Mapping[str, object]) -> Finding:

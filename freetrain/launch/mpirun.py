@@ -21,6 +21,7 @@ from freetrain.launch.starter import Command, Orders, render_orders
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from pathlib import Path
 
     from freetrain.config.job import TrainerJob
     from freetrain.launch.base import HeadNode, ToolFinder, WorldPlan, WorldRequest
@@ -63,7 +64,13 @@ class MpirunLauncher(Launcher):
     def plan(self, request: WorldRequest, tool: Tool) -> WorldPlan:
         """Return the plan by which *tool* starts the ranks."""
         flavour = Flavour(tool.flavour)
-        is_open_mpi = flavour in {Flavour.OPEN_MPI_4, Flavour.OPEN_MPI_5}
+        is_open_mpi = flavour in _OPEN_MPIS
+        problem = unfit_path(flavour, request.world_folder)
+        if problem:
+            raise CannotLaunchError(
+                f"{problem}. Nothing was started. Name another state_directory in "
+                f"freetrain.toml."
+            )
         options = (
             _open_mpi_options(request, flavour)
             if is_open_mpi
@@ -115,6 +122,25 @@ def flavour_of(version: str, *, path: str) -> Flavour:
         f"{path} is no mpirun that FreeTrain knows: it says {version[:80]!r}. Nothing "
         f"was started. Name another in [launch] executable, or describe this one with "
         f'launcher = "custom" (docs/reference/launchers.md).'
+    )
+
+
+_OPEN_MPIS = frozenset({Flavour.OPEN_MPI_4, Flavour.OPEN_MPI_5})
+_SPLITS = frozenset(": \t\n")
+"""Open MPI takes its launch agent for a list of commands, apart by colons, and each for
+words. Open MPI 5.0.11 says of such a path that it could not be found."""
+
+
+def unfit_path(flavour: Flavour, folder: Path) -> str:
+    """Return why mpirun cannot use files below *folder*; empty where it can.
+
+    Among them is the launch agent that starts processes on other nodes.
+    """
+    if flavour not in _OPEN_MPIS or _SPLITS.isdisjoint(str(folder)):
+        return ""
+    return (
+        f"{flavour} finds no launch agent below {str(folder)!r}: it takes blanks and "
+        f"colons of a path for ends of words"
     )
 
 

@@ -1,6 +1,8 @@
 """A submission is kept whole or not at all, once, and takes no other folders."""
 
+import os
 import stat
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from freetrain.client.submit import (
     Begin,
     OnLeftOver,
     SubmissionOutcome,
+    check_launch_folder,
     check_pattern,
     preview,
     remarks,
@@ -324,6 +327,33 @@ def test_a_launchers_program_that_is_missing_is_remarked_by_its_own_name(
     said = f'the launcher "{program}" is not on your PATH here'
     assert [remark.startswith(said) for remark in missing] == [True]
     assert there == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "is_refused"),
+    [
+        ("mpirun (Open MPI) 5.0.11", "a b", True),
+        ("mpirun (Open MPI) 4.1.4", "a:b", True),
+        ("mpirun (Open MPI) 5.0.11", "ab", False),
+        ("HYDRA build details", "a b", False),
+        ("something else", "a b", False),
+    ],
+)
+def test_a_state_directory_whose_path_mpirun_splits_is_refused_at_once(
+    tmp_path: Path, version: str, name: str, *, is_refused: bool
+) -> None:
+    mpirun = tmp_path / "mpirun"
+    mpirun.write_text(f"#!/bin/sh\necho '{version}'\n")
+    mpirun.chmod(0o755)
+    job, environment = a_job(tmp_path), {"PATH": f"{tmp_path}:{os.defpath}"}
+    refuses = (
+        pytest.raises(BadConfigurationError, match="Name another state_directory")
+        if is_refused
+        else nullcontext()
+    )
+
+    with refuses:
+        check_launch_folder(job, tmp_path / name / "trainers" / "digits", environment)
 
 
 def test_a_pack_needs_no_launchers_program(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ import sys
 from pathlib import Path
 
 folder, words = Path("{folder}"), sys.argv[1:]
-state, units = folder / "state", folder / ".config" / "systemd" / "user"
+state, units = folder / "timer-state", folder / ".config" / "systemd" / "user"
 act = folder / "act"
 wanted = act.read_text().split() if act.exists() else []
 with (folder / "calls").open("a") as calls:
@@ -106,8 +106,8 @@ class FakeTable:
 def install_fake(folder: Path, name: str = "crontab") -> FakeTable:
     """Write the program *name* into *folder*, which must exist.
 
-    A ``systemctl`` keeps a timer's states in the file ``state``, and looks for units
-    below the folder, its HOME; it can be unreachable, or not enable.
+    A ``systemctl`` keeps a timer's states in the file ``timer-state``, and looks for
+    units below the folder, its HOME; it can be unreachable, or not enable.
     """
     path = folder / name
     program = SYSTEMCTL if name == "systemctl" else PROGRAM

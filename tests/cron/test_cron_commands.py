@@ -268,7 +268,7 @@ def test_units_that_systemd_does_not_follow_are_not_said_to_be_installed(
 ) -> None:
     units, _, folder = systemd(tmp_path)
     units.install(every_s=60)
-    (tmp_path / "state").write_text(state)
+    (tmp_path / "timer-state").write_text(state)
     found = units.problem()
     for unit in folder.iterdir():
         unit.unlink()
@@ -315,6 +315,6 @@ def test_showing_tells_of_units_that_systemd_does_not_follow(tmp_path: Path) -> 
     fake = install_fake(tmp_path, "systemctl")
     words = ("--kind", "systemd")
     assert cron(fake, "install", *words).code == 0
-    (tmp_path / "state").unlink()
+    (tmp_path / "timer-state").unlink()
 
     assert "But systemd says of" in cron(fake, "show", *words).stderr

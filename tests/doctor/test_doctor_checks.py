@@ -1,7 +1,6 @@
 """What is found of a host, and what the answer of a compute node means."""
 
 import importlib.metadata
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,7 +35,6 @@ from freetrain.doctor.findings import (
 )
 from freetrain.doctor.one_step_run import look_at_answer
 from freetrain.errors import CannotWriteError
-from freetrain.state.files import StateDir
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError
 from tests.cron.tables import install_fake
 from tests.doctor.subjects import a_subject, by_name
@@ -91,6 +89,7 @@ def test_a_path_or_an_option_in_a_finding_stands_whole_on_one_line() -> None:
 def test_a_state_directory_is_made_tried_and_left_empty(tmp_path: Path) -> None:
     found = by_name(list(look_at_state(a_subject(tmp_path, {}))))
 
+    assert found.pop("database").verdict == "skipped"
     verdicts = {each.verdict for each in found.values()}
     assert verdicts <= {"ok", "warn"}
     assert found["link(2)"].verdict == "ok"
@@ -233,19 +232,6 @@ def test_a_forecaster_that_nobody_asks_is_warned_of(
     assert (found["planner"].verdict, found["planner"].seen) == (verdict, seen)
 
 
-def test_the_age_of_the_last_tick_is_told(tmp_path: Path) -> None:
-    subject = a_subject(tmp_path, {"PATH": "/nowhere"})
-    log = StateDir(subject.site.state_directory).log
-    log.parent.mkdir()
-    log.touch()
-
-    found = by_name(list(look_at_ticks(subject)))
-
-    assert found["last tick"].verdict == "ok"
-    assert found["regular ticks"].verdict == "skipped"
-    shutil.rmtree(log.parent)
-
-
 @pytest.mark.parametrize(("here_s", "verdict"), [(1001.0, "ok"), (900.0, "warn")])
 def test_clocks_that_are_apart_are_told(here_s: float, verdict: str) -> None:
     assert look_at_clock(1000.0, here_s).verdict == verdict
@@ -281,6 +267,9 @@ def test_a_good_answer_is_well_in_all_respects() -> None:
 @pytest.mark.parametrize(
     ("name", "changes", "verdict"),
     [
+        ("MPI there", {"world_said": 2 * RANK.format("none")}, "ok"),
+        ("MPI there", {"world_said": 2 * "doctor-rank told=1 found=none\n"}, "bad"),
+        ("MPI there", {"world_said": 2 * "doctor-rank told=? found=none\n"}, "skipped"),
         ("versions there", {"python": "3.6.8"}, "bad"),
         ("versions there", {"freetrain": "0.0.1"}, "bad"),
         ("state directory there", {"links": "bad"}, "bad"),
@@ -292,7 +281,6 @@ def test_a_good_answer_is_well_in_all_respects() -> None:
         ("MPI there", {"world_status": None}, "bad"),
         ("MPI there", {"world_said": 2 * RANK.format(1)}, "bad"),
         ("MPI there", {"world_said": RANK.format(2)}, "bad"),
-        ("MPI there", {"world_said": 2 * RANK.format("none")}, "ok"),
         ("launch agent", {"agent_reached": False}, "bad"),
         ("launch agent", {"agent_reached": "yes"}, "bad"),
     ],

@@ -12,6 +12,7 @@ from freetrain.doctor.checks import (
     look_at_arrays,
     look_at_backfill,
     look_at_endings,
+    look_at_fitting,
     look_at_mode,
     look_at_nodes,
     look_at_overrun,
@@ -21,7 +22,7 @@ from freetrain.doctor.checks import (
     partition_of,
 )
 from freetrain.doctor.findings import Finding
-from slurm.records import ClusterConfig, Partition
+from slurm.records import ClusterConfig, Node, NodeState, Partition
 from slurm.text import parse_config
 from tests.slurm.clusters import recorded
 
@@ -50,8 +51,10 @@ def site(**lease: object) -> Site:
     return structs.replace(SITE, lease=structs.replace(SITE.lease, **lease))
 
 
-def mode(partition: Partition, asked: Site = SITE) -> list[Finding]:
-    return list(look_at_mode(asked, CONFIG, partition, (MAIN, partition)))
+def mode(
+    partition: Partition, asked: Site = SITE, config: ClusterConfig = CONFIG
+) -> list[Finding]:
+    return list(look_at_mode(asked, config, partition, (MAIN, partition)))
 
 
 def grace(seconds: float) -> Finding:
@@ -69,6 +72,11 @@ EPILOG = {"has_epilog": True}
 FAIR = cluster(priority_type="priority/multifactor")
 LAX = cluster(over_time_limit_s=600.0)
 KNOWN = structs.replace(SITE, holes=HoleSettings(epilog_s=8.0))
+BY_QOS = cluster(preempt_type="preempt/qos")
+NODES = (
+    Node("n1", frozenset({NodeState.ALLOCATED}), partitions=("freetrain",)),
+    Node("n2", frozenset({NodeState.IDLE, NodeState.DRAIN}), partitions=("freetrain",)),
+)
 FEW = structs.replace(SITE, caps=Caps(requests_per_tick=5))
 
 
@@ -86,6 +94,25 @@ FEW = structs.replace(SITE, caps=Caps(requests_per_tick=5))
         (lambda: mode(OURS)[0], "ok", ["preempt"]),
         (lambda: mode(OURS, site(mode=LeaseMode.YIELD))[0], "warn", ["mode = yield"]),
         (lambda: mode(ours(preempt_mode="OFF"))[0], "warn", ["yield", "one tick"]),
+        (lambda: mode(OURS, site(mode=LeaseMode.PREEMPT))[0], "ok", ["preempt"]),
+        (
+            lambda: mode(ours(preempt_mode="OFF"), site(mode=LeaseMode.PREEMPT))[0],
+            "bad",
+            ["wait for leases", "auto"],
+        ),
+        (
+            lambda: mode(OURS, site(mode=LeaseMode.PREEMPT), BY_QOS)[0],
+            "warn",
+            ["by your setting", "qos"],
+        ),
+        (lambda: look_at_fitting(SITE, OURS, NODES), "ok", ["1 of the 2"]),
+        (lambda: look_at_fitting(SITE, OURS, NODES[1:]), "warn", ["0 of the 1"]),
+        (lambda: look_at_fitting(SITE, MAIN, NODES), "bad", ["no node of main"]),
+        (
+            lambda: look_at_fitting(site(features=("a100",)), OURS, NODES),
+            "bad",
+            ["features"],
+        ),
         (lambda: grace(10.0), "ok", []),
         (lambda: grace(0.0), "warn", ["killed at once"]),
         (lambda: grace(3600.0), "warn", ["that long"]),
@@ -105,6 +132,17 @@ FEW = structs.replace(SITE, caps=Caps(requests_per_tick=5))
         (lambda: hidden_plans(bf_min_prio_reserve="1000"), "warn", ["min_prio"]),
         (lambda: hidden_plans(bf_max_job_test="50"), "warn", ["max_job_test"]),
         (lambda: hidden_plans(bf_max_job_user="10"), "warn", ["max_job_user"]),
+        (lambda: hidden_plans(bf_max_job_assoc="10"), "warn", ["max_job_assoc"]),
+        (
+            lambda: hidden_plans(bf_job_part_count_reserve="1"),
+            "warn",
+            ["count_reserve"],
+        ),
+        (
+            lambda: [*look_at_backfill(CONFIG, pending=2_000)][1],
+            "warn",
+            ["bf_max_job_test=500 (2000 jobs wait)"],
+        ),
         (lambda: hidden_plans(bf_one_resv_per_job=""), "warn", ["one_resv"]),
         (hidden_plans, "ok", []),
         (lambda: hidden_plans(bf_max_job_test="500"), "ok", []),
@@ -121,6 +159,9 @@ FEW = structs.replace(SITE, caps=Caps(requests_per_tick=5))
         (lambda: look_at_nodes(site(exclusive=False, cpus=4), CONFIG), "ok", []),
         (lambda: look_at_priority(SITE, CONFIG, OURS), "ok", []),
         (lambda: look_at_priority(SITE, FAIR, OURS), "warn", []),
+        (lambda: look_at_priority(site(nice=0), CONFIG, OURS), "warn", ["nice"]),
+        (lambda: look_at_priority(SITE, CONFIG, MAIN, (MAIN, OURS)), "warn", ["befor"]),
+        (lambda: look_at_priority(SITE, CONFIG, OURS, (MAIN, OURS)), "ok", []),
         (lambda: look_at_priority(site(nice=1_000_000), FAIR, OURS), "ok", []),
     ],
 )

@@ -1,0 +1,275 @@
+"""No check says ok of what is not so: each subject is made wrong in turn."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.cron import back_ends_of
+from freetrain.doctor.checks import (
+    look_at_database,
+    look_at_last_tick,
+    look_at_mpi,
+    look_at_state,
+    look_at_ticks,
+)
+from freetrain.doctor.one_step_run import look_at_links
+from freetrain.state.database import DATABASE, STEPS
+from freetrain.state.files import StateDir
+from tests.client.client_states import NOW_S, a_job, a_page, put_page, submitted
+from tests.cron.tables import install_fake
+from tests.doctor.subjects import a_subject, by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from freetrain.cron import Programs
+    from freetrain.doctor.findings import Finding, Subject
+
+PAGE_BYTES = 4_096
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateDir:
+    """Return a state directory with one trainer, and a good tick just now."""
+    folder = StateDir(tmp_path / "state")
+    submitted(folder, a_job(tmp_path))
+    put_page(folder, a_page())
+    folder.log.write_text("2026-01-01T00:00:00Z all is well\n")
+    return folder
+
+
+def database(state: StateDir) -> Finding:
+    return look_at_database(state.path, uid=os.getuid())
+
+
+def last_tick(state: StateDir) -> Finding:
+    return look_at_last_tick(state, NOW_S + 30.0)
+
+
+def test_a_whole_database_and_a_good_tick_are_well(state: StateDir) -> None:
+    assert (database(state).verdict, last_tick(state).verdict) == ("ok", "ok")
+
+
+def _torn(path: Path) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+
+
+def _overwrite(path: Path, at: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(b"\xa5" * PAGE_BYTES)
+
+
+def _of_a_newer_release(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
+
+
+def _without_its_trainers(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DELETE FROM trainers")
+
+
+def _without_a_table(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DROP TABLE trainers")
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"no database at all" * 1_000),
+        lambda path: path.unlink(),
+        lambda path: path.chmod(0o600) or path.rename(path.with_name("gone")),
+        _torn,
+        _of_a_newer_release,
+        _without_its_trainers,
+        _without_a_table,
+        *(partial(_overwrite, at=page * PAGE_BYTES) for page in range(4)),
+    ],
+)
+def test_a_database_that_is_lost_or_damaged_is_not_well(
+    state: StateDir, break_it: Callable[[Path], object]
+) -> None:
+    path = state.path / DATABASE
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("PRAGMA journal_mode = DELETE")
+
+    break_it(path)
+
+    assert database(state).verdict in {"bad", "warn"}
+
+
+@pytest.mark.parametrize(
+    ("break_it", "said"),
+    [
+        (lambda state: state.status_report.write_text("{"), "cannot be read"),
+        (lambda state: state.status_report.unlink(), "none went well"),
+        (lambda state: put_page(state, a_page(at_s=NOW_S - 3_600.0)), "1 h"),
+        (lambda state: put_page(state, a_page(at_s=NOW_S + 3_600.0)), "ahead"),
+        (lambda state: put_page(state, a_page(problems=("x: is torn",))), "x: is torn"),
+        (lambda _: None, "failed: disk full"),
+    ],
+)
+def test_ticks_that_fail_or_do_not_come_are_not_well(
+    state: StateDir, break_it: Callable[[StateDir], object], said: str
+) -> None:
+    if "failed" in said or "went well" in said:
+        with state.log.open("a") as log:
+            log.write("2026-01-01T00:01:00Z failed: disk full\n")
+
+    break_it(state)
+
+    found = last_tick(state)
+    assert found.verdict == "warn"
+    assert said in found.seen
+
+
+def installed(tmp_path: Path, kind: str) -> Subject:
+    """Return a subject whose ticks the stand-in of *kind* keeps."""
+    fake = install_fake(tmp_path, kind)
+    subject = replace(a_subject(tmp_path, fake.environ), now_s=lambda: NOW_S + 30.0)
+    back_ends = back_ends_of(
+        subject.site,
+        python=subject.python,
+        environ=subject.environ,
+        uid=subject.uid,
+        programs=subject.programs,
+    )
+    by_program = {back_end.program: back_end for back_end in back_ends.values()}
+    assert by_program[kind].install(every_s=60)
+    return subject
+
+
+@pytest.mark.parametrize("kind", ["crontab", "systemctl"])
+def test_ticks_count_as_installed_only_if_they_come(
+    tmp_path: Path, state: StateDir, kind: str
+) -> None:
+    subject = installed(tmp_path, kind)
+
+    def verdict() -> str:
+        return str(by_name(list(look_at_ticks(subject)))["regular ticks"].verdict)
+
+    well = verdict()
+    put_page(state, a_page(at_s=NOW_S - 3_600.0))
+    old = verdict()
+    state.status_report.unlink()
+    state.log.unlink()
+    none = verdict()
+    put_page(state, a_page())
+    (tmp_path / ("table" if kind == "crontab" else "timer-state")).write_bytes(b"")
+
+    assert (well, old, none, verdict()) == ("ok", "warn", "warn", "warn")
+
+
+def test_a_file_system_whose_links_are_copies_is_bad(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copy(source: Path, target: Path) -> None:
+        target.write_bytes(source.read_bytes())
+
+    monkeypatch.setattr(os, "link", copy)
+
+    assert look_at_links(tmp_path).verdict == "bad"
+
+
+@dataclass(frozen=True)
+class OpenDoor:
+    """Programs whose second writer of a database is let in, as without locks."""
+
+    inner: Programs
+    said: bytes = b""
+    returncode: int = 0
+
+    def run(self, argv: tuple[str, ...]) -> OpenDoor:
+        del argv
+        return self
+
+    @property
+    def stdout(self) -> bytes:
+        return self.said
+
+    @property
+    def stderr(self) -> bytes:
+        return self.said
+
+
+@pytest.mark.parametrize(("code", "verdict"), [(0, "bad"), (1, "skipped")])
+def test_a_file_system_that_lets_two_writers_in_is_not_well(
+    tmp_path: Path, code: int, verdict: str
+) -> None:
+    subject = a_subject(tmp_path, {})
+    programs = OpenDoor(subject.programs, returncode=code)
+    subject = replace(subject, programs=programs)  # type: ignore[arg-type]  # a part
+
+    found = by_name(list(look_at_state(subject)))
+
+    assert found["locks of the database"].verdict == verdict
+
+
+def test_a_database_that_keeps_a_second_process_out_is_well(tmp_path: Path) -> None:
+    found = by_name(list(look_at_state(a_subject(tmp_path, {}))))
+
+    assert found["locks of the database"].verdict == "ok", found
+
+
+@pytest.mark.parametrize("name", ["a b", "a:b"])
+def test_a_state_directory_whose_path_mpirun_splits_is_bad(
+    tmp_path: Path, name: str
+) -> None:
+    said = "mpirun (Open MPI) 5.0.11"
+    for folder in (tmp_path / name, tmp_path / "plain"):
+        folder.mkdir()
+    program = tmp_path / "mpirun"
+    program.write_text(f"#!/bin/sh\necho '{said}'\n")
+    program.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+
+    split, plain = (
+        by_name(list(look_at_mpi(a_subject(folder, environ))))["mpirun"]
+        for folder in (tmp_path / name, tmp_path / "plain")
+    )
+
+    assert (split.verdict, plain.verdict) == ("bad", "ok")
+
+
+def test_an_mpirun_that_fails_is_not_well(tmp_path: Path) -> None:
+    program = tmp_path / "mpirun"
+    program.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\nexit 1\n")
+    program.chmod(0o755)
+    subject = a_subject(tmp_path, {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+
+    assert by_name(list(look_at_mpi(subject)))["mpirun"].verdict == "warn"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="statvfs of a made-up disk")
+@pytest.mark.parametrize(
+    ("free", "files", "verdict"), [(1 << 40, 0, "warn"), (1, 10**6, "warn")]
+)
+def test_a_disk_without_room_for_files_is_not_well(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    free: int,
+    files: int,
+    verdict: str,
+) -> None:
+    real = os.statvfs(tmp_path)
+    values = list(real)
+    values[1], values[4], values[5], values[7] = 1, free, 10**6, files
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(values))
+
+    found = by_name(list(look_at_state(a_subject(tmp_path, {}))))
+
+    assert found["space"].verdict == verdict
