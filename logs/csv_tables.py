@@ -26,6 +26,7 @@ from logs.format import (
     Tolerance,
     actual_run,
     by_submission,
+    keep_comment,
     machine_units,
     not_negative,
     parse_lines,
@@ -120,7 +121,7 @@ def read_head(
     comments: list[str] = []
     for number, line in content.lines():
         if line.startswith("#"):
-            comments.append(line[1:].removeprefix(" ").rstrip())
+            keep_comment(comments, line[1:].removeprefix(" ").rstrip())
         elif line.strip():
             columns = tuple(name.strip() for name in line.split(","))
             why = _what_is_wrong(columns, needed, optional)

@@ -86,6 +86,13 @@ MAX_BYTES = 1 << 30
 """Largest log that is read, unpacked: a gzip file of 10 MB can unpack to 10 GB, and
 /dev/zero has no end. Ten million jobs in the Standard Workload Format fit in."""
 
+_MOST_EXPANSION = 100
+"""Times that a gzip file may unpack to its own size; logs reach 30, a file of one
+letter 1,000."""
+
+_ALWAYS_UNPACKED_BYTES = 1 << 24
+"""Unpacked whatever its packed size."""
+
 
 @dataclass(frozen=True, slots=True)
 class Content:
@@ -132,6 +139,8 @@ def read_content(path: Path, *, most_bytes: int = MAX_BYTES) -> Content:
 
 
 def _unpack(path: Path, packed: bytes, most_bytes: int) -> bytes:
+    likely_bytes = max(_MOST_EXPANSION * len(packed), _ALWAYS_UNPACKED_BYTES)
+    most_bytes = min(most_bytes, likely_bytes)
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
             return _read_to_end(path, stream, most_bytes)
@@ -148,7 +157,10 @@ def _read_to_end(path: Path, stream: io.BufferedIOBase, most_bytes: int) -> byte
     while block := stream.read(_BLOCK_BYTES):
         whole.write(block)
         if whole.tell() > most_bytes:
-            why = f"there are more than {most_bytes:,} bytes in it; split it first"
+            why = (
+                f"there are more than {most_bytes:,} bytes in it, more than a log of "
+                f"this size has; unpack or split it first"
+            )
             raise UnreadableLogError(str(path), None, None, why)
     return whole.getvalue()
 
@@ -351,6 +363,15 @@ def actual_run(
     if run_s is None or not units:
         return None, 0.0, units or 0
     return start_s, run_s, units
+
+
+MOST_COMMENTS = 10_000
+
+
+def keep_comment(comments: list[str], text: str) -> None:
+    """Append *text* to *comments*, unless there are as many as are kept."""
+    if len(comments) < MOST_COMMENTS:
+        comments.append(text)
 
 
 class JobIds:

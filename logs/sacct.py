@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +24,7 @@ from logs.format import (
     Tolerance,
     actual_run,
     by_submission,
+    keep_comment,
     machine_units,
     parse_lines,
     snippet,
@@ -30,7 +33,7 @@ from logs.format import (
 from logs.trace import Job, JobTrace, UnreadableLogError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from logs.format import Content
 
@@ -82,7 +85,8 @@ class Sacct(LogFormat[JobTrace]):
                 is no job.
         """
         tolerance = Tolerance(content.source, skip_bad)
-        parser = _DumpParser(content.source)
+        most_names = _ALWAYS_NAMED + _MOST_NAMES_A_BYTE * len(content.raw)
+        parser = _DumpParser(content.source, most_names=most_names)
         records = parse_lines(content.lines(), parser.parse, tolerance)
         if not records:
             raise tolerance.empty_log("there is no job in it")
@@ -98,11 +102,19 @@ class Sacct(LogFormat[JobTrace]):
         )
 
 
+_ALWAYS_NAMED = 500_000
+_MOST_NAMES_A_BYTE = 16
+"""Names of nodes that all different node lists of a dump may mean together: 16 lists of
+``n[0-999999]`` are 200 bytes long. Jobs of 1,000 nodes on average are within it."""
+
+
 class _DumpParser:
     """Parses lines; keeps columns, job ids and node names."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, *, most_names: int) -> None:
         self.comments: list[str] = []
+        self._left_names = most_names
+        self._names: dict[str, str] = {}  # each name once, however many lists have it
         self._source = source
         self._columns: tuple[str, ...] = ()
         self._times_seen: dict[str, int] = {}
@@ -112,7 +124,7 @@ class _DumpParser:
         if not line.strip():
             return None
         if line.startswith("#") and not self._columns:
-            self.comments.append(line[1:].strip())
+            keep_comment(self.comments, line[1:].strip())
             return None
         if not self._columns:
             self._columns = _columns(self._source, number, line)
@@ -148,10 +160,16 @@ class _DumpParser:
             return ()
         if text not in self._expanded:
             try:
-                self._expanded[text] = expand_hostlist(text)
+                found = expand_hostlist(text, limit=min(MAX_NODES, self._left_names))
             except ValueError as error:
                 why = f"found {snippet(text)}; expected a node list: {error}"
                 raise BadLineError("NodeList", why) from None
+            self._left_names -= len(found)
+            names = (self._names.setdefault(name, name) for name in found)
+            self._expanded[text] = tuple(names)
+            if len(self._names) > MAX_NODES:
+                why = f"expected a machine of up to {MAX_NODES} nodes"
+                raise BadLineError("NodeList", why)
         return self._expanded[text]
 
 
@@ -426,51 +444,64 @@ _PART = re.compile(r"([^\[\],\s]+)|\[([\d,\-]+)\]", re.ASCII)
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
 
 
-def expand_hostlist(text: str) -> tuple[str, ...]:
+def expand_hostlist(text: str, *, limit: int = MAX_NODES) -> tuple[str, ...]:
     """Return the node names that *text* stands for, in its order.
 
     Brackets may stand anywhere and more than once; the last one counts fastest.
-    Numbers keep the width that the range's first number has.
+    Numbers keep the width that the range's first number has. Names are counted before
+    any is made.
 
     Raises:
-        ValueError: It is no such list, or one of more than a million nodes.
+        ValueError: It is no such list, or one of more than *limit* nodes.
     """
-    names: list[str] = []
+    count = 0
+    for parts in _terms(text):
+        count += math.prod(sum(len(numbers) for numbers, _ in part) for part in parts)
+        if count > limit:
+            raise ValueError(f"more than {limit} nodes")
+    return tuple(name for parts in _terms(text) for name in _names(parts))
+
+
+_Words = tuple[Sequence[int] | Sequence[str], int]
+"""Numbers and their width; or one word, and 0."""
+
+
+def _terms(text: str) -> Iterator[list[list[_Words]]]:
+    """Yield the parts of each term of *text*: alternatives that follow each other."""
     at = 0
     while at < len(text):
-        parts: list[list[str]] = []
+        parts: list[list[_Words]] = []
         while found := _PART.match(text, at):
-            parts.append([found[1]] if found[1] else _numbers(found[2]))
+            parts.append([((found[1],), 0)] if found[1] else _ranges(found[2]))
             at = found.end()
         if not parts or (at < len(text) and text[at] != ","):
             raise ValueError(f"no node name at character {at + 1}")
-        names += _names(parts, room=MAX_NODES - len(names))
+        yield parts
         at += 1
     if text.endswith(","):
         raise ValueError("nothing after the last comma")
-    return tuple(names)
 
 
-def _names(parts: list[list[str]], *, room: int) -> list[str]:
-    count = 1
-    for part in parts:
-        count *= len(part)
-    if count > room:
-        raise ValueError(f"more than {MAX_NODES} nodes")
-    return ["".join(name) for name in itertools.product(*parts)]
-
-
-def _numbers(ranges: str) -> list[str]:
-    numbers: list[str] = []
-    for text in ranges.split(","):
-        found = _RANGE.fullmatch(text)
+def _ranges(text: str) -> list[_Words]:
+    ranges: list[_Words] = []
+    for item in text.split(","):
+        found = _RANGE.fullmatch(item)
         if not found:
-            raise ValueError(f"{text!r} is no range of numbers")
+            raise ValueError(f"{item!r} is no range of numbers")
         first, last = int(found[1]), int(found[2] or found[1])
         if last < first:
-            raise ValueError(f"the range {text!r} runs backwards")
-        if last - first >= MAX_NODES - len(numbers):
-            raise ValueError(f"more than {MAX_NODES} nodes")
-        width = len(found[1])
-        numbers += [f"{number:0{width}d}" for number in range(first, last + 1)]
-    return numbers
+            raise ValueError(f"the range {item!r} runs backwards")
+        ranges.append((range(first, last + 1), len(found[1])))
+    return ranges
+
+
+def _names(parts: list[list[_Words]]) -> Iterator[str]:
+    words = (
+        [
+            f"{word:0{width}d}" if isinstance(word, int) else word
+            for numbers, width in part
+            for word in numbers
+        ]
+        for part in parts
+    )
+    return map("".join, itertools.product(*words))

@@ -18,6 +18,7 @@ from logs.format import (
     Tolerance,
     actual_run,
     by_submission,
+    keep_comment,
     machine_units,
     parse_lines,
     read_known,
@@ -168,7 +169,7 @@ class _SwfParser:
         words = text.split()
         if not words:
             if mark and self._in_header:
-                self.comments.append(comment_text(comment))
+                keep_comment(self.comments, comment_text(comment))
             return None
         self._in_header = False
         values = _values(words)

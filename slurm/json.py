@@ -56,7 +56,10 @@ def _plain(value: object) -> float | None:
         case str() if value.lower() in _INFINITE:
             return math.inf
         case str() | int() | float() if not isinstance(value, bool):
-            return float(value)
+            found = float(value)
+            if math.isnan(found):
+                raise ValueError(f"{value!r} is not a number")
+            return found
         case _:
             raise ValueError(f"{value!r} is not a number")
 
@@ -69,6 +72,18 @@ def whole(value: object) -> int | None:
     """
     found = number(value)
     return None if found is None or math.isinf(found) else int(found)
+
+
+def amount(value: object) -> int | None:
+    """Return a whole number, 0 or more, None for none or infinite.
+
+    Raises:
+        ValueError: None of the forms that Slurm uses, or below 0.
+    """
+    found = whole(value)
+    if found is not None and found < 0:
+        raise ValueError(f"{value!r} is below 0")
+    return found
 
 
 def time_s(value: object) -> float | None:
@@ -190,10 +205,10 @@ def _load(answer: str, kind: str) -> object:
 
 def _job(record: object) -> JobRecord:
     known, unknown = job_states(words(at(record, "job_state")))
-    array_job_id = whole(at(record, "array_job_id")) or None
-    task = whole(at(record, "array_task_id")) if array_job_id else None
+    array_job_id = amount(at(record, "array_job_id")) or None
+    task = amount(at(record, "array_task_id")) if array_job_id else None
     tasks = text(at(record, "array_task_string"))
-    job_id = _present(whole(at(record, "job_id")), "job_id")
+    job_id = _present(amount(at(record, "job_id")), "job_id")
     return JobRecord(
         job_id=job_id,
         display_id=_display_id(job_id, array_job_id, task, tasks),
@@ -203,12 +218,12 @@ def _job(record: object) -> JobRecord:
         array_task_id=task,
         array_tasks=tasks,
         user=text(at(record, "user_name")),
-        uid=whole(at(record, "user_id")),
+        uid=amount(at(record, "user_id")),
         name=text(at(record, "name")),
         comment=text(at(record, "comment")),
         partitions=tuple(words(at(record, "partition"))),
         reason=_reason(record),
-        priority=whole(at(record, "priority")),
+        priority=amount(at(record, "priority")),
         nice=whole(at(record, "nice")) or 0,
         submit_s=time_s(at(record, "submit_time")),
         eligible_s=time_s(at(record, "eligible_time")),
@@ -218,8 +233,8 @@ def _job(record: object) -> JobRecord:
         planned_nodes=_planned_nodes(record),
         nodes=text(at(record, "nodes")),
         requested_nodes=text(at(record, "required_nodes")),
-        node_count=whole(at(record, "node_count")) or 0,
-        cpu_count=whole(at(record, "cpus")) or 0,
+        node_count=amount(at(record, "node_count")) or 0,
+        cpu_count=amount(at(record, "cpus")) or 0,
         features=text(at(record, "features")),
         gres_per_node=text(at(record, "tres_per_node")),
         gres_per_job=text(at(record, "tres_per_job")),
@@ -257,20 +272,20 @@ def _node(record: object) -> Node:
         unknown_states=unknown,
         features=frozenset(words(at(record, "active_features"))),
         gres=read_gres(text(at(record, "gres"))),
-        cpus=whole(at(record, "cpus")) or 0,
-        memory_mib=whole(at(record, "real_memory")) or 0,
+        cpus=amount(at(record, "cpus")) or 0,
+        memory_mib=amount(at(record, "real_memory")) or 0,
         partitions=tuple(words(at(record, "partitions"))),
         reason=text(at(record, "reason")),
         comment=text(at(record, "comment")),
-        allocated_cpus=whole(at(record, "alloc_cpus")) or 0,
+        allocated_cpus=amount(at(record, "alloc_cpus")) or 0,
     )
 
 
 def _partition(record: object) -> Partition:
     nodes = at(record, "nodes")
     limit_s = minutes_s(_either(record, ("maximums", "time"), ("max_time_limit",)))
-    grace_s = number(_either(record, ("grace_time",), ("preemption_grace_time",)))
-    tier = whole(_either(record, ("priority", "tier"), ("priority_tier",)))
+    grace_s = amount(_either(record, ("grace_time",), ("preemption_grace_time",)))
+    tier = amount(_either(record, ("priority", "tier"), ("priority_tier",)))
     states = words(_either(record, ("partition", "state"), ("state",)))
     overrun = _either(record, ("maximums", "over_time_limit"), ("over_time_limit",))
     # 23.02 to 24.11 have neither this nor the default partition. 26.05 says
@@ -284,7 +299,7 @@ def _partition(record: object) -> Partition:
         max_time_s=math.inf if limit_s is None else limit_s,
         priority_tier=1 if tier is None else tier,
         preempt_mode=",".join(preempts).upper(),
-        grace_time_s=grace_s or 0.0,
+        grace_time_s=float(grace_s or 0),
         over_time_limit_s=minutes_s(overrun),
         is_default="default" in {w.lower() for w in words(at(record, "flags"))},
         oversubscribe=_oversubscribe(record),

@@ -522,7 +522,7 @@ class ClusterConfig:
 
     def _number(self, name: str, default: int) -> int:
         text = self.scheduler_parameters.get(name, "")
-        return int(text) if text.isdecimal() else default
+        return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else default
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,9 @@ _CLOCK = re.compile(
     r"(?:(?P<days>\d+)-)?(?:(?P<h>\d+):)?(?P<m>\d+):(?P<s>\d+)", re.ASCII
 )
 _COUNTED = re.compile(r"(\d+)(?:\s*(usec|sec|min|s))?", re.ASCII)
+_LONGEST_NUMBER = 40
+"""Characters of a duration; the digits of a number of any length have no end."""
+
 _UNIT_S = {"usec": 1e-6, "sec": 1.0, "s": 1.0, "min": 60.0}
 
 
@@ -79,7 +82,10 @@ def unix_time(text: str) -> float | None:
     when = datetime.fromisoformat(text)
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
-    return when.timestamp()
+    try:
+        return when.timestamp()
+    except OverflowError:
+        raise ValueError(f"{text!r} is not a time") from None
 
 
 def duration_s(text: str, *, unit_s: float = 1.0) -> float | None:
@@ -96,6 +102,8 @@ def duration_s(text: str, *, unit_s: float = 1.0) -> float | None:
         return None
     if text.upper() in _UNBOUNDED or text in _UNBOUNDED:
         return math.inf
+    if len(text) > _LONGEST_NUMBER:
+        raise ValueError(f"{text[:_LONGEST_NUMBER]!r}... is not a duration")
     clock = _CLOCK.fullmatch(text)
     if clock:
         days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
@@ -106,13 +114,32 @@ def duration_s(text: str, *, unit_s: float = 1.0) -> float | None:
     raise ValueError(f"{text!r} is not a duration")
 
 
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+
+
 def whole_number(text: str) -> int | None:
-    """Return a whole number, None for no value.
+    """Return a whole number of up to 18 digits, None for no value.
 
     Raises:
         ValueError: Neither.
     """
-    return None if text in NOTHING else int(text)
+    if text in NOTHING:
+        return None
+    if _WHOLE.fullmatch(text) is None:
+        raise ValueError(f"{text[:_LONGEST_NUMBER]!r} is not a whole number")
+    return int(text)
+
+
+def amount(text: str) -> int:
+    """Return a whole number of up to 18 digits, 0 or more.
+
+    Raises:
+        ValueError: No such number.
+    """
+    found = whole_number(text)
+    if found is None or found < 0:
+        raise ValueError(f"{text!r} is not 0 or more")
+    return found
 
 
 def count(text: str) -> int:
@@ -125,7 +152,7 @@ def count(text: str) -> int:
         return 0
     least = text.split("-", 1)[0]
     unit = "KMGT".find(least[-1:].upper()) + 1 if least[-1:].isalpha() else 0
-    return int(least[:-1]) * 1024**unit if unit else int(least)
+    return amount(least[:-1]) * 1024**unit if unit else amount(least)
 
 
 _BRACKETS = re.compile(r"\([^()]*\)")
@@ -234,12 +261,12 @@ def _node(fields: dict[str, str], record: str) -> Node:
         unknown_states=unknown,
         features=frozenset(words(fields["ActiveFeatures"])),
         gres=read_gres(fields["Gres"]),
-        cpus=int(fields["CPUTot"]),
-        memory_mib=int(fields["RealMemory"]),
+        cpus=amount(fields["CPUTot"]),
+        memory_mib=amount(fields["RealMemory"]),
         partitions=words(fields.get("Partitions", "")),
         reason=remark(record, "Reason"),
         comment=remark(record, "Comment"),
-        allocated_cpus=int(fields["CPUAlloc"]),
+        allocated_cpus=amount(fields["CPUAlloc"]),
     )
 
 
@@ -269,9 +296,9 @@ def _partition(fields: dict[str, str], record: str) -> Partition:
         nodes=text_or_empty(fields["Nodes"]),
         is_up=fields["State"] == "UP",
         max_time_s=math.inf if max_time_s is None else max_time_s,
-        priority_tier=int(fields["PriorityTier"]),
+        priority_tier=amount(fields["PriorityTier"]),
         preempt_mode=fields["PreemptMode"],
-        grace_time_s=float(fields["GraceTime"]),
+        grace_time_s=float(amount(fields["GraceTime"])),
         over_time_limit_s=duration_s(fields["OverTimeLimit"], unit_s=_MINUTE_S),
         is_default=fields["Default"] == "YES",
         is_hidden=fields["Hidden"] == "YES",
@@ -318,12 +345,12 @@ def _reservation(fields: dict[str, str], record: str) -> Reservation:
 SDIAG_ARGV = ("sdiag",)
 """Shows slurmctld's statistics."""
 
-_TAKEN = re.compile(r"^sdiag output at .*\((\d+)\)$", re.MULTILINE)
-_SINCE = re.compile(r"^Data since .*\((\d+)\)$", re.MULTILINE)
+_TAKEN = re.compile(r"^sdiag output at .*\((\d{1,18})\)$", re.MULTILINE)
+_SINCE = re.compile(r"^Data since .*\((\d{1,18})\)$", re.MULTILINE)
 _BACKFILL = re.compile(r"^Backfilling stats( \(WARNING)?.*$", re.MULTILINE)
-_CYCLES = re.compile(r"^\tTotal cycles: (\d+)$", re.MULTILINE)
-_TOOK = re.compile(r"^\tLast cycle:\s+(\d+)$", re.MULTILINE)
-_LAST = re.compile(r"^\tLast cycle when: (?:N/A|.*\((\d+)\))$", re.MULTILINE)
+_CYCLES = re.compile(r"^\tTotal cycles: (\d{1,18})$", re.MULTILINE)
+_TOOK = re.compile(r"^\tLast cycle:\s+(\d{1,18})$", re.MULTILINE)
+_LAST = re.compile(r"^\tLast cycle when: (?:N/A|.*\((\d{1,18})\))$", re.MULTILINE)
 _MICRO = 1e6
 
 
@@ -491,15 +518,15 @@ def _read_job(row: dict[str, str]) -> JobRecord:
     task = text_or_empty(row["ArrayTaskID"])
     is_single = task.isdecimal()
     return JobRecord(
-        job_id=int(row["JobID"]),
+        job_id=amount(row["JobID"]),
         display_id=row["JobArrayID"],
         states=known,
         unknown_states=unknown,
-        array_job_id=int(row["ArrayJobID"]) if task else None,
-        array_task_id=int(task) if is_single else None,
+        array_job_id=amount(row["ArrayJobID"]) if task else None,
+        array_task_id=amount(task) if is_single else None,
         array_tasks="" if is_single else task,
         user=row["UserName"],
-        uid=whole_number(row["UserID"]),
+        uid=None if row["UserID"] in NOTHING else amount(row["UserID"]),
         name=row["Name"],
         comment=text_or_empty(row["Comment"]),
         partitions=words(row["Partition"]),
@@ -534,7 +561,7 @@ def _unreadable(output: bytes, at: int, number: int, why: str) -> UnreadableOutp
 VERSION_ARGV = ("sinfo", "--version")
 """Shows the release of the installed programs."""
 
-_VERSION = re.compile(r"slurm\S* (\d+)\.(\d+)\.(\S+)")
+_VERSION = re.compile(r"slurm\S* (\d{1,4})\.(\d{1,4})\.(\S+)")
 
 
 def parse_version(text: str) -> Release:
@@ -589,7 +616,7 @@ def _config(settings: dict[str, str]) -> ClusterConfig:
         complete_wait_s=_seconds(settings["CompleteWait"]),
         over_time_limit_s=_seconds(settings["OverTimeLimit"]),
         has_epilog=_has_epilog(settings),
-        max_array_size=int(settings["MaxArraySize"]),
+        max_array_size=amount(settings["MaxArraySize"]),
         topology_plugin=text_or_empty(settings.get("TopologyPlugin", "")),
     )
 
