@@ -15,7 +15,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 UnitSet = int
@@ -221,6 +221,14 @@ class Agenda(Timeline):
         end_slot = self._end_slot(0, need.request_s, self._now_s)
         units = self._now & need.among & ~self._later.before(end_slot)
         return Placement(0, end_slot, units) if need.is_met_by(units) else None
+
+    def mark(self) -> tuple[UnitSet, Mapping[int, UnitSet]]:
+        """Return what ``back_to`` takes to undo bookings that start now."""
+        return self._now, self._begun.copy()
+
+    def back_to(self, mark: tuple[UnitSet, Mapping[int, UnitSet]]) -> None:
+        """Undo bookings since *mark*, all of which started now; no start was sought."""
+        self._now, self._begun = mark[0], dict(mark[1])
 
     def earliest(self, need: Need) -> Placement | None:
         """Return the earliest place where *need* is met; None for never."""

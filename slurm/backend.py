@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from slurm.batch import (
@@ -23,6 +23,7 @@ from slurm.errors import RequestsSpentError, SlurmRefusedError
 from slurm.holes import Snapshot
 from slurm.text import (
     CONFIG_ARGV,
+    EXCLUDED_ARGV,
     NODES_ARGV,
     PARTITIONS_ARGV,
     RESERVATIONS_ARGV,
@@ -30,6 +31,7 @@ from slurm.text import (
     TOPOLOGY_ARGV,
     VERSION_ARGV,
     parse_config,
+    parse_excluded,
     parse_nodes,
     parse_partitions,
     parse_reservations,
@@ -106,7 +108,10 @@ class SlurmBackend(Protocol):
         ...
 
     def jobs(self) -> tuple[JobRecord, ...]:
-        """Return every job that waits or holds nodes; one request."""
+        """Return every job that waits or holds nodes; one request.
+
+        Without the nodes that waiting jobs exclude, which a snapshot has.
+        """
         ...
 
     def find_by_name(self, *names: str) -> tuple[JobRecord, ...]:
@@ -201,7 +206,7 @@ TEXT = Dialect(
 """Quick, small, and shows planned nodes on every release."""
 
 SNAPSHOT_REQUESTS = 6
-"""Commands of one snapshot."""
+"""Commands of one snapshot, and one more where jobs wait."""
 
 _PER_CANCEL = 100  # a command line has room for more, a site's patience may not
 
@@ -266,7 +271,7 @@ class CommandLine:
         return parse_topology(self._run(TOPOLOGY_ARGV))
 
     def snapshot(self) -> Snapshot:
-        """Return one snapshot, in six commands.
+        """Return one snapshot, in six commands, and one more where jobs wait.
 
         Nodes come before jobs: a job that starts in between is then seen on its node.
         """
@@ -274,7 +279,7 @@ class CommandLine:
         return Snapshot(
             before=before,
             nodes=self._ask(self._dialect.nodes),
-            jobs=self.jobs(),
+            jobs=self._jobs_with_excluded_nodes(),
             reservations=self.reservations(),
             partitions=self._ask(self._dialect.partitions),
             after=self.statistics(),
@@ -287,6 +292,18 @@ class CommandLine:
     def jobs(self) -> tuple[JobRecord, ...]:
         """Return every job that waits or holds nodes."""
         return self._ask(self._dialect.jobs)
+
+    def _jobs_with_excluded_nodes(self) -> tuple[JobRecord, ...]:
+        jobs = self.jobs()
+        if self._dialect is not TEXT or not any(job.is_pending for job in jobs):
+            return jobs
+        excluded = parse_excluded(self._run(EXCLUDED_ARGV))
+        return tuple(
+            replace(job, excluded_nodes=excluded[job.job_id])
+            if job.is_pending and job.job_id in excluded
+            else job
+            for job in jobs
+        )
 
     def reservations(self) -> tuple[Reservation, ...]:
         """Return every reservation."""

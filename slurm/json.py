@@ -233,15 +233,28 @@ def _job(record: object) -> JobRecord:
         planned_nodes=_planned_nodes(record),
         nodes=text(at(record, "nodes")),
         requested_nodes=text(at(record, "required_nodes")),
+        excluded_nodes=",".join(words(at(record, "excluded_nodes"))),
         node_count=amount(at(record, "node_count")) or 0,
         cpu_count=amount(at(record, "cpus")) or 0,
+        task_count=amount(at(record, "tasks")) or 0,
+        least_cpus=amount(at(record, "minimum_cpus_per_node")) or 0,
+        least_memory_mib=_least_memory_mib(record),
         features=text(at(record, "features")),
         gres_per_node=text(at(record, "tres_per_node")),
         gres_per_job=text(at(record, "tres_per_job")),
+        gres_per_task=text(at(record, "tres_per_task")),
+        gres_per_socket=text(at(record, "tres_per_socket")),
         dependency=text(at(record, "dependency")),
         reservation=text(at(record, "resv_name")),
         qos=text(at(record, "qos")),
+        account=text(at(record, "account")),
+        het_job_id=amount(at(record, "het_job_id")) or 0,
     )
+
+
+def _least_memory_mib(record: object) -> int:
+    per_node = amount(at(record, "memory_per_node")) or 0
+    return per_node or amount(at(record, "memory_per_cpu")) or 0
 
 
 def _display_id(

@@ -293,7 +293,8 @@ def read_job(
 ) -> JobRecord:
     """Return pyslurm's *job*, or tasks that wait together, as our record.
 
-    pyslurm has no generic resources per job; those stay empty.
+    pyslurm has generic resources per node alone; others stay empty, and so do CPUs per
+    node that do not come from CPUs per task.
 
     Args:
         job: The job.
@@ -326,13 +327,19 @@ def read_job(
         planned_nodes=job.scheduled_nodes or "",
         nodes=job.allocated_nodes or "",
         requested_nodes=_joined(job.required_nodes),
+        excluded_nodes=_joined(job.excluded_nodes) if "PENDING" in known else "",
         node_count=job.num_nodes or 0,
         cpu_count=job.cpus or 0,
+        task_count=job.ntasks or 0,
+        least_cpus=job.cpus_per_task or 0,
+        least_memory_mib=job.memory_per_node or job.memory_per_cpu or 0,
         features=",".join(job.constraints or ()),
         gres_per_node=",".join(_per_node(job.gres_per_node)),
         dependency=_dependency(job.dependencies),
         reservation=job.reservation or "",
         qos=job.qos or "",
+        account=job.account or "",
+        het_job_id=job.heterogeneous_id or 0,
     )
 
 

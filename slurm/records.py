@@ -191,14 +191,17 @@ class Requirement:
             and self.features <= node.features
             and self.memory_mib <= node.memory_mib
             and self.cpus <= node.cpus
-            and all(wanted.count <= _count(node, wanted) for wanted in self.gres)
+            and all(
+                wanted.count <= gres_count(node.gres, wanted) for wanted in self.gres
+            )
         )
 
 
-def _count(node: Node, wanted: Gres) -> int:
+def gres_count(present: Iterable[Gres], wanted: Gres) -> int:
+    """Return how many resources of the name and kind of *wanted* are *present*."""
     return sum(
         gres.count
-        for gres in node.gres
+        for gres in present
         if gres.name == wanted.name and wanted.kind in {"", gres.kind}
     )
 
@@ -242,12 +245,23 @@ class JobRecord:
             for no plan; None where this source does not have them.
         nodes: Nodes that it holds, a hostlist.
         requested_nodes: Nodes that it insists on, a hostlist.
+        excluded_nodes: Nodes that it must not have, a hostlist; of running jobs some
+            sources leave it out.
         node_count, cpu_count: Held, or asked for at least.
+        task_count: Tasks that it starts, 0 where unknown.
+        least_cpus: CPUs that each of its nodes must give at least.
+        least_memory_mib: Memory that each node must give at least, perhaps for each
+            of its CPUs: squeue does not tell which.
         features: Feature expression it asks for. Hostile text, perhaps cut.
-        gres_per_node, gres_per_job: Generic resources asked for, as Slurm wrote.
+        gres_per_node, gres_per_job, gres_per_task, gres_per_socket: Generic resources
+            asked for, as Slurm wrote.
         dependency: On other jobs, empty for none. Perhaps cut.
         reservation: Reservation it runs in, empty for none.
         qos: Quality of service, empty where none is configured.
+        account: What it is charged to, empty for none.
+        het_job_id: Number of the heterogeneous job that it is a component of; 0 for
+            none. Components start together.
+        cut: Names of the fields above that are perhaps cut: the text fills its column.
     """
 
     job_id: int
@@ -273,14 +287,23 @@ class JobRecord:
     planned_nodes: str | None = ""
     nodes: str = ""
     requested_nodes: str = ""
+    excluded_nodes: str = ""
     node_count: int = 0
     cpu_count: int = 0
+    task_count: int = 0
+    least_cpus: int = 0
+    least_memory_mib: int = 0
     features: str = ""
     gres_per_node: str = ""
     gres_per_job: str = ""
+    gres_per_task: str = ""
+    gres_per_socket: str = ""
     dependency: str = ""
     reservation: str = ""
     qos: str = ""
+    account: str = ""
+    het_job_id: int = 0
+    cut: frozenset[str] = frozenset()
 
     @property
     def key(self) -> JobKey:

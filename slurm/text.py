@@ -387,12 +387,15 @@ def _find(pattern: re.Pattern[str], text: str, at: int = 0) -> re.Match[str]:
 TYPED_WIDTHS: Mapping[str, int] = {
     "Name": 100,
     "Comment": 200,
-    "Feature": 100,
+    "Feature": 200,
     "Reason": 60,
     "Dependency": 60,
     "QOS": 40,
+    "Account": 60,
     "tres-per-node": 80,
     "tres-per-job": 80,
+    "tres-per-task": 80,
+    "tres-per-socket": 80,
 }
 """Columns that users can fill, and their widths in bytes."""
 
@@ -414,12 +417,27 @@ FREE_WIDTH_COLUMNS = (
     "TimeLimit",
     "NumNodes",
     "NumCPUs",
+    "NumTasks",
+    "MinCPUs",
+    "MinMemory",
+    "HetJobID",
     "Reservation",
     "ReqNodes",
     "SchedNodes",
     "NodeList",
 )
 """Columns that Slurm fills, as wide as they need to be."""
+
+_MAY_BE_CUT = {
+    "Feature": "features",
+    "tres-per-node": "gres_per_node",
+    "tres-per-job": "gres_per_job",
+    "tres-per-task": "gres_per_task",
+    "tres-per-socket": "gres_per_socket",
+}
+"""Fields of a job's record of which a part means something else than the whole."""
+
+_MIB = 1024**2
 
 _COLUMNS = (*TYPED_WIDTHS, *FREE_WIDTH_COLUMNS)
 _MARK = b"|"
@@ -447,6 +465,31 @@ def squeue_argv(*, names: Sequence[str] = (), all_states: bool = False) -> list[
     if all_states:
         argv.append("--states=all")
     return argv
+
+
+EXCLUDED_ARGV = (
+    *("squeue", "--all", "--local", "--states=PENDING", "--noheader"),
+    "--format=%A|%x",
+)
+"""Shows the nodes that each waiting job excludes: before 24.05 no field of
+``--Format`` does."""
+
+
+def parse_excluded(text: str) -> dict[int, str]:
+    """Return the nodes that jobs exclude, a hostlist, by the number of the job.
+
+    Raises:
+        UnreadableOutputError: Not such an answer.
+    """
+    excluded = {}
+    for line_number, line in enumerate(text.splitlines(), start=1):
+        number, mark, nodes = line.partition("|")
+        if not mark or not number.isdecimal():
+            why = "expected the number of a job, and nodes"
+            raise UnreadableOutputError("squeue", line_number, line, why)
+        if text_or_empty(nodes):
+            excluded[int(number)] = nodes
+    return excluded
 
 
 def parse_squeue(text: str) -> tuple[JobRecord, ...]:
@@ -543,13 +586,31 @@ def _read_job(row: dict[str, str]) -> JobRecord:
         requested_nodes=text_or_empty(row["ReqNodes"]),
         node_count=count(row["NumNodes"]),
         cpu_count=count(row["NumCPUs"]),
+        task_count=count(row["NumTasks"]),
+        least_cpus=count(row["MinCPUs"]),
+        least_memory_mib=count(row["MinMemory"]) // _MIB,
         features=text_or_empty(row["Feature"]),
         gres_per_node=text_or_empty(row["tres-per-node"]),
         gres_per_job=text_or_empty(row["tres-per-job"]),
+        gres_per_task=text_or_empty(row["tres-per-task"]),
+        gres_per_socket=text_or_empty(row["tres-per-socket"]),
         dependency=text_or_empty(row["Dependency"]),
         reservation=text_or_empty(row["Reservation"]),
         qos=text_or_empty(row["QOS"]),
+        account=text_or_empty(row["Account"]),
+        het_job_id=whole_number(row["HetJobID"]) or 0,
+        cut=frozenset(_cut_fields(row)),
     )
+
+
+def _cut_fields(row: dict[str, str]) -> Iterator[str]:
+    """Yield the fields of a record whose text fills its column, and may be longer."""
+    for column, field in _MAY_BE_CUT.items():
+        text = row[column]
+        if len(text) >= TYPED_WIDTHS[column] or (
+            not text.isascii() and len(text.encode()) >= TYPED_WIDTHS[column]
+        ):
+            yield field
 
 
 def _unreadable(output: bytes, at: int, number: int, why: str) -> UnreadableOutputError:

@@ -14,22 +14,26 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
 
 from freetrain.broker.lease import uuid_in
 from logs.timeline import Agenda, Need, members
-from slurm.errors import UnreadableOutputError
+from slurm.constraints import has_features
+from slurm.demands import asked_for, demand_of
 from slurm.holes import HoleEnd
-from slurm.records import expand
+from slurm.records import gres_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from logs.timeline import Placement, UnitSet
+    from slurm.constraints import Expression, FeatureChoice
+    from slurm.demands import NodeDemand
     from slurm.holes import Hole
-    from slurm.records import JobRecord, Node
+    from slurm.records import Gres, JobRecord, Node
 
+T = TypeVar("T")
 
 _HELD_BACK = (
     "Assoc",
@@ -43,12 +47,7 @@ _HELD_BACK = (
     "JobArrayTaskLimit",
     "JobHeld",
     "Licenses",
-    "MaxBillingPerAccount",
-    "MaxCpuPerAccount",
-    "MaxGRESPerAccount",
-    "MaxJobsPerAccount",
-    "MaxMemPerAccount",
-    "MaxNodePerAccount",
+    "Max",
     "PartitionDown",
     "PartitionInactive",
     "PartitionNodeLimit",
@@ -62,8 +61,6 @@ _HELD_BACK = (
 Any other reason does not hold a job back.
 Source: job_reason_string of Slurm 21.08 to 26.05.
 """
-
-_WORD = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
 
@@ -84,32 +81,6 @@ def is_lease(job: JobRecord) -> bool:
     return _UUID.fullmatch(uuid_in(job.name) or "") is not None
 
 
-def has_what_is_asked(node: Node, job: JobRecord) -> bool:
-    """Tell whether *node* has the partition, features and GRES that *job* asks for.
-
-    Node names that the job requires are not considered here.
-    """
-    if job.partitions and not set(job.partitions) & set(node.partitions):
-        return False
-    if _WORD.fullmatch(job.features) and job.features not in node.features:
-        return False
-    asked = _gres_per_node(job)
-    return not asked or any(gres.name in asked for gres in node.gres)
-
-
-def required_nodes(job: JobRecord) -> frozenset[str]:
-    """Return the nodes of ``--nodelist``; none where the list cannot be read."""
-    try:
-        return frozenset(expand(job.requested_nodes))
-    except UnreadableOutputError:
-        return frozenset()
-
-
-def node_count(job: JobRecord) -> int:
-    """Return how many nodes *job* takes, those of ``--nodelist`` included."""
-    return max(job.node_count, 1)
-
-
 def startable_tasks(job: JobRecord, *, most: int) -> int:
     """Return how many tasks of *job* could start together; *most* where unclear.
 
@@ -127,27 +98,32 @@ def startable_tasks(job: JobRecord, *, most: int) -> int:
     return max(1, min(count, allowed))
 
 
-def _gres_per_node(job: JobRecord) -> str:
-    """Return the GRES that *job* needs on each node, in Slurm's notation.
-
-    The GRES of a job of several nodes as a whole may all be on one of them.
-    """
-    per_job = job.gres_per_job if node_count(job) == 1 else ""
-    return ",".join(filter(None, (job.gres_per_node, per_job)))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class EligibleNodes:
-    """The nodes that jobs of one kind can use; one object for each kind.
+    """The nodes that jobs of one kind can use together; one object for each kind.
 
     Attributes:
         units: These nodes, also those that jobs hold.
         required: Those that each of the jobs must have. Where one of them is not
             known, no node is eligible.
+        some: Nodes of which each of the jobs must have at least so many.
     """
 
     units: UnitSet
     required: UnitSet
+    some: tuple[tuple[UnitSet, int], ...] = ()
+
+
+class Way(NamedTuple):
+    """One way to place a job: nodes of one partition that meet its constraint.
+
+    Attributes:
+        eligible: The nodes it can use.
+        nodes: How many of them each task needs.
+    """
+
+    eligible: EligibleNodes
+    nodes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,21 +132,26 @@ class NodeRequest:
 
     Attributes:
         job_id: Its number.
-        eligible: The nodes it can use.
-        nodes: How many of them each task needs.
+        ways: Where it could be placed: all nodes in the same way.
         least_s: Run time to count with where a short one is the cautious guess.
         most_s: Run time where a long one is; math.inf without a limit.
         planned_s: Start that backfill planned, Unix time; None without a plan.
         tasks: How many tasks could start together; the number of nodes where unclear.
+        together: The heterogeneous job that it is a component of; 0 for none.
     """
 
     job_id: int
-    eligible: EligibleNodes
-    nodes: int
+    ways: tuple[Way, ...]
     least_s: float
     most_s: float
     planned_s: float | None
     tasks: int
+    together: int = 0
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes each task needs at least."""
+        return min(way.nodes for way in self.ways)
 
 
 class Eligibility:
@@ -185,10 +166,12 @@ class Eligibility:
     def __init__(self, nodes: Mapping[str, Node]) -> None:
         self.nodes = nodes
         self.names = tuple(nodes)
+        self._every = (1 << len(self.names)) - 1
         self._bits: dict[str, UnitSet] = {}
-        self._profiles: list[tuple[Node, UnitSet]] = []
-        self._by_request: dict[tuple[object, ...], EligibleNodes] = {}
-        self._by_nodes: dict[tuple[UnitSet, UnitSet], EligibleNodes] = {}
+        self._alike: dict[Callable[[Node], object], dict[object, UnitSet]] = {}
+        self._ways: dict[tuple[object, ...], tuple[Way, ...]] = {}
+        self._kinds: dict[tuple[object, ...], EligibleNodes] = {}
+        self._having: dict[tuple[object, ...], UnitSet] = {}
 
     def bit(self, name: str) -> UnitSet:
         """Return the set of one node; the empty set where it is unknown."""
@@ -207,51 +190,139 @@ class Eligibility:
         """Return what *job* needs."""
         return NodeRequest(
             job.job_id,
-            self.eligible(job),
-            node_count(job),
+            self.ways(job),
             least_s=job.limit_s or 0.0,
             most_s=math.inf if job.limit_s is None else job.limit_s,
             planned_s=job.start_s if job.is_planned else None,
             tasks=startable_tasks(job, most=len(self.names)),
+            together=job.het_job_id,
         )
 
-    def eligible(self, job: JobRecord) -> EligibleNodes:
-        """Return the nodes that *job* can use."""
-        asked: tuple[object, ...] = (job.partitions, job.features, _gres_per_node(job))
-        if job.requested_nodes:
-            asked = (*asked, job.requested_nodes, job.node_count)
-        if asked not in self._by_request:
-            required = required_nodes(job)
-            nodes = self._usable(job, required), self.units(required)
-            one = self._by_nodes.setdefault(nodes, EligibleNodes(*nodes))
-            self._by_request[asked] = one
-        return self._by_request[asked]
+    def ways(self, job: JobRecord) -> tuple[Way, ...]:
+        """Return where *job* could be placed, each way once, at least one."""
+        asked = asked_for(job)
+        if asked not in self._ways:
+            demand = demand_of(job)
+            every = self._meeting(demand)
+            self._ways[asked] = tuple(
+                dict.fromkeys(
+                    self._way(demand, every & self._in(partition), choice)
+                    for partition in demand.partitions or ("",)
+                    for choice in demand.choices
+                )
+            )
+        return self._ways[asked]
 
-    def _usable(self, job: JobRecord, required: frozenset[str]) -> UnitSet:
-        usable = 0
-        for node, units in self._each_profile():
-            usable |= units if has_what_is_asked(node, job) else 0
-        if not required <= self.nodes.keys():
-            return 0
-        is_all = len(required) >= node_count(job)
-        return usable & self.units(required) if is_all else usable
+    def _way(self, demand: NodeDemand, units: UnitSet, choice: FeatureChoice) -> Way:
+        """Return the way by *choice* with nodes of *units*."""
+        required = self.units(demand.required)
+        some = tuple(
+            (units & self._with_features(part), count) for part, count in choice.some
+        )
+        if choice.each is not None:
+            units &= self._with_features(choice.each)
+        least = sum(count for _, count in some) if choice.is_apart else 0
+        nodes = max(demand.nodes, least, self._nodes_for(demand, units))
+        if not demand.required <= self.nodes.keys():
+            units = 0
+        elif len(demand.required) >= nodes:
+            units &= required
+        key = (units, required, some)
+        return Way(self._kinds.setdefault(key, EligibleNodes(*key)), nodes)
 
-    def _each_profile(self) -> list[tuple[Node, UnitSet]]:
-        """Return one node of each profile with the set of all that are like it.
+    def _meeting(self, demand: NodeDemand) -> UnitSet:
+        """Return the nodes that have what each node must have, but for features."""
+        units = self._every & ~self.units(demand.excluded)
+        units &= self._with_at_least(_cpus_of, demand.cpus)
+        units &= self._with_at_least(_memory_of, demand.memory_mib)
+        for gres in demand.gres:
+            units &= self._with_gres(gres)
+        return units
 
-        Nodes are many and mostly differ in their names alone.
-        """
-        if not self._profiles:
-            alike: dict[tuple[object, ...], list[Node]] = {}
+    def _nodes_for(self, demand: NodeDemand, units: UnitSet) -> int:
+        """Return the fewest of *units* that have the GRES the job asks for in all."""
+        least = 1
+        for wanted in demand.gres_in_all:
+            counts = (
+                gres_count(gres, wanted)
+                for gres, having in self._sets(_gres_of).items()
+                if having & units
+            )
+            most = max(counts, default=0)
+            least = max(least, -(-wanted.count // most) if most else 1)
+        return least
+
+    # Nodes are many and mostly differ in their names alone, so each property is
+    # looked at once for all nodes that are alike in it.
+
+    def _in(self, partition: str) -> UnitSet:
+        if not partition:
+            return self._every
+        return self._which(
+            ("partition", partition), _partitions_of, lambda some: partition in some
+        )
+
+    def _with_features(self, expression: Expression) -> UnitSet:
+        return self._which(
+            ("features", expression),
+            _features_of,
+            lambda features: has_features(expression, features),
+        )
+
+    def _with_at_least(self, of: Callable[[Node], int], least: int) -> UnitSet:
+        if not least:
+            return self._every
+        return self._which((of, least), of, lambda has: has >= least)
+
+    def _with_gres(self, wanted: Gres) -> UnitSet:
+        return self._which(
+            ("gres", wanted), _gres_of, lambda g: gres_count(g, wanted) >= wanted.count
+        )
+
+    def _which(
+        self,
+        key: tuple[object, ...],
+        of: Callable[[Node], T],
+        suits: Callable[[T], bool],
+    ) -> UnitSet:
+        """Return the nodes whose property *of* suits; worked out once a *key*."""
+        if key not in self._having:
+            units = 0
+            for value, alike in self._sets(of).items():
+                units |= alike if suits(value) else 0
+            self._having[key] = units
+        return self._having[key]
+
+    def _sets(self, of: Callable[[Node], T]) -> Mapping[T, UnitSet]:
+        """Return the nodes by their property *of*."""
+        found = self._alike.get(of)
+        if found is None:
+            names: dict[object, list[str]] = {}
             for node in self.nodes.values():
-                gres = frozenset(gres.name for gres in node.gres)
-                profile = (node.partitions, node.features, gres)
-                alike.setdefault(profile, []).append(node)
-            self._profiles = [
-                (nodes[0], self.units(node.name for node in nodes))
-                for nodes in alike.values()
-            ]
-        return self._profiles
+                names.setdefault(of(node), []).append(node.name)
+            found = {value: self.units(alike) for value, alike in names.items()}
+            self._alike[of] = found
+        return cast("Mapping[T, UnitSet]", found)
+
+
+def _partitions_of(node: Node) -> tuple[str, ...]:
+    return node.partitions
+
+
+def _features_of(node: Node) -> frozenset[str]:
+    return node.features
+
+
+def _gres_of(node: Node) -> tuple[Gres, ...]:
+    return node.gres
+
+
+def _cpus_of(node: Node) -> int:
+    return node.cpus
+
+
+def _memory_of(node: Node) -> int:
+    return node.memory_mib
 
 
 # The nodes and the plan.
@@ -414,30 +485,49 @@ def allocate(
             none. None for all.
     """
     taken: dict[str, int] = {}
-    started = set()
+    started: set[int] = set()
     bookings = _bookings(requests, state, now_s, rank)
     planned = {
         hole.node: hole for hole in state.holes if hole.ends_by is HoleEnd.PLANNED_JOB
     }
-    end = len(requests)
+    groups = _groups(requests)
+    end = len(groups)
     if asked is not None:
-        places = (k for k, request in enumerate(requests) if request.job_id in asked)
+        places = (
+            k for k, group in enumerate(groups) if any(r.job_id in asked for r in group)
+        )
         end = 1 + max(places, default=-1)
-    for request in requests[:end]:
+    for group in groups[:end]:
         if len(taken) == len(state.holes):
             break
-        got = bookings.start(request)
-        if got is not None:
-            started.add(request.job_id)
+        nodes = bookings.start_together(group)
+        if nodes is not None:
+            started.update(request.job_id for request in group)
         else:
-            got = bookings.book(request)
-        if got:
-            if any(_is_planned_away(planned.get(name), request, now_s) for name in got):
-                got += bookings.overlapped
+            nodes = [bookings.book(request) for request in group]
+        for request, got in zip(group, nodes, strict=True):
             taken.update(dict.fromkeys(got, request.job_id))
+            if any(_is_planned_away(planned.get(name), request, now_s) for name in got):
+                taken.update(dict.fromkeys(bookings.overlapped, request.job_id))
     return Allocation(
         taken, frozenset(started), bookings.booked_s, overlapped=bookings.overlapped
     )
+
+
+def _groups(requests: Sequence[NodeRequest]) -> list[list[NodeRequest]]:
+    """Return the requests that start together, in order of their first."""
+    groups: list[list[NodeRequest]] = []
+    heterogeneous: dict[int, list[NodeRequest]] = {}
+    for request in requests:
+        group = heterogeneous.get(request.together) if request.together else None
+        if group is not None:
+            group.append(request)
+            continue
+        group = [request]
+        groups.append(group)
+        if request.together:
+            heterogeneous[request.together] = group
+    return groups
 
 
 def _is_planned_away(hole: Hole | None, request: NodeRequest, now_s: float) -> bool:
@@ -527,21 +617,49 @@ class Bookings:
 
         All tasks of an array are placed at once: there may be millions.
         """
-        if self._has_failed(request):
+        for way in request.ways:
+            got = self._start(request, way)
+            if got is not None:
+                return got
+        return None
+
+    def start_together(
+        self, requests: Sequence[NodeRequest]
+    ) -> list[tuple[str, ...]] | None:
+        """Take and return nodes for each of *requests*; None where one cannot start."""
+        if len(requests) == 1:
+            got = self.start(requests[0])
+            return None if got is None else [got]
+        before = self._agenda.mark(), self._ranked.copy()
+        failed = {kind: list(needs) for kind, needs in self._failed.items()}
+        every = []
+        for request in requests:
+            nodes = self.start(request)
+            if nodes is None:
+                self._agenda.back_to(before[0])
+                self._ranked, self._failed = before[1], failed
+                return None
+            every.append(nodes)
+        return every
+
+    def _start(self, request: NodeRequest, way: Way) -> tuple[str, ...] | None:
+        if self._has_failed(request, way):
             return None
-        now, partly = self._startable_nodes(request.eligible)
-        need = _need(request, now, request.least_s, partly=partly)
+        eligible = way.eligible
+        now, partly = self._startable_nodes(eligible)
+        need = _need(way, now, request.least_s, partly=partly)
         gap = self._agenda.start(need)
-        if gap is None:
-            failed = self._failed.setdefault(request.eligible, [])
-            failed.append((request.nodes, request.least_s))
+        if gap is None or not self._has_some(eligible, gap.units):
+            failed = self._failed.setdefault(eligible, [])
+            failed.append((way.nodes, request.least_s))
             return None
         count = gap.units.bit_count()
-        rest = count % request.nodes
+        rest = count % way.nodes
         if rest < need.size:  # too few for one task more
             count -= rest
-        most = 1 if need.must else request.tasks
-        got = self._first(gap.units, need.must, min(count, request.nodes * most))
+        most = 1 if need.must or eligible.some else request.tasks
+        count = min(count, way.nodes * most)
+        got = self._first(gap.units, need.must, eligible.some, count)
         for name in got:
             del self._ranked[name]
         self._agenda.book(gap, self._eligibility.units(got))
@@ -552,25 +670,30 @@ class Bookings:
         if self._made >= MOST_BOOKINGS:
             return ()
         self._made += 1
-        eligible = request.eligible
-        if eligible.required & ~eligible.units:
+        gaps = [(self._earliest(request, way), way) for way in request.ways]
+        found = [(gap, way) for gap, way in gaps if gap is not None]
+        if not found:
             return ()
-        gap = self._agenda.earliest(_need(request, eligible.units, request.most_s))
-        if gap is None:
-            return ()
+        gap, way = min(found, key=lambda pair: pair[0].at)
         start_s = self._agenda.starts_s(gap.at) if gap.at else self._now_s
         if start_s > self._now_s + self._window_s:
             return ()
-        return self._book(request, gap, start_s)
+        return self._book(request, way, gap, start_s)
+
+    def _earliest(self, request: NodeRequest, way: Way) -> Placement | None:
+        eligible = way.eligible
+        if eligible.required & ~eligible.units:
+            return None
+        return self._agenda.earliest(_need(way, eligible.units, request.most_s))
 
     def _book(
-        self, request: NodeRequest, gap: Placement, start_s: float
+        self, request: NodeRequest, way: Way, gap: Placement, start_s: float
     ) -> tuple[str, ...]:
-        required = request.eligible.required
+        required = way.eligible.required
         must = self._names(gap.units & required)
         others = self._names(gap.units & ~required)
         # Backfill takes the first, leased or not; we assume what is best for the job.
-        booked = [*must, *others][: request.nodes]
+        booked = [*must, *others][: way.nodes]
         self._agenda.book(gap, self._eligibility.units(booked))
         for name in booked:
             self._booked_s[name] = min(start_s, self._booked_s.get(name, math.inf))
@@ -580,16 +703,16 @@ class Bookings:
             return ()
         for names in (must, others):
             names.sort(key=late.__contains__)
-        return tuple(n for n in [*must, *others][: request.nodes] if n in late)
+        return tuple(n for n in [*must, *others][: way.nodes] if n in late)
 
-    def _has_failed(self, request: NodeRequest) -> bool:
+    def _has_failed(self, request: NodeRequest, way: Way) -> bool:
         """Tell whether a job of this kind that needs no more could not start.
 
         Nothing has come free since: bookings only take away.
         """
         return any(
-            nodes <= request.nodes and limit_s <= request.least_s
-            for nodes, limit_s in self._failed.get(request.eligible, ())
+            nodes <= way.nodes and limit_s <= request.least_s
+            for nodes, limit_s in self._failed.get(way.eligible, ())
         )
 
     def _startable_nodes(self, eligible: EligibleNodes) -> tuple[UnitSet, int]:
@@ -604,12 +727,28 @@ class Bookings:
             self._startable[eligible] = (0, 0) if is_out else (now, partly)
         return self._startable[eligible]
 
-    def _first(self, units: UnitSet, must: UnitSet, count: int) -> tuple[str, ...]:
-        """Return the first *count* of *units*, those of *must* in front."""
-        ranked = self._ranked.items()
-        required = [name for name, bit in ranked if bit & must] if must else []
-        others = (name for name, bit in ranked if bit & units and not bit & must)
-        return tuple(islice(chain(required, others), count))
+    def _has_some(self, eligible: EligibleNodes, units: UnitSet) -> bool:
+        """Tell whether *units* have enough of the nodes that some must be of."""
+        there = units | self._partly
+        return all((there & of).bit_count() >= count for of, count in eligible.some)
+
+    def _first(
+        self,
+        units: UnitSet,
+        must: UnitSet,
+        some: Iterable[tuple[UnitSet, int]],
+        count: int,
+    ) -> tuple[str, ...]:
+        """Return the first *count* of *units*: those of *must*, *some*, and others."""
+        if not must and not some:
+            free = (name for name, bit in self._ranked.items() if bit & units)
+            return tuple(islice(free, count))
+        got: dict[str, None] = {}
+        for of, many in ((must, count), *some, (units, count)):
+            there = [name for name, bit in self._ranked.items() if bit & units & of]
+            new = (name for name in there if name not in got)
+            got |= dict.fromkeys(islice(new, many))
+        return tuple(islice(got, count))
 
     def _names(self, units: UnitSet) -> list[str]:
         return [self._eligibility.names[place] for place in members(units)]
@@ -623,12 +762,10 @@ class Bookings:
         return units
 
 
-def _need(
-    request: NodeRequest, among: UnitSet, run_s: float, *, partly: int = 0
-) -> Need:
+def _need(way: Way, among: UnitSet, run_s: float, *, partly: int = 0) -> Need:
     return Need(
-        size=max(0, request.nodes - partly),
+        size=max(0, way.nodes - partly),
         request_s=min(run_s, _NO_LIMIT_S),
         among=among,
-        must=among & request.eligible.required,
+        must=among & way.eligible.required,
     )

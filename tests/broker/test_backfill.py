@@ -13,20 +13,40 @@ from freetrain.broker.backfill import (
     Rank,
     allocate,
     by_slurm_order,
-    has_what_is_asked,
     idle_first,
-    node_count,
-    required_nodes,
     startable_tasks,
 )
+from slurm.constraints import FeatureChoice, has_features
+from slurm.demands import NodeDemand, demand_of
 from slurm.holes import Hole, HoleEnd
-from slurm.records import JobRecord
+from slurm.records import Gres, JobRecord, Node
 from tests.broker.broker_records import NOW_S
 from tests.broker.waiting_jobs import NODES, waiting
 
 MOST_BOOKINGS = 50
 
 NO_LIMIT_S = 1e9
+
+
+def suits(
+    node: Node, demand: NodeDemand, choice: FeatureChoice, partition: str
+) -> bool:
+    """Tell whether *node* has what each node of a job must have."""
+
+    def has(gres: Gres) -> bool:
+        there = [
+            g for g in node.gres if (g.name, gres.kind or g.kind) == (gres.name, g.kind)
+        ]
+        return sum(g.count for g in there) >= gres.count
+
+    return (
+        partition in node.partitions
+        and node.name not in demand.excluded
+        and (choice.each is None or has_features(choice.each, node.features))
+        and node.cpus >= demand.cpus
+        and node.memory_mib >= demand.memory_mib
+        and all(map(has, demand.gres))
+    )
 
 
 @dataclass
@@ -72,21 +92,22 @@ class Naive:
         return all(a >= to_s or b <= from_s for a, b in self.held.get(name, ()))
 
     def eligibility(self, job: JobRecord) -> Iterator[str]:
-        insists = required_nodes(job)
+        demand = demand_of(job)
+        (choice,) = demand.choices
         for name, node in self.ground.nodes.items():
-            if has_what_is_asked(node, job) and (
-                name in insists or len(insists) < node_count(job)
+            if suits(node, demand, choice, *demand.partitions) and (
+                name in demand.required or len(demand.required) < demand.nodes
             ):
                 yield name
 
     def starts(self, job: JobRecord) -> bool:
-        eligibility, insists = set(self.eligibility(job)), required_nodes(job)
+        eligibility, insists = set(self.eligibility(job)), demand_of(job).required
         limit_s = job.limit_s or 0.0
         there = [hole.node for hole in self.ranked if hole.node in eligibility]
         if not insists <= {*there, *self.ground.partly}:
             return False
         free = [name for name in there if self.is_free(name, self.now_s, limit_s)]
-        beside, nodes = len(eligibility & self.ground.partly), node_count(job)
+        beside, nodes = len(eligibility & self.ground.partly), job.node_count
         must = insists & set(there)
         if len(free) < nodes - beside or not must <= set(free):
             return False
@@ -106,16 +127,16 @@ class Naive:
 
     def book(self, job: JobRecord) -> None:
         self.made += 1
-        eligibility, insists = list(self.eligibility(job)), required_nodes(job)
+        eligibility, insists = list(self.eligibility(job)), demand_of(job).required
         if self.made > MOST_BOOKINGS or not insists <= set(eligibility):
             return
         limit_s = NO_LIMIT_S if job.limit_s is None else job.limit_s
         ends = {end for spans in self.held.values() for _, end in spans}
         for from_s in sorted({self.now_s, *ends} - {math.inf}):
             free = [name for name in eligibility if self.is_free(name, from_s, limit_s)]
-            if len(free) >= node_count(job) and insists <= set(free):
+            if len(free) >= job.node_count and insists <= set(free):
                 free.sort(key=lambda name: name not in insists)
-                for name in free[: node_count(job)]:
+                for name in free[: job.node_count]:
                     self.hold(name, from_s, max(from_s + limit_s, from_s + 1))
                     before_s = self.booked_s.get(name, math.inf)
                     self.booked_s[name] = min(from_s, before_s)
@@ -130,7 +151,11 @@ job_of_any_kind = st.builds(
     limit_s=st.sampled_from([60.0, 600.0, 6_000.0, None]),
     requested_nodes=st.sampled_from(["", "", "", "n[0,3]", "n9", *NAMES]),
     array_tasks=st.sampled_from(["", "", "", "1-2", "1-9", "1-..."]),
-    features=st.sampled_from(["", "", "fast", "slow"]),
+    features=st.sampled_from(["", "", "fast", "slow", "slow|fast", "fast&slow", "!"]),
+    excluded_nodes=st.sampled_from(["", "", "", "n[1-2]", "n5", "n[[", "n9"]),
+    least_cpus=st.sampled_from([0, 1, 2]),
+    least_memory_mib=st.sampled_from([0, 0, 500, 2_000]),
+    gres_per_node=st.sampled_from(["", "", "gres:gpu", "gres:gpu:a100:2", "gpu??"]),
 )
 
 some_jobs = st.lists(job_of_any_kind, min_size=1, max_size=6)
@@ -164,9 +189,10 @@ def states(draw: st.DrawFn) -> BackfillState:
             case kind:
                 holes.append(Hole(name, NOW_S, float("inf"), HoleEnd.OPEN))
                 leased |= {name} if kind == "leased" else set()
-    slow = replace(NODES["n0"], features=frozenset({"slow"}))
+    slow = replace(NODES["n0"], features=frozenset({"slow"}), memory_mib=1_000)
+    gpus = replace(slow, cpus=2, memory_mib=4_000, gres=(Gres("gpu", "a100", 2),))
     nodes = {
-        name: replace(draw(st.sampled_from([NODES["n0"], slow])), name=name)
+        name: replace(draw(st.sampled_from([NODES["n0"], slow, gpus])), name=name)
         for name in NAMES
     }
     return BackfillState(
@@ -227,8 +253,9 @@ def test_states_of_the_same_nodes_share_eligibility_and_others_do_not(
     other = replace(state, nodes=fewer)
 
     for job in queue:
-        kinds = [one.eligibility.eligible(job) for one in same]
+        kinds = [one.eligibility.ways(job)[0].eligible for one in same]
         assert all(one is another for one, another in pairwise(kinds))
-        suits = 0 if "n0" in required_nodes(job) else kinds[0].units
-        without = other.eligibility.eligible(job).units << 1  # n0 was the first
-        assert without == suits & ~state.eligibility.bit("n0")
+        suiting = 0 if "n0" in demand_of(job).required else kinds[0].units
+        (way,) = other.eligibility.ways(job)
+        without = way.eligible.units << 1  # n0 was the first
+        assert without == suiting & ~state.eligibility.bit("n0")

@@ -144,7 +144,8 @@ JOB_DEFAULTS = fields_of(
     "ArrayTaskID=N/A UserID=1001 UserName=alice Partition=main State=PENDING "
     "Reason=Priority PriorityLong=1000 Nice=0 SubmitTime=2026-11-21T08:00:00 "
     "EligibleTime=2026-11-21T08:00:00 StartTime=N/A EndTime=N/A TimeLimit=1:00:00 "
-    "NumNodes=1 NumCPUs=1 ReqNodes= SchedNodes=(null) NodeList="
+    "NumNodes=1 NumCPUs=1 NumTasks=1 MinCPUs=1 MinMemory=0 HetJobID=N/A "
+    "ReqNodes= SchedNodes=(null) NodeList="
 )
 
 

@@ -42,7 +42,9 @@ def a_job(**told: object) -> Any:  # noqa: ANN401 -- stands for an untyped objec
         *("state_reason", "priority", "nice", "submit_time", "eligible_time"),
         *("start_time", "end_time", "time_limit", "scheduled_nodes", "qos"),
         *("allocated_nodes", "required_nodes", "num_nodes", "cpus", "constraints"),
-        *("gres_per_node", "dependencies", "reservation"),
+        *("gres_per_node", "dependencies", "reservation", "excluded_nodes", "account"),
+        *("ntasks", "cpus_per_task", "memory_per_node", "memory_per_cpu"),
+        *("heterogeneous_id",),
     )
     return SimpleNamespace(**(dict.fromkeys(names) | known | told))
 
@@ -308,10 +310,12 @@ def test_every_field_of_a_job_is_read_but_those_that_pyslurm_lacks() -> None:
     numbers = (
         *("array_id", "array_task_id", "user_id", "priority", "nice", "submit_time"),
         *("eligible_time", "start_time", "end_time", "time_limit", "num_nodes", "cpus"),
+        *("ntasks", "cpus_per_task", "memory_per_cpu", "heterogeneous_id"),
     )
     texts = (
         *("name", "comment", "qos", "reservation", "user_name", "state_reason"),
         *("partition", "allocated_nodes", "scheduled_nodes", "required_nodes"),
+        *("excluded_nodes", "account"),
     )
     job = read(
         **dict.fromkeys(numbers, 1),
@@ -322,7 +326,10 @@ def test_every_field_of_a_job_is_read_but_those_that_pyslurm_lacks() -> None:
     )
 
     empty = {one.name for one in fields(job) if not getattr(job, one.name)}
-    assert empty == {"gres_per_job", "unknown_states", "array_tasks"}
+    assert empty == {
+        *("gres_per_job", "gres_per_task", "gres_per_socket", "cut"),
+        *("unknown_states", "array_tasks"),
+    }
 
 
 def test_without_pyslurm_connecting_asks_nothing() -> None:

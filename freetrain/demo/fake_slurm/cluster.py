@@ -97,6 +97,7 @@ class FakeJob:
             there is room anywhere.
         wanted: The nodes that it must get; empty for any one node.
         excluded: Nodes that it must not get.
+        features: What it asks of its nodes, shown and otherwise not minded.
         run_s: How long it holds them; None for as long as its script runs.
         state: Base state.
         is_completing: Whether it ended and processes of it may be left.
@@ -133,6 +134,7 @@ class FakeJob:
     due_s: float | None = None
     wanted: list[str] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)
+    features: str = ""
     run_s: float | None = None
     state: FakeJobState = FakeJobState.PENDING
     is_completing: bool = False

@@ -561,9 +561,12 @@ def squeue(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
         and (shows_all or job.is_pending or job.holds_nodes)
         and (names is None or job.name in names)
     ]
+    together = "--array" not in argv
+    if options.get("--format") == _EXCLUDED:
+        waiting = (group[0] for group in _groups(jobs, together=together))
+        return "".join(map(_excluded, filter(_is_pending, waiting)))
     if "--Format" not in options:
         raise ComplaintError("squeue: error: this stand-in needs --Format=")
-    together = "--array" not in argv
     return queue_text(jobs, options["--Format"], cluster, now_s, together=together)
 
 
@@ -571,10 +574,24 @@ def _is_remembered(job: FakeJob, now_s: float) -> bool:
     return job.end_s is None or now_s - job.end_s <= MIN_JOB_AGE_S
 
 
+_EXCLUDED = "%A|%x"
+
+
+def _is_pending(job: FakeJob) -> bool:
+    return job.is_pending
+
+
+def _excluded(job: FakeJob) -> str:
+    return f"{job.job_id}|{','.join(job.excluded)}\n"
+
+
 _HEADINGS = {"JobArrayID": "JOBID", "UserID": "UID", "UserName": "USER"}
 _PRIORITY = 4_294_901_760
-_NULL = ("Feature", "Dependency", "QOS", "Reservation")
-_NONE = ("tres-per-node", "tres-per-job")
+_NULL = ("Dependency", "QOS", "Account", "Reservation")
+_NONE = (
+    *("tres-per-node", "tres-per-job", "tres-per-task", "tres-per-socket"),
+    "HetJobID",
+)
 
 
 def queue_text(
@@ -636,6 +653,7 @@ def _row(group: list[FakeJob], cluster: FakeCluster, now_s: float) -> dict[str, 
         "Name": job.name,
         "Comment": job.comment or "(null)",
         "Reason": job.reason,
+        "Feature": job.features or "(null)",
         **dict.fromkeys(_NULL, "(null)"),
         **dict.fromkeys(_NONE, "N/A"),
         **_ids(group),
@@ -686,6 +704,9 @@ def _node_cells(job: FakeJob, now_s: float) -> dict[str, str]:
     return {
         "NumNodes": str(count),
         "NumCPUs": str(2 * count),
+        "NumTasks": str(count),
+        "MinCPUs": "1",
+        "MinMemory": "0",
         "ReqNodes": "",
         "SchedNodes": ",".join(job.wanted) if is_planned(job, now_s) else "(null)",
         "NodeList": ",".join(job.nodes),
