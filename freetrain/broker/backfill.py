@@ -327,7 +327,7 @@ def _memory_of(node: Node) -> int:
 
 # The nodes and the plan.
 
-Rank: TypeAlias = "Callable[[Hole], tuple[bool, float, str]]"
+Rank: TypeAlias = "Callable[[Hole], tuple[bool, float, float, str]]"
 """Sort key of holes: which of them a job gets first."""
 
 MOST_BOOKINGS = 50
@@ -373,7 +373,9 @@ class BackfillState:
             reservation, or with the planned start of a job that is not asked about,
             takes only jobs that are over by then, as in Slurm. No margin is taken off.
         nodes: Every node by name, in Slurm's order.
-        leased: Nodes that our leases hold.
+        leased: Nodes that leases hold which give way.
+        turns: By leased node: its place in the order in which leases give way; those
+            that are missing come first, in the order in which their holes end.
         partly: Nodes that others' jobs hold a part of: a job that shares nodes could
             start there too.
         spans: By node: the time of the lease that holds it.
@@ -386,6 +388,7 @@ class BackfillState:
     holes: Sequence[Hole]
     nodes: Mapping[str, Node]
     leased: frozenset[str]
+    turns: Mapping[str, int] = field(default_factory=dict)
     partly: frozenset[str] = frozenset()
     spans: Mapping[str, LeaseSpan] = field(default_factory=dict)
     busy_until_s: Mapping[str, float] = field(default_factory=dict)
@@ -425,14 +428,14 @@ class BackfillState:
 def by_slurm_order(state: BackfillState) -> Rank:
     """Rank nodes as Slurm lists them, which is how it picks them."""
     places = {name: place for place, name in enumerate(state.nodes)}
-    return lambda hole: (False, places.get(hole.node, math.inf), hole.node)
+    return lambda hole: (False, places.get(hole.node, math.inf), 0.0, hole.node)
 
 
 def idle_first(state: BackfillState) -> Rank:
-    """Rank idle nodes first, then leased ones, those that end soonest in front."""
+    """Rank idle nodes first, then leased ones in the order in which they give way."""
     in_slurm_order = by_slurm_order(state)
     return lambda hole: (
-        (True, _bound_s(hole), hole.node)
+        (True, state.turns.get(hole.node, -1), _bound_s(hole), hole.node)
         if hole.node in state.leased
         else in_slurm_order(hole)
     )

@@ -1,8 +1,8 @@
 """The comment of a lease's Slurm job: what its owner says of it, for every broker.
 
-It is words with single blanks between them: ``freetrain UUID state=1a2b3c4d``. All
-users can read it, and anybody can write one, so only the comments of our own jobs are
-believed for what they say of us.
+It is words with single blanks between them:
+``freetrain UUID state=1a2b3c4d pool=1 want=8 beat=1900000000``. All users can read it,
+and anybody can write one: what a comment says is believed of its job's own user alone.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ _MOST_CHARACTERS = 500
 
 _TAG = re.compile(r"[0-9a-f]{8}", re.ASCII)
 
+_COUNT = re.compile(r"[0-9]{1,6}", re.ASCII)
+
+_TIME = re.compile(r"[0-9]{1,12}", re.ASCII)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseComment:
@@ -27,10 +31,18 @@ class LeaseComment:
         uuid: The intent's, as in the job's name.
         state: Which state directory the lease belongs to (``state_tag``); empty where
             the comment does not say.
+        is_pooled: Whether its broker gives the lease up as part of the leases of all
+            users (``broker.sharing``).
+        want: How many nodes its owner's trainers could use; None for no word of it.
+        beat_s: When its broker last ticked, by slurmctld's clock, whole Unix seconds;
+            None for no word of it.
     """
 
     uuid: str
     state: str = ""
+    is_pooled: bool = False
+    want: int | None = None
+    beat_s: float | None = None
 
 
 def render_comment(comment: LeaseComment) -> str:
@@ -38,6 +50,12 @@ def render_comment(comment: LeaseComment) -> str:
     words = [_FIRST, comment.uuid]
     if comment.state:
         words.append(f"state={comment.state}")
+    if comment.is_pooled:
+        words.append("pool=1")
+    if comment.want is not None:
+        words.append(f"want={comment.want}")
+    if comment.beat_s is not None:
+        words.append(f"beat={comment.beat_s:.0f}")
     return " ".join(words)
 
 
@@ -51,8 +69,14 @@ def parse_comment(text: str) -> LeaseComment | None:
         return None
     uuid, *named = words
     values = dict(word.split("=", 1) for word in reversed(named) if "=" in word)
-    state = values.get("state", "")
-    return LeaseComment(uuid=uuid, state=state if _TAG.fullmatch(state) else "")
+    state, want, beat = (values.get(name, "") for name in ("state", "want", "beat"))
+    return LeaseComment(
+        uuid=uuid,
+        state=state if _TAG.fullmatch(state) else "",
+        is_pooled=values.get("pool") == "1",
+        want=int(want) if _COUNT.fullmatch(want) else None,
+        beat_s=float(beat) if _TIME.fullmatch(beat) else None,
+    )
 
 
 def state_tag(folder: str) -> str:

@@ -12,10 +12,17 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import TYPE_CHECKING
+
+from freetrain.broker.backfill import is_lease, startable_tasks
+from freetrain.broker.lease_comment import parse_comment
+from slurm.records import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from slurm.records import JobRecord
 
     Weights = Mapping[int, float]
 
@@ -50,6 +57,48 @@ class PooledLease:
     def runs(self) -> bool:
         """Whether it holds a node, and may go on doing so."""
         return bool(self.node) and not self.is_leaving
+
+
+LEAVING_S = 60.0
+"""A lease that ended longer ago and still holds its node holds it for long: an epilog
+hangs, or the node does not answer."""
+
+
+def leases_in(jobs: Iterable[JobRecord], *, now_s: float) -> tuple[PooledLease, ...]:
+    """Return the leases of all users among *jobs*, each waiting task by itself.
+
+    A job of several nodes is none, whatever its name.
+    """
+    return tuple(
+        lease
+        for job in jobs
+        if is_lease(job) and job.uid is not None
+        for lease in _leases_of(job, job.uid, now_s)
+    )
+
+
+def _leases_of(job: JobRecord, owner: int, now_s: float) -> Iterator[PooledLease]:
+    if not job.is_pending and not (job.holds_nodes and job.node_count <= 1):
+        return
+    said = parse_comment(job.comment)
+    is_leaving = JobState.COMPLETING in job.states
+    if is_leaving and (job.end_s is None or now_s - job.end_s > LEAVING_S):
+        return
+    if not job.is_pending and not is_leaving and JobState.RUNNING not in job.states:
+        return
+    lease = PooledLease(
+        job_id=job.job_id,
+        owner=owner,
+        node="" if job.is_pending else job.nodes,
+        submit_s=job.submit_s or 0.0,
+        end_s=math.inf if job.end_s is None else job.end_s,
+        is_pooled=said is not None and said.is_pooled,
+        is_leaving=is_leaving,
+        want=None if said is None else said.want,
+        beat_s=None if said is None else said.beat_s,
+    )
+    waiting = startable_tasks(job, most=MOST_WAITING) if job.is_pending else 1
+    yield from repeat(lease, waiting)
 
 
 def movable(

@@ -437,7 +437,13 @@ def _claims(
     claims, is_same = room.claims, observed.snapshot.carried == BackfillPlans()
     if wanted != room.partitions or not is_same:
         seen = SlurmView(observed.config, observed.snapshot, observed.limits)
-        claims = claims_of(context.site, context.environment, seen, partitions=wanted)
+        claims = claims_of(
+            context.site,
+            context.environment,
+            seen,
+            pool=room.pool,
+            partitions=wanted,
+        )
     return with_begun(claims, observed.belief)
 
 

@@ -21,6 +21,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan, is_lease
 from freetrain.broker.lease import LeaseState
 from freetrain.broker.limits import EndReason, Limits, Mode
+from freetrain.broker.sharing import (
+    LeasePool,
+    leases_in,
+    movable,
+    pool_order,
+    silent_owners,
+)
 from freetrain.broker.yielding import NO_CLAIMS, DelayProtection, find_claims, keep_free
 from freetrain.config.site import LeaseMode
 from freetrain.text import counted
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
 
     from freetrain.broker.belief import Belief
     from freetrain.broker.lease import Lease, LeaseKey
+    from freetrain.broker.sharing import PooledLease
     from freetrain.broker.yielding import Claims, KeptFree, PendingDemand
     from freetrain.config.site import Site
     from freetrain.tick.environment import TickEnvironment
@@ -62,6 +70,7 @@ class Room:
 
     Attributes:
         seen: What it said, without plans carried over.
+        pool: Leases of all users; deaf are those whose brokers are silent.
         partitions: Those whose nodes the claims are about.
         claims: Nodes that others' jobs could start on.
         told: Leases that were sent the notice, or in a dry run would be: why, by
@@ -75,6 +84,7 @@ class Room:
     """
 
     seen: SlurmView
+    pool: LeasePool
     partitions: frozenset[str]
     claims: Claims
     told: dict[str, EndReason] = field(default_factory=dict)
@@ -127,9 +137,11 @@ def make_room(
     """
     config, snapshot = backend.config(), backend.snapshot()
     seen = SlurmView(config, snapshot, _limits(site, config, snapshot))
-    partitions = _partitions(site, snapshot, environment.uid)
-    claims = claims_of(site, environment, seen, partitions=partitions)
-    room = Room(seen=seen, partitions=partitions, claims=claims)
+    partitions = _partitions(site, snapshot)
+    leases = leases_in(snapshot.jobs, now_s=snapshot.time_s)
+    pool = pool_of_all(site, leases, seen)
+    claims = claims_of(site, environment, seen, pool=pool, partitions=partitions)
+    room = Room(seen=seen, pool=pool, partitions=partitions, claims=claims)
     try:
         _cancel_waiting(room, environment, backend, is_dry=is_dry)
         _give_notice(room, environment, backend, told_before, is_dry=is_dry)
@@ -153,14 +165,35 @@ def _limits(site: Site, config: ClusterConfig, snapshot: Snapshot) -> Limits:
     return limits_of(site, config, partition, partitions=snapshot.partitions)
 
 
-def _partitions(site: Site, snapshot: Snapshot, uid: int) -> frozenset[str]:
-    """Return the partitions that our leases are in, and the one they usually go to."""
-    named = {
-        name
-        for job in snapshot.jobs
-        if is_our_lease(job, uid)
-        for name in job.partitions
-    }
+def pool_of_all(
+    site: Site, leases: tuple[PooledLease, ...], seen: SlurmView
+) -> LeasePool:
+    """Return the leases of all users as one pool, by what Slurm alone can tell.
+
+    How many nodes are idle is left out.
+    """
+    now_s, rules = seen.snapshot.time_s, site.rules
+    weights = dict(rules.weights)
+    return LeasePool(
+        leases=leases,
+        idle=0,
+        now_s=now_s,
+        deaf=silent_owners(leases, now_s=now_s),
+        weights={
+            job.uid: weights[job.user]
+            for job in seen.snapshot.jobs
+            if job.uid is not None and job.user in weights
+        },
+        most=rules.caps.leases,
+    )
+
+
+def _partitions(site: Site, snapshot: Snapshot) -> frozenset[str]:
+    """Return the partitions that leases of all users are in, and where ours usually go.
+
+    All brokers must plan with the same nodes.
+    """
+    named = {name for job in snapshot.jobs if is_lease(job) for name in job.partitions}
     usual = named_or_default(snapshot.partitions, site.lease.partition)
     return frozenset(named if usual is None else {*named, usual.name})
 
@@ -306,14 +339,18 @@ def claims_of(
     environment: TickEnvironment,
     seen: SlurmView,
     *,
+    pool: LeasePool,
     partitions: frozenset[str],
 ) -> Claims:
     """Return which nodes others could start on, where Slurm does not preempt leases.
+
+    They are nodes of leases of all users, each of whose brokers gives up its own.
 
     Args:
         site: The site's settings.
         environment: Clocks, our user number.
         seen: What Slurm said; plans carried over may be in its snapshot.
+        pool: Leases of all users, and those whose brokers do not answer.
         partitions: Those that leases are in or may go to.
 
     Raises:
@@ -321,42 +358,62 @@ def claims_of(
     """
     if seen.limits.mode is Mode.PREEMPT:
         return NO_CLAIMS
-    snapshot, config = seen.snapshot, seen.config
+    config = seen.config
+    giving = movable(pool.leases, owner=environment.uid, deaf=pool.deaf)
+    numbers = {lease.job_id for lease in giving}
+    turns = {
+        lease.node: turn for turn, lease in enumerate(pool_order(giving, pool.weights))
+    }
+    snapshot = _with_leaving(seen.snapshot, giving)
 
-    def is_ours(job: JobRecord) -> bool:
-        return is_our_lease(job, environment.uid)
+    def gives_way(job: JobRecord) -> bool:
+        return job.job_id in numbers or (job.is_pending and is_lease(job))
 
     jobs = snapshot.jobs
-    held = {
-        name: job
-        for job in jobs
-        if job.holds_nodes and is_ours(job)
-        for name in expand(job.nodes)
-    }
+    held = {job.nodes: job for job in jobs if job.holds_nodes and gives_way(job)}
     state = BackfillState(
-        holes=_every_hole(snapshot, config, is_ours, partitions),
+        holes=_every_hole(snapshot, config, gives_way, partitions),
         nodes={node.name: node for node in snapshot.nodes},
         leased=frozenset(held),
+        turns=turns,
         partly=frozenset(_partly_held(snapshot.nodes)),
         spans={
             name: LeaseSpan(job.start_s, job.end_s)
             for name, job in held.items()
             if job.start_s is not None and job.end_s is not None
         },
-        busy_until_s=_busy_until_s(jobs, is_ours),
+        busy_until_s=_busy_until_s(jobs, gives_way),
         backfill=Backfill(grain_s=config.bf_resolution_s, window_s=config.bf_window_s),
     )
     protect = None
     if site.lease.careful:
         protect = _protection(
-            [job for job in jobs if job.holds_nodes and not is_ours(job)],
+            [job for job in jobs if job.holds_nodes and not gives_way(job)],
             cycle_s=config.bf_interval_s,
             longest_s=60.0 * seen.limits.most_limit_min,
             clock=environment.clock,
         )
     return find_claims(
-        jobs, state, is_ours=is_ours, now_s=snapshot.time_s, protect=protect
+        jobs, state, is_ours=gives_way, now_s=snapshot.time_s, protect=protect
     )
+
+
+def _with_leaving(snapshot: Snapshot, leases: Iterable[PooledLease]) -> Snapshot:
+    """Return *snapshot* with the nodes up whose leases have just ended.
+
+    A job that all brokers give nodes up for must find those too that one gave already;
+    otherwise the others would keep theirs until it is idle.
+    """
+    names = {lease.node for lease in leases if lease.is_leaving}
+    if not names:
+        return snapshot
+    nodes = (
+        replace(node, states=node.states - {NodeState.COMPLETING})
+        if node.name in names
+        else node
+        for node in snapshot.nodes
+    )
+    return replace(snapshot, nodes=tuple(nodes))
 
 
 def with_begun(claims: Claims, belief: Belief) -> Claims:
@@ -401,17 +458,12 @@ def _every_hole(
 
 
 def _busy_until_s(
-    jobs: Iterable[JobRecord], is_ours: Callable[[JobRecord], bool]
+    jobs: Iterable[JobRecord], gives_way: Callable[[JobRecord], bool]
 ) -> dict[str, float]:
-    """Return when nodes that others hold come free, by the limits of their jobs.
-
-    No job can start on the nodes of our leases that are just ending, either; the job
-    that waits for them gets them in a moment.
-    """
+    """Return when nodes that others hold come free, by the limits of their jobs."""
     until_s: dict[str, float] = {}
     for job in jobs:
-        is_leaving = JobState.COMPLETING in job.states
-        if job.holds_nodes and (is_leaving or not is_ours(job)):
+        if job.holds_nodes and not gives_way(job):
             end_s = math.inf if job.end_s is None else job.end_s
             for name in expand(job.nodes):
                 until_s[name] = max(end_s, until_s.get(name, 0.0))

@@ -14,10 +14,19 @@ from freetrain.broker.lease_comment import (
 _UUID = "0b5e1a2c-0000-4000-8000-000000000001"
 
 
-@given(folder=st.text())
-def test_what_a_comment_says_is_read_again(folder: str) -> None:
+@given(
+    folder=st.text(),
+    is_pooled=st.booleans(),
+    want=st.none() | st.integers(0, 999_999),
+    beat=st.none() | st.integers(0, 10**10),
+)
+def test_what_a_comment_says_is_read_again(
+    folder: str, *, is_pooled: bool, want: int | None, beat: int | None
+) -> None:
     for state in ("", state_tag(folder)):
-        said = LeaseComment(uuid=_UUID, state=state)
+        said = LeaseComment(
+            uuid=_UUID, state=state, is_pooled=is_pooled, want=want, beat_s=beat
+        )
         assert parse_comment(render_comment(said)) == said
 
 
@@ -26,8 +35,17 @@ def test_a_comment_of_an_earlier_version_names_no_state() -> None:
 
 
 def test_words_of_later_versions_are_passed_over() -> None:
-    text = f"freetrain {_UUID} pool=1 state=0123abcd want=3 later state=00000000"
-    assert parse_comment(text) == LeaseComment(uuid=_UUID, state="0123abcd")
+    text = f"freetrain {_UUID} more=1 state=0123abcd want=3 later state=00000000"
+    said = LeaseComment(uuid=_UUID, state="0123abcd", want=3)
+    assert parse_comment(text) == said
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["pool=2", "want=-1", "want=1e9", "want=9999999", "beat=nan", "beat=1.5", "want="],
+)
+def test_numbers_that_are_none_say_nothing(word: str) -> None:
+    assert parse_comment(f"freetrain {_UUID} {word}") == LeaseComment(uuid=_UUID)
 
 
 @pytest.mark.parametrize(
