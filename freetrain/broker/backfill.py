@@ -327,7 +327,7 @@ def _memory_of(node: Node) -> int:
 
 # The nodes and the plan.
 
-Rank: TypeAlias = "Callable[[Hole], tuple[bool, float, float, str]]"
+Rank: TypeAlias = "Callable[[Hole], tuple[bool, float, int, str]]"
 """Sort key of holes: which of them a job gets first."""
 
 MOST_BOOKINGS = 50
@@ -374,8 +374,8 @@ class BackfillState:
             takes only jobs that are over by then, as in Slurm. No margin is taken off.
         nodes: Every node by name, in Slurm's order.
         leased: Nodes that leases hold which give way.
-        turns: By leased node: its place in the order in which leases give way; those
-            that are missing come first, in the order in which their holes end.
+        turns: By leased node: its place in the order in which leases give way, of
+            those whose holes end alike.
         partly: Nodes that others' jobs hold a part of: a job that shares nodes could
             start there too.
         spans: By node: the time of the lease that holds it.
@@ -428,14 +428,17 @@ class BackfillState:
 def by_slurm_order(state: BackfillState) -> Rank:
     """Rank nodes as Slurm lists them, which is how it picks them."""
     places = {name: place for place, name in enumerate(state.nodes)}
-    return lambda hole: (False, places.get(hole.node, math.inf), 0.0, hole.node)
+    return lambda hole: (False, places.get(hole.node, math.inf), 0, hole.node)
 
 
 def idle_first(state: BackfillState) -> Rank:
-    """Rank idle nodes first, then leased ones in the order in which they give way."""
+    """Rank idle nodes first, then leased ones in the order in which they give way.
+
+    Those in front on which another job is planned soonest: they would go soon anyway.
+    """
     in_slurm_order = by_slurm_order(state)
     return lambda hole: (
-        (True, state.turns.get(hole.node, -1), _bound_s(hole), hole.node)
+        (True, _bound_s(hole), state.turns.get(hole.node, 0), hole.node)
         if hole.node in state.leased
         else in_slurm_order(hole)
     )

@@ -122,18 +122,15 @@ def pool_order(
 ) -> tuple[PooledLease, ...]:
     """Return *leases* in the order in which they give way.
 
-    Those that leave already come first. Then the owner with most leases left, by its
-    weight, gives the one that ends soonest, again and again. So whatever part of a call
-    was carried out, the rest of it stays the same.
+    The owner with most leases left, by its weight, gives the one that ends soonest,
+    again and again. So whatever part of a call was carried out, the rest of it stays
+    the same. Those that leave already are left out.
     """
     order = []
     by_owner: dict[int, list[PooledLease]] = {}
     for lease in leases:
-        if lease.is_leaving:
-            order.append(lease)
-        else:
+        if lease.runs:
             by_owner.setdefault(lease.owner, []).append(lease)
-    order.sort(key=lambda lease: lease.job_id)
     for own in by_owner.values():
         own.sort(key=_soonest_end, reverse=True)
     heap = [

@@ -370,7 +370,7 @@ def claims_of(
         return job.job_id in numbers or (job.is_pending and is_lease(job))
 
     jobs = snapshot.jobs
-    held = {job.nodes: job for job in jobs if job.holds_nodes and gives_way(job)}
+    held = {job.nodes: job for job in jobs if job.nodes in turns and gives_way(job)}
     state = BackfillState(
         holes=_every_hole(snapshot, config, gives_way, partitions),
         nodes={node.name: node for node in snapshot.nodes},
