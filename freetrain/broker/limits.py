@@ -134,6 +134,10 @@ class EndReason(StrEnum):
     UNHEARD = "its agent is not heard"
 
 
+FOR_OTHERS = {EndReason.CLAIMED, EndReason.KEPT_FREE, EndReason.MAKES_ROOM}
+"""The reasons for which leases end because other users' jobs need their nodes."""
+
+
 class TrainerReason(StrEnum):
     """Why a trainer has the nodes it has."""
 

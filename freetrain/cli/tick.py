@@ -7,6 +7,7 @@ from pathlib import Path
 
 from freetrain.cli.context import CliContext, json_text, write_out
 from freetrain.text import one_line
+from freetrain.tick.deadline import deadline
 from freetrain.tick.environment import real_environment
 from freetrain.tick.status_report import as_plain, summary_line
 from freetrain.tick.tick import TickReport, tick_and_follow_up
@@ -24,7 +25,9 @@ def tick_and_show(
 ) -> None:
     """Tick once, or again and again for *follow_up_s*, and show what was done."""
     site = context.site(config)
-    outside = replace(real_environment(context.environ), sleep=context.sleep)
+    outside = replace(
+        real_environment(context.environ), sleep=context.sleep, deadline=deadline
+    )
     reports: Iterable[TickReport] = (
         (run_tick(site, outside, dry_run=True),)
         if is_dry

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import Assignment, IntentState, submitted_leases
-from freetrain.broker.limits import EndReason
+from freetrain.broker.limits import FOR_OTHERS, EndReason
 from freetrain.broker.reconcile import EndLeases, Submit, intent_of, marked_ending
 from freetrain.elastic.checkpoint import copy_checked
 from freetrain.elastic.contract import CheckpointError
@@ -75,6 +75,7 @@ class ActionResults:
         requests: What sbatch was asked, or in a dry run would be.
         problems: What went wrong, for people. Hostile text.
         error: Why no further command is run; None where Slurm answers.
+        is_room_made: Whether all leases were told to go that others wait for.
     """
 
     assigned: int = 0
@@ -83,6 +84,7 @@ class ActionResults:
     requests: list[LeaseRequest] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     error: SlurmError | None = None
+    is_room_made: bool = True
 
 
 def carry_out(
@@ -103,6 +105,7 @@ def carry_out(
         ended=len(room.told) + len(room.cancelled),
         problems=list(room.problems),
         error=room.error,
+        is_room_made=room.is_made,
     )
     may_assign = True
     for action in plan.decision.actions:
@@ -110,6 +113,8 @@ def carry_out(
             may_assign = may_assign and _assign(context, observed, action, done)
         elif done.error is None:
             _call_slurm(context, observed, plan, action, done)
+        elif isinstance(action, EndLeases):
+            done.is_room_made &= action.why not in FOR_OTHERS
     return done
 
 
@@ -133,6 +138,10 @@ def _call_slurm(
         done.problems.append(str(error))
     except SlurmError as error:
         done.error = error
+    else:
+        return
+    if isinstance(action, EndLeases):
+        done.is_room_made &= action.why not in FOR_OTHERS
 
 
 # Assigning leases to a trainer: an immutable file for each generation.

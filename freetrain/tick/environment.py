@@ -108,7 +108,8 @@ class TickEnvironment:
         call: Calls a hook; returns what went wrong, or an empty text.
         reached: Called with a name before and after each effect; tests kill there.
         sleep: Waits so many seconds.
-        deadline: Surrounds a whole tick, and ends one that takes too long.
+        deadline: Surrounds a whole tick, and ends one that takes too long; called
+            with the seconds that its solver may take.
     """
 
     now_s: Callable[[], float]
@@ -126,7 +127,7 @@ class TickEnvironment:
     call: Callable[[HookCall], str] = _refuse_hook
     reached: Callable[[str], None] = lambda _: None
     sleep: Callable[[float], None] = time.sleep
-    deadline: Callable[[], AbstractContextManager[None]] = nullcontext
+    deadline: Callable[[float], AbstractContextManager[None]] = lambda _: nullcontext()
 
     @contextmanager
     def effect(self, name: str) -> Iterator[None]:

@@ -29,7 +29,13 @@ from freetrain.broker.yielding import (
 )
 from freetrain.errors import BadConfigurationError, FreeTrainError
 from freetrain.state.database import StoreBusyError, StoreError
-from freetrain.state.files import StateDir, UnreadableFileError
+from freetrain.state.files import (
+    StateDir,
+    TickSign,
+    UnreadableFileError,
+    read_tick_sign,
+    write_tick_sign,
+)
 from freetrain.state.tables import TickCounter, add_to_counters, counters
 from freetrain.text import counted
 from freetrain.tick.act import carry_out, deliver
@@ -41,6 +47,7 @@ from freetrain.tick.environment import (
     opened,
     write_whole,
 )
+from freetrain.tick.leases import silence_s
 from freetrain.tick.observe import observe
 from freetrain.tick.plan import make_plan
 from freetrain.tick.record import record, tidy
@@ -120,7 +127,7 @@ def tick(
         MilpError: No plan can be made.
     """
     told_before = {} if told_before is None else told_before
-    with environment.deadline():
+    with environment.deadline(site.planner.solver_limit_s):
         began_s = environment.clock()
         backend = connected(site, environment)
         try:
@@ -176,6 +183,8 @@ def _steps(context: TickContext, room: Room, began_s: float) -> TickReport:
     planner_s = clock() - planning_s
     record(context, observed, plan)
     done = carry_out(context, observed, plan)
+    if done.is_room_made and not context.is_dry:
+        _leave_sign(context, observed)
     if not context.is_dry:
         done.problems += filter(None, [tidy(context, observed)])
     status = report_of(
@@ -208,6 +217,20 @@ def _cycles(
     if observed.limits.mode is not Mode.YIELD or not has_leases:
         return None
     return cycles_of(observed.snapshot.after, observed.config)
+
+
+def _leave_sign(context: TickContext, observed: Observed) -> None:
+    """Change the sign by which leases see that ticks see to others."""
+    path = context.folder.tick_sign
+    last = None
+    with suppress(OSError, UnreadableFileError):
+        last = read_tick_sign(path)
+    sign = TickSign(
+        tick=1 if last is None else last.tick + 1,
+        silence_s=silence_s(context.site, observed.limits.mode),
+    )
+    with context.effect("leaving a sign"):
+        write_tick_sign(path, sign)
 
 
 def _check_cluster(context: TickContext, observed: Observed) -> None:
@@ -313,7 +336,10 @@ def poll_queue(
         CannotWriteError: A file cannot be written.
     """
     backend = connected(site, environment)
-    with opened(site, environment, backend, dry_run=False) as context:
+    with (
+        environment.deadline(0.0),
+        opened(site, environment, backend, dry_run=False) as context,
+    ):
         try:
             jobs = context.backend.jobs()
         except SlurmError as error:

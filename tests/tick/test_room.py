@@ -6,6 +6,7 @@ three of them.
 
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from freetrain.config.site import LeaseMode
 from freetrain.demo.fake_slurm.cluster import FakeJob, FakeJobState
 from freetrain.errors import FreeTrainError
 from freetrain.state.database import DATABASE, LOCK, local_lock
-from freetrain.state.files import AgentState
+from freetrain.state.files import AgentState, TickSign, read_tick_sign
 from freetrain.tick.tick import tick
 from slurm.errors import SlurmError
 from tests.fakes.slurm.state import Act
@@ -218,3 +219,55 @@ def test_an_idle_tick_asks_slurm_no_more_than_before(world: TickWorld) -> None:
     before = calls()
     world.tick()
     assert calls() - before == 7
+
+
+# The sign by which leases see that ticks are at work.
+
+
+def sign_of(world: TickWorld) -> TickSign | None:
+    return read_tick_sign(world.folder.tick_sign)
+
+
+def test_each_tick_that_makes_room_changes_the_sign(crowded: TickWorld) -> None:
+    crowded.tick()
+    first = sign_of(crowded)
+    crowded.tick()
+    second = sign_of(crowded)
+    assert first is not None
+    assert second == TickSign(tick=first.tick + 1, silence_s=180.0)
+
+
+def test_where_slurm_preempts_leases_the_sign_ends_none(world: TickWorld) -> None:
+    world.change("lease", mode=LeaseMode.PREEMPT)
+    world.tick()
+    assert sign_of(world) == TickSign(tick=1, silence_s=None)
+    world.change("lease", silence_s=90.0)
+    world.tick()
+    assert sign_of(world) == TickSign(tick=2, silence_s=90.0)
+
+
+@pytest.mark.parametrize("act", [Act.HANG, Act.REFUSE])
+def test_a_tick_that_could_not_make_room_leaves_no_sign(
+    crowded: TickWorld, act: Act
+) -> None:
+    crowded.tick(dry_run=True)
+    before = sign_of(crowded)
+    crowded.slurm.script("scancel", act)
+    with suppress(SlurmError):
+        crowded.tick()
+    assert sign_of(crowded) == before
+    crowded.tick()
+    assert sign_of(crowded) != before
+
+
+@pytest.mark.parametrize("act", [Act.HANG, Act.REFUSE])
+def test_a_tick_that_could_not_end_a_lease_that_stays_leaves_no_sign(
+    crowded: TickWorld, act: Act
+) -> None:
+    crowded.tick()
+    before = sign_of(crowded)
+    crowded.now_s += 30.0
+    crowded.slurm.script("scancel", Act.NORMAL, act)
+    with suppress(SlurmError):
+        crowded.tick()
+    assert sign_of(crowded) == before

@@ -91,6 +91,9 @@ class FakeRunner:
             act = script.take_act(program)
         if act is Act.HANG:
             raise SlurmUnavailableError(f"`{program}` did not answer")
+        if act is Act.REFUSE:
+            said = f"{program}: error: Access/permission denied"
+            raise SlurmRefusedError(said, said=said)
         try:
             answer = programs.answer(self.folder, program, words, now_s=self.now_s())
         except ComplaintError as complaint:
