@@ -61,7 +61,7 @@ test-slurm: $(DEV)  ## Only the tests on a real Slurm; RELEASE=24.11 or 26.05 fo
 	@$(BIN)/python -m tests.cluster prepare
 	@$(ON_SLURM) -m slurm
 
-soak: $(DEV)  ## Train on a real Slurm through many kills; ARGS="faults --kills 20 --seed 1"
+soak: $(DEV)  ## Train on a real Slurm through faults; ARGS="faults --faults 1000 --seed 1"
 	@$(BIN)/python -m tests.soak $(or $(ARGS),faults)
 
 cluster: $(DEV)  ## Start a real Slurm of eight nodes on this machine; VARIANTS="gres memory"

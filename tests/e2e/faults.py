@@ -59,7 +59,7 @@ class Chaos:
 
     def strike(self) -> bool:
         """Kill a process, or freeze every third; return whether there was any."""
-        self._note_commits()
+        self.note_commits()
         freezes = len(self.faults) % _FREEZE_EVERY == _FREEZE_EVERY - 1
         found = find(self._stage)
         there = [kind for kind in (FROZEN if freezes else KILLED) if found.get(kind)]
@@ -86,7 +86,8 @@ class Chaos:
         for name, seen in self._seen.items():
             check_nothing_committed_was_lost(self._stage.trainer(name)[1], seen)
 
-    def _note_commits(self) -> None:
+    def note_commits(self) -> None:
+        """Remember what is safe now: no world may go on from before it."""
         for name, seen in self._seen.items():
             folder, run = self._stage.trainer(name)
             newest = max(generations(folder.assignments), default=0)

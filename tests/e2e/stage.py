@@ -84,10 +84,15 @@ class TickRun:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A user with a folder and a configuration, on a cluster."""
+    """A user with a folder and a configuration, on a cluster.
+
+    Attributes:
+        python: Runs FreeTrain's commands, and agents.
+    """
 
     cluster: Cluster
     folder: Path
+    python: Path = Path(sys.executable)
 
     @property
     def state(self) -> StateDir:
@@ -124,7 +129,7 @@ class Stage:
     def freetrain(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run one of FreeTrain's commands."""
         return subprocess.run(  # noqa: S603 -- our own interpreter and words
-            [sys.executable, "-m", "freetrain", *words],
+            [str(self.python), "-m", "freetrain", *words],
             check=False,
             capture_output=True,
             text=True,

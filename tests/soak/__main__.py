@@ -3,22 +3,19 @@
 import argparse
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from random import Random
 
 from freetrain.planning.settings import LIVE_POLICIES
 from tests.cluster.cluster import Cluster
 from tests.cluster.holding import running_cluster
 from tests.cluster.machine import ClusterRefusedError, prepare, this_machine
 from tests.cluster.settings import Variant
-from tests.e2e.faults import NAMES, endure
-from tests.e2e.outcome import losses
-from tests.e2e.stage import Stage, undisturbed
+from tests.e2e.stage import undisturbed
 from tests.soak.harm_runs import Measurement, measure_coverage, measure_harm
 from tests.soak.meetings import meet
 from tests.soak.quality import compare
+from tests.soak.storm import set_up_stage, storm
 
 _UNAVAILABLE = 69
 _MEASURES = {"harm": measure_harm, "coverage": measure_coverage}
@@ -29,7 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
     try:
         prepare(this_machine())
-        variants = {Variant.SHARED} if asked.mode == "yield" else set()
+        mode = asked.mode or ("yield" if asked.what == "faults" else "preempt")
+        variants = {Variant.SHARED} if mode == "yield" else set()
         with (
             tempfile.TemporaryDirectory(prefix="soak") as name,
             running_cluster(variants | set(asked.variant)) as cluster,
@@ -55,7 +53,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             elif asked.what == "quality":
                 report = compare(cluster, folder, tick_every_s=asked.tick)
             else:
-                report = _faults(cluster, folder, seed=asked.seed, kills=asked.kills)
+                report = _faults(
+                    cluster,
+                    folder,
+                    seed=asked.seed,
+                    faults=asked.faults,
+                    most_pause_s=asked.pause,
+                )
             for line in report:
                 sys.stdout.write(f"{line}\n")
                 sys.stdout.flush()
@@ -65,30 +69,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _faults(cluster: Cluster, folder: Path, *, seed: int, kills: int) -> Iterator[str]:
+def _faults(
+    cluster: Cluster, folder: Path, *, seed: int, faults: int, most_pause_s: float
+) -> Iterator[str]:
     """Yield each fault and the summary; raises where a promise was broken."""
     alone = folder / "alone"
     alone.mkdir()
     reference = undisturbed(alone)
-    stage = Stage(cluster, folder)
-    stage.set_up(lease='partition = "freetrain"\nshortest = "1min"')
-    struck = endure(
-        stage,
+    yield from storm(
+        set_up_stage(cluster, folder),
         reference,
-        Random(seed),  # noqa: S311  a test's moments, no secret
-        lambda chaos: chaos.kills >= kills,
-        step_s=2,
-        pause_s=20,
-        limit_s=3_600.0,
+        seed=seed,
+        faults=faults,
+        most_pause_s=most_pause_s,
     )
-    faults = Counter[str]()
-    for number, kind in struck:
-        faults[f"{number.name} to {kind}"] += 1
-        yield f"{faults.total()}: {number.name} to {kind}"
-    steps = sum(len(losses(stage.trainer(name)[1])) for name in NAMES)
-    again = steps - len(NAMES) * len(reference)
-    yield f"{dict(faults)}; {again} of {steps} steps were done again"
-    yield "all losses as in one process, every sample used once, nothing left behind"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -98,12 +92,19 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Example: python -m tests.soak harm --mode yield --repeats 3",
     )
     parser.add_argument("what", choices=(*_MEASURES, "meet", "faults", "quality"))
-    parser.add_argument("--mode", choices=("preempt", "yield"), default="preempt")
+    parser.add_argument(
+        "--mode",
+        choices=("preempt", "yield"),
+        help="without it yield for faults, preempt for all else",
+    )
     parser.add_argument(
         "--variant", type=Variant, choices=list(Variant), action="append", default=[]
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kills", type=int, default=20, help="for faults")
+    parser.add_argument("--faults", type=int, default=1_000, help="for faults")
+    parser.add_argument(
+        "--pause", type=float, default=3, help="seconds between faults at most"
+    )
     parser.add_argument("--repeats", type=int, default=3, help="for harm")
     parser.add_argument("--span", type=float, default=1_800, help="seconds, for harm")
     parser.add_argument("--tick", type=float, default=10, help="seconds, for harm")
