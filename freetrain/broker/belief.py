@@ -4,14 +4,20 @@ The queue of the snapshot lists all jobs; a second query, taken after it, looks 
 jobs by name, ended ones included. What either of them shows is believed, the later one
 first. A lease that neither shows is unknown, and is believed gone only after both have
 missed it over several ticks. A query that failed says nothing.
+
+A lease of ours of which nothing was written down is adopted if its comment names this
+state directory: its database was lost, or is an older copy.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from freetrain.broker.backfill import is_lease
 from freetrain.broker.lease import (
+    Intent,
     IntentState,
     Lease,
     LeaseEnd,
@@ -20,12 +26,12 @@ from freetrain.broker.lease import (
     submitted_leases,
     uuid_in,
 )
+from freetrain.broker.lease_comment import parse_comment
 from slurm.records import JobState, expand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-    from freetrain.broker.lease import Intent
     from freetrain.broker.limits import Limits
     from slurm.holes import Snapshot
     from slurm.records import JobRecord
@@ -69,7 +75,7 @@ class Belief:
         intents: All intents given, each with its state.
         duplicates: Jobs that stand for no lease, as a second one with the name of an
             intent, and must go: the intent's uuid by name for scancel.
-        adopted: Leases of submissions whose answer never came.
+        adopted: Leases of submissions whose answer never came, or was lost again.
     """
 
     leases: tuple[Lease, ...]
@@ -107,12 +113,15 @@ def believe(
     }
     before = {lease.key: lease for lease in leases}
     # Intents that were submitted, but whose leases were not written down, count too.
+    # Of an adopted array only those tasks are leases that Slurm still shows.
+    have_leases = {key.uuid for key in before}
+    shown = {key for by_lease, _ in answers for key in by_lease}
     adopted = [
         lease
         for intent in settled.values()
-        if intent.job_id is not None
+        if intent.job_id is not None and intent.uuid not in have_leases
         for lease in submitted_leases(intent, intent.job_id)
-        if lease.key not in before
+        if lease.key in shown or not _is_adopted(known[intent.uuid])
     ]
     return Belief(
         leases=tuple(
@@ -123,6 +132,67 @@ def believe(
         duplicates=_duplicates(answers, settled),
         adopted=tuple(lease.key for lease in adopted),
     )
+
+
+def is_adoptable(
+    job: JobRecord, known: Container[str], *, uid: int, state: str
+) -> bool:
+    """Tell whether *job* is a lease of this state directory that it does not know.
+
+    Args:
+        job: Any job of the queue.
+        known: Uuids of all intents that may still have jobs.
+        uid: Our own user number.
+        state: The tag of the state directory (``lease_comment.state_tag``).
+    """
+    uuid, said = uuid_in(job.name), parse_comment(job.comment)
+    if job.uid != uid or not is_lease(job) or uuid in known or said is None:
+        return False
+    return said.uuid == uuid and said.state == state
+
+
+def adopted_intents(
+    jobs: Iterable[JobRecord],
+    *,
+    shape_of: Callable[[JobRecord], str],
+    now_s: float,
+    limits: Limits,
+) -> tuple[Intent, ...]:
+    """Return an intent for each submission that *jobs* are of.
+
+    When its leases must have ended is not shown of those that wait; they get as long
+    as a lease for a hole without end.
+
+    Args:
+        jobs: Adoptable ones, each task by itself or several that wait together.
+        shape_of: Returns the name of the requirement that a job was submitted with.
+        now_s: Unix time.
+        limits: How long a lease may wait.
+    """
+    submissions: dict[str, list[JobRecord]] = {}
+    for job in jobs:
+        submissions.setdefault(uuid_in(job.name) or "", []).append(job)
+    intents = []
+    for uuid, tasks in submissions.items():
+        limit_s = max(job.limit_s or 0.0 for job in tasks)
+        latest_s = now_s + limit_s + limits.open_patience_s
+        ends_s = (latest_s if j.is_pending else j.end_s or now_s for j in tasks)
+        intents.append(
+            Intent(
+                uuid=uuid,
+                shape=shape_of(tasks[0]),
+                limit_min=math.ceil(limit_s / 60.0),
+                deadline_s=max(ends_s),
+                tasks=1 + max(job.array_task_id or 0 for job in tasks),
+                created_s=min(job.submit_s or now_s for job in tasks),
+                state=IntentState.SUBMITTED,  # and without number: it was not asked
+            )
+        )
+    return tuple(intents)
+
+
+def _is_adopted(intent: Intent) -> bool:
+    return intent.state is IntentState.SUBMITTED and intent.job_id is None
 
 
 _OurJobs: TypeAlias = "tuple[Mapping[LeaseKey, Sequence[JobRecord]], frozenset[str]]"

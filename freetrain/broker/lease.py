@@ -2,7 +2,8 @@
 
 The broker commits an intent before it calls sbatch and puts the intent's uuid into the
 job's name. Whatever happens to the call, its answer or the broker, the next tick finds
-the jobs again; a job whose uuid was not written down beforehand is never touched.
+the jobs again. A job whose uuid was not written down beforehand is never touched, but
+where the state was lost since (``belief.is_adoptable``), or another job needs its node.
 """
 
 from __future__ import annotations

@@ -9,7 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from freetrain.broker.belief import Belief, Sources, believe, is_plan_known
+from freetrain.broker.belief import (
+    Belief,
+    Sources,
+    adopted_intents,
+    believe,
+    is_adoptable,
+    is_plan_known,
+)
 from freetrain.broker.lease import IntentState, LeaseEnd, LeaseState, job_name
 from freetrain.state.files import AgentState, UnreadableFileError, read_heartbeat
 from freetrain.state.tables import (
@@ -24,7 +31,8 @@ from freetrain.state.tables import (
     seen_heartbeats,
     trainers,
 )
-from freetrain.tick.leases import limits_of
+from freetrain.tick.leases import limits_of, tag_of
+from freetrain.tick.plan import shape_of
 from freetrain.tick.room import told_leases
 from slurm.holes import carry_plans, plans_of
 from slurm.records import choose_partition
@@ -123,8 +131,15 @@ def observe(context: TickContext, room: Room) -> Observed:
         partitions=snapshot.partitions,
         takes_arrays=not any(map(_refused_array, known)),
     )
-    found = _find_jobs(context, known, previous)
-    sources = Sources(context.environment.uid, snapshot.jobs, found)
+    uid, tag = context.environment.uid, tag_of(context.folder)
+    uuids = {intent.uuid for intent in known}
+    unknown = [
+        job for job in snapshot.jobs if is_adoptable(job, uuids, uid=uid, state=tag)
+    ]
+    found = _find_jobs(context, known, previous, unknown)
+    unknown += (job for job in found if is_adoptable(job, uuids, uid=uid, state=tag))
+    known += adopted_intents(unknown, shape_of=shape_of, now_s=now_s, limits=limits)
+    sources = Sources(uid, snapshot.jobs, found)
     believed = believe(previous, known, sources, now_s=now_s, limits=limits)
     belief, gave_way = told_leases(believed, room, now_s)
     whole_s = last.whole_s if snapshot.is_torn else now_s
@@ -151,12 +166,16 @@ def observe(context: TickContext, room: Room) -> Observed:
 
 
 def _find_jobs(
-    context: TickContext, known: tuple[Intent, ...], previous: tuple[Lease, ...]
+    context: TickContext,
+    known: tuple[Intent, ...],
+    previous: tuple[Lease, ...],
+    unknown: Iterable[JobRecord],
 ) -> tuple[JobRecord, ...]:
     """Return the jobs of all submissions that may have changed, with one command.
 
     A submission may have changed while a lease of it is missing or alive. A lease that
-    Slurm said to be over stays over; a lease that merely vanished may come back.
+    Slurm said to be over stays over; a lease that merely vanished may come back. The
+    tasks of *unknown* ones that wait are shown by themselves only here.
     """
     by_uuid: dict[str, list[Lease]] = {}
     for lease in previous:
@@ -173,6 +192,7 @@ def _find_jobs(
             )
         )
     ]
+    names += dict.fromkeys(job.name for job in unknown)
     return context.backend.find_by_name(*names) if names else ()
 
 

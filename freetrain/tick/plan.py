@@ -297,16 +297,40 @@ def shape_name(requirement: Requirement) -> str:
 
     Features, resources and partitions are checked words without these signs.
     """
-    parts = [
+    parts = _shape_parts(
         requirement.partition,
-        *(f"feature={name}" for name in sorted(requirement.features)),
-        *(f"gres={gres}" for gres in sorted(map(gres_argument, requirement.gres))),
-    ]
+        requirement.features,
+        map(gres_argument, requirement.gres),
+    )
     if requirement.memory_mib:
         parts.append(f"memory={requirement.memory_mib}MiB")
     if requirement.cpus:
         parts.append(f"cpus={requirement.cpus}")
     return " ".join(parts)
+
+
+def shape_of(job: JobRecord) -> str:
+    """Return the shape that the lease *job* was submitted with, as Slurm shows it.
+
+    Memory and CPUs per node are not shown: such a lease fits no trainer, and goes.
+    """
+    gres = (
+        part.removeprefix("gres/").removeprefix("gres:")
+        for part in job.gres_per_node.split(",")
+        if part
+    )
+    features = filter(None, job.features.split("&"))
+    return " ".join(_shape_parts("".join(job.partitions[:1]), features, gres))
+
+
+def _shape_parts(
+    partition: str, features: Iterable[str], gres: Iterable[str]
+) -> list[str]:
+    return [
+        partition,
+        *(f"feature={name}" for name in sorted(features)),
+        *(f"gres={name}" for name in sorted(gres)),
+    ]
 
 
 def _shapes(site: Site, observed: Observed) -> dict[str, Requirement]:
