@@ -15,9 +15,16 @@ from msgspec import structs
 
 from freetrain.launch.base import LEASE_MARK
 from freetrain.processes import status_of
-from freetrain.state.files import AssignedLease, EndingKind, StateDir, lease_name
+from freetrain.state.files import (
+    AssignedLease,
+    EndingKind,
+    StateDir,
+    TickSign,
+    lease_name,
+    write_tick_sign,
+)
 from slurm.records import JobKey
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import Cluster, without_controller
 from tests.cluster.leases import MPIRUN, LiveLeases, a_live_job
 from tests.cluster.processes import proc_words
 from tests.cluster.site import Site
@@ -168,6 +175,40 @@ def test_a_process_that_is_stopped_or_killed_costs_a_generation_and_no_lease(
 
     assert_killed_without_losing_a_lease(live, began, leases)
     wait_for("all of it to be swept", lambda: not _of_generation(live, began))
+
+
+def test_leases_commit_and_go_when_no_tick_gives_a_sign(live: LiveLeases) -> None:
+    live.prepare(a_live_job(live.state.path, TEST_EPOCHS="20"))
+    leases, began = three(live)
+
+    write_tick_sign(live.state.tick_sign, TickSign(tick=1, silence_s=45.0))
+    signed_s = time.monotonic()
+    wait_for("the leases to end", lambda: all(map(live.is_over, leases)))
+
+    assert time.monotonic() - signed_s < 45.0, live.words()
+    ending = live.wait_for_ending(began)
+    assert (ending.ended, ending.was_asked) == (EndingKind.RESCALED, True), live.words()
+    assert ending.step == ending.committed_step >= max(_steps(live))
+    assert live.newest().members == ()
+    assert "no tick has given a sign" in live.words()
+
+
+def test_leases_stay_while_slurm_does_not_answer_either(live: LiveLeases) -> None:
+    live.prepare(a_live_job(live.state.path, TEST_EPOCHS="40"))
+    leases, began = three(live)
+
+    with without_controller(live.site.cluster):
+        write_tick_sign(live.state.tick_sign, TickSign(tick=1, silence_s=45.0))
+        time.sleep(40.0)
+        trained = len(_steps(live))
+        time.sleep(10.0)  # beyond the silence
+        assert len(_steps(live)) > trained, live.words()
+        assert live.newest().generation == began, live.words()
+    wait_for("the leases to end", lambda: all(map(live.is_over, leases)))
+
+    ending = live.wait_for_ending(began)
+    assert ending.ended is EndingKind.RESCALED, live.words()
+    assert_no_step_was_lost(live)
 
 
 def assert_killed_without_losing_a_lease(

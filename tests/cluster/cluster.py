@@ -141,8 +141,18 @@ def take_down(cluster: Cluster) -> None:
 
 def restart_controller(cluster: Cluster) -> None:
     """Stop slurmctld and start it again; it finds its jobs in its state."""
+    with without_controller(cluster):
+        pass
+
+
+@contextmanager
+def without_controller(cluster: Cluster) -> Iterator[None]:
+    """Stop slurmctld for as long as the block lasts."""
     stop(_pid_file(cluster, "slurmctld"), folder=cluster.folder)
-    _start_controller(cluster)
+    try:
+        yield
+    finally:
+        _start_controller(cluster)
 
 
 def node_states(cluster: Cluster) -> list[str]:
