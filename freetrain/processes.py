@@ -124,19 +124,57 @@ def context_switches(pid: int, *, proc: Path = PROC) -> int:
 def send_signal(pid: int, number: signal.Signals, *, started: int) -> None:
     """Send a signal to the process *pid* that began at *started*, and to no other.
 
-    Nothing happens where it is gone, also where its number was given to another.
+    Nothing happens where it is gone, also where its number was given to another. Where
+    this system has no file descriptors of processes (``pidfd_problem``) another process
+    can get the number between the look and the signal, within microseconds.
     """
-    try:
+    handle = None
+    with suppress(OSError, AttributeError):
         handle = os.pidfd_open(pid)
-    except OSError:
-        return
     try:
         status = status_of(pid)
-        if status and status.started == started and not status.has_ended:
-            with suppress(OSError):
+        if status is None or status.started != started or status.has_ended:
+            return
+        with suppress(OSError, AttributeError):
+            if handle is not None:
                 signal.pidfd_send_signal(handle, number)
+                return
+        with suppress(OSError):
+            os.kill(pid, number)
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def pidfd_problem() -> str:
+    """Return why signals go by number and start time here; empty where they do not.
+
+    Kernels before 5.3, old builds of Python and some containers lack pidfd_open(2).
+    """
+    try:
+        handle = os.pidfd_open(os.getpid())
+    except (OSError, AttributeError) as error:
+        return str(error)
+    try:
+        signal.pidfd_send_signal(handle, 0)
+    except (OSError, AttributeError) as error:
+        return str(error)
     finally:
         os.close(handle)
+    return ""
+
+
+def oom_kills(*, proc: Path = PROC) -> int:
+    """Return how many processes of this machine were killed for want of memory.
+
+    The kernel counts them since boot, those of control groups included; 0 where it
+    does not (before 4.13).
+    """
+    with suppress(OSError, ValueError):
+        for line in _read(f"{proc}/vmstat").splitlines():
+            if line.startswith(b"oom_kill "):
+                return int(line.split()[1])
+    return 0
 
 
 def _read(path: str) -> bytes:

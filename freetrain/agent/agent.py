@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.agent.board import Board, Listing
 from freetrain.agent.environment import (
+    LISTENER_MARK,
     Environment,
     Journal,
     LeaseEndListener,
@@ -188,6 +189,7 @@ def _run(call: Call, patience: Patience) -> bool:
         limit_s=call.limit_s,
         grace_s=call.grace_s,
     )
+    environment.log_limits()
     environment.log(f"began on {lease.node} for {call.limit_s / 60:g} min")
     if not Agent(lease, _board(call, environment), environment, patience).run():
         return False
@@ -219,12 +221,14 @@ def _try_for_a_while(act: Callable[[], None]) -> None:
 def _sweep(call: Call, patience: Patience) -> None:
     """End the processes of the lease; write that it is gone if its agent did not."""
     environment = _environment(call)
+    environment.log_limits()
     board = _board(call, environment)
     processes = NodeProcesses(call.key, board, environment, patience)
     until_s = time.monotonic() + patience.sweep_grace_s
     while not processes.end_all() and time.monotonic() < until_s:
         environment.wait(patience.poll_s)
     processes.kill_all()
+    environment.end_listeners(call.key)
     _remove_groups()
     _try_for_a_while(lambda: _write_ended(board, call.key))
 
@@ -257,7 +261,9 @@ def _environment(call: Call, *, is_listening: bool = False) -> Environment:
     listener = None
     if is_listening and job is not None and "SLURM_STEP_ID" not in os.environ:
         listener = LeaseEndListener(
-            job.job_id, scrubbed_variables, elapsed_s=time.monotonic
+            job.job_id,
+            scrubbed_variables | {LISTENER_MARK: lease_name(call.key)},
+            elapsed_s=time.monotonic,
         )
     return Environment(
         LocalLauncher(call.state, head, SystemRandom()),
@@ -314,6 +320,7 @@ class Agent:
         self._executor = Executor(
             lease.key, board, environment, self._memory, self._processes
         )
+        self._me = lease.key
         self._scan_due_s = now_s
         self._is_clean = False
 
@@ -397,6 +404,7 @@ class Agent:
                 break
             environment.wait(_END_POLL_S)
         environment.stop_listening()
+        environment.end_listeners(self._me)
         if not self._is_clean:
             self._processes.kill_all()
             environment.end_own_job()

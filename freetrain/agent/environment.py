@@ -34,6 +34,8 @@ from freetrain.processes import (
     PROC,
     context_switches,
     environments,
+    oom_kills,
+    pidfd_problem,
     send_signal,
     status_of,
 )
@@ -152,6 +154,16 @@ class Environment:
         if self._listener is not None:
             self._listener.close()
 
+    def end_listeners(self, lease: LeaseKey) -> None:
+        """Kill what is left on this node of steps that listen for *lease*."""
+        mark = b"\0%s=%s\0" % (LISTENER_MARK.encode(), lease_name(lease).encode())
+        with suppress(OSError):
+            for pid, environ in environments(mark[1:-1], uid=os.geteuid()):
+                status = status_of(pid)
+                if status is not None and mark in b"\0%s\0" % environ:
+                    for number in (signal.SIGKILL, signal.SIGCONT):
+                        send_signal(pid, number, started=status.started)
+
     def end_own_job(self) -> None:
         """End this lease's own job; returns where that failed."""
         if self._own_job is not None:
@@ -223,6 +235,16 @@ class Environment:
         """Send a signal to a process; nothing happens where it is gone."""
         send_signal(process.pid, number, started=process.started)
 
+    def oom_kills(self) -> int:
+        """Return how many processes of this node were killed for want of memory."""
+        return oom_kills()
+
+    def log_limits(self) -> None:
+        """Write to the log what this system lacks."""
+        why = pidfd_problem()
+        if why:
+            self.log(f"processes are ended by number and start time: no pidfd ({why})")
+
 
 def does_answer(slurm: SlurmBackend, *, log: Callable[[str], None]) -> bool:
     """Tell whether slurmctld answers a small question.
@@ -245,6 +267,9 @@ def unix_s() -> float:
     return time.time()  # noqa: TID251 -- this is the clock that others take
 
 
+LISTENER_MARK = "FREETRAIN_LISTENER"
+"""The variable that names the lease for which a process listens, ``UUID-TASK``."""
+
 _RESTART_S = 5.0
 _CLOSE_S = 1.0
 _TERMINATED = frozenset({signal.SIGTERM, 128 + signal.SIGTERM, -signal.SIGTERM})
@@ -257,7 +282,7 @@ class LeaseEndListener:
     When the lease is preempted or yields, Slurm sends TERM to every process of every
     step, and to none of the batch script. An agent that were a step would have mpirun
     in its step, which ends the world by TERM before it has committed. A step that ends
-    for another reason is started again.
+    for another reason, or is stopped and so deaf, is started again.
     """
 
     def __init__(
@@ -286,6 +311,13 @@ class LeaseEndListener:
             self._has_heard |= self._step.returncode in _TERMINATED
             self._step = None
         is_due = self._elapsed_s() >= self._due_s
+        if self._step is not None and is_due:
+            self._due_s = self._elapsed_s() + _RESTART_S
+            status = status_of(self._step.pid)
+            if status is not None and status.is_stopped:
+                self._step.kill()
+                self._step.wait()
+                self._step = None
         if self._step is None and is_due and not self._has_heard:
             self._due_s = self._elapsed_s() + _RESTART_S
             with suppress(OSError):
@@ -296,6 +328,7 @@ class LeaseEndListener:
         """Stop listening by TERM first: a step whose client is killed ends slowly."""
         if self._step is not None:
             self._step.terminate()
+            self._step.send_signal(signal.SIGCONT)
             with suppress(subprocess.TimeoutExpired):
                 self._step.wait(_CLOSE_S)
             self._step.kill()

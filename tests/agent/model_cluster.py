@@ -383,6 +383,7 @@ class ModelCluster:
     hangs: bool = False
     does_slurm_answer: bool = True
     questions_s: list[float] = field(default_factory=list)
+    oom_kills: int = 0
 
     def add_lease(self, *, limit_s: float = 1e6) -> LeaseKey:
         key = LeaseKey("u", len(self.leases))
@@ -600,6 +601,12 @@ class ModelEnvironment(Environment):
 
     def stop_listening(self) -> None:
         pass
+
+    def end_listeners(self, lease: LeaseKey) -> None:
+        pass
+
+    def oom_kills(self) -> int:
+        return self.cluster.oom_kills
 
     def end_own_job(self) -> None:
         self.cluster.leases[self.key].is_forced = True

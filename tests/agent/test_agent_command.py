@@ -1,16 +1,26 @@
 """What leases call, and the variables that go with it."""
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from freetrain.agent.agent import own_job, read_call
-from freetrain.agent.environment import LeaseEndListener, does_answer, listener_argv
+from freetrain.agent.environment import (
+    LISTENER_MARK,
+    LeaseEndListener,
+    does_answer,
+    listener_argv,
+)
 from freetrain.agent.observation import Patience, read_patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.errors import UsageError
+from freetrain.processes import status_of
+from freetrain.state.files import StateDir
 from slurm.backend import CommandLine
 from slurm.records import JobKey
 from slurm.runner import SubprocessRunner
@@ -105,6 +115,81 @@ def test_a_listener_hears_that_its_step_got_term_and_of_nothing_else(
     assert hears(143)
     assert not hears(1)
     assert "--jobid=7" in listener_argv(7)
+
+
+HELPER = """#!/bin/sh
+sleep 600 &
+echo $$ $! > pids.new
+mv pids.new pids
+wait
+"""
+
+
+def stopped_helper(folder: Path, lease: str) -> tuple[LeaseEndListener, list[int]]:
+    """Return a listener whose step, and a child of it, were stopped; their numbers."""
+    srun = folder / "srun"
+    srun.write_text(HELPER.replace("pids", f"{folder}/pids"), encoding="ascii")
+    srun.chmod(0o755)
+    variables = {"PATH": f"{folder}:{os.environ['PATH']}", LISTENER_MARK: lease}
+    listener = LeaseEndListener(1, variables, elapsed_s=lambda: 0.0)
+    assert not listener.has_heard()
+    wait_for("the step", (folder / "pids").exists)
+    pids = [int(word) for word in (folder / "pids").read_text().split()]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    return listener, pids
+
+
+def are_gone(pids: list[int]) -> bool:
+    found = [status_of(pid) for pid in pids]
+    return all(status is None or status.has_ended for status in found)
+
+
+def test_a_sweep_ends_helpers_that_were_stopped_and_those_of_its_lease_alone(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    uuid = str(uuid4())
+    listener, pids = stopped_helper(tmp_path / "a", f"{uuid}-0")
+    other, others = stopped_helper(tmp_path / "b", f"{uuid}-01")
+    try:
+        StateDir(tmp_path).lease(LeaseKey(uuid, 0)).create()
+        sweep = [sys.executable, "-m", "freetrain.agent", "sweep", str(tmp_path), uuid]
+        subprocess.run([*sweep, "0"], check=True)  # noqa: S603 -- our own words
+        wait_for("the helpers to end", lambda: are_gone(pids), limit_s=10.0)
+        assert not are_gone(others)
+    finally:
+        listener.close()
+        other.close()
+        os.kill(others[1], signal.SIGKILL)
+
+
+def test_a_listener_that_was_stopped_is_deaf_and_is_started_again(
+    tmp_path: Path,
+) -> None:
+    now_s = 0.0
+    srun = tmp_path / "srun"
+    srun.write_text("#!/bin/sh\necho $$ >> pids\nexec sleep 600\n", encoding="ascii")
+    srun.chmod(0o755)
+    pids = tmp_path / "pids"
+    srun.write_text(srun.read_text().replace("pids", str(pids)), encoding="ascii")
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    listener = LeaseEndListener(1, variables, elapsed_s=lambda: now_s)
+    listener.has_heard()
+    wait_for("the step", pids.exists)
+    first = int(pids.read_text())
+
+    os.kill(first, signal.SIGSTOP)
+    wait_for("it to stop", lambda: (status := status_of(first)) and status.is_stopped)
+    now_s = 6.0
+    wait_for("it to end", lambda: not listener.has_heard() and are_gone([first]))
+    now_s = 12.0
+    listener.has_heard()
+
+    wait_for("another", lambda: len(pids.read_text().split()) == 2)
+    listener.close()
+    assert are_gone([int(word) for word in pids.read_text().split()])
 
 
 def test_a_listener_without_slurm_hears_nothing(tmp_path: Path) -> None:

@@ -179,6 +179,12 @@ class Life(Environment):
     def stop_listening(self) -> None:
         pass
 
+    def end_listeners(self, lease: LeaseKey) -> None:
+        pass
+
+    def oom_kills(self) -> int:
+        return 0
+
     def end_own_job(self) -> None:
         pass
 

@@ -1,5 +1,6 @@
 """Finding and ending real processes by their marks."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
+from types import ModuleType
 from uuid import uuid4
 
 import pytest
@@ -21,7 +23,7 @@ from freetrain.agent.environment import (
     read_mark,
 )
 from freetrain.broker.lease import LeaseKey
-from freetrain.processes import send_signal
+from freetrain.processes import oom_kills, pidfd_problem, send_signal
 from tests.cluster.waiting import wait_for
 
 SLEEP = "import time; time.sleep(600)"
@@ -186,6 +188,44 @@ def test_a_number_that_another_process_got_meanwhile_is_left_alone(
 
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.3)
+
+
+def no_pidfd(*_: object) -> int:
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(os, "pidfd_open"), (signal, "pidfd_send_signal")]
+)
+@pytest.mark.parametrize("kind", ["refused", "missing"])
+def test_processes_are_ended_where_the_kernel_has_no_pidfd(
+    nursery: Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    name: str,
+    kind: str,
+) -> None:
+    process = nursery.start(SLEEP)
+    wait_for("the process", nursery.found)
+    (found,) = nursery.found()
+    if kind == "refused":
+        monkeypatch.setattr(module, name, no_pidfd)
+    else:
+        monkeypatch.delattr(module, name)
+
+    send_signal(found.pid, signal.SIGKILL, started=found.started - 1)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.3)
+    sweep(nursery, Sweeper(2.0), now_s=0.0)
+
+    assert process.wait(30) == -signal.SIGTERM
+    assert pidfd_problem()
+
+
+def test_kills_for_want_of_memory_are_counted_by_the_kernel(tmp_path: Path) -> None:
+    assert oom_kills(proc=tmp_path) == 0
+    (tmp_path / "vmstat").write_text("pgfault 3\noom_kill 12\n", encoding="ascii")
+    assert oom_kills(proc=tmp_path) == 12
 
 
 def test_vanished_processes_and_strange_names_are_passed_over(tmp_path: Path) -> None:
