@@ -50,6 +50,7 @@ from freetrain.state.database import (
     create_private,
     has_state,
     is_local,
+    mount_of,
     open_store,
     read_mounts,
     read_store,
@@ -412,7 +413,7 @@ def remarks(
     local = [
         str(folder)
         for folder in _outermost(shared)
-        if is_local(folder.resolve(), mounts=mounts)
+        if is_local(mount_of(folder.resolve(), mounts=mounts))
     ]
     if local:
         found.append(

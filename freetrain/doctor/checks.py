@@ -56,6 +56,7 @@ from freetrain.state.database import (
     has_state,
     is_local,
     local_lock,
+    mount_of,
     prepare_directory,
     read_mounts,
     read_store,
@@ -273,7 +274,7 @@ def _look_at_space(folder: Path) -> Finding:
 
 def _look_at_journal(folder: Path) -> Finding:
     """Find how SQLite keeps transactions whole there, by writing one."""
-    allow_wal = is_local(folder.resolve(), mounts=read_mounts())
+    allow_wal = is_local(mount_of(folder.resolve(), mounts=read_mounts()))
     connection = connect(folder / "probe.sqlite", allow_wal=allow_wal)
     try:
         journal = JournalMode(_journal(connection))

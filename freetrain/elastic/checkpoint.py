@@ -374,7 +374,7 @@ _CLOCK = Clock()
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class GenerationClaim:
     """The content of the file by which a world took its generation.
 
     Attributes:
@@ -387,7 +387,7 @@ class Claim:
     committed_step: int = 0
 
 
-def read_claim(path: Path) -> Claim:
+def read_claim(path: Path) -> GenerationClaim:
     """Return the claim at *path*; one without readable content says nothing.
 
     Raises:
@@ -396,8 +396,8 @@ def read_claim(path: Path) -> Claim:
     content = path.read_bytes()
     with suppress(ValueError, TypeError, AttributeError):
         found = json.loads(content)
-        return Claim(str(found["world"]), int(found.get("committed_step", 0)))
-    return Claim()
+        return GenerationClaim(str(found["world"]), int(found.get("committed_step", 0)))
+    return GenerationClaim()
 
 
 class CheckpointStore:
@@ -427,7 +427,7 @@ class CheckpointStore:
             raise self._taken("it has ended already")
         self._run_dir.create()
         claim = self._run_dir.claim(self._generation)
-        if not create_once(claim, _render_claim(Claim(self._world))):
+        if not create_once(claim, _render_claim(GenerationClaim(self._world))):
             raise self._taken("it was started before")
         self._claimed = True
         self._promised = self._find_promised()  # before the claims that say so go
@@ -570,7 +570,7 @@ class CheckpointStore:
         path = self._run_dir.claim(self._generation)
         temporary = path.with_name(f".{path.name}.{self._world}")
         with suppress(OSError):
-            temporary.write_bytes(_render_claim(Claim(self._world, step)))
+            temporary.write_bytes(_render_claim(GenerationClaim(self._world, step)))
             temporary.replace(path)
 
     def _prune(self) -> None:
@@ -602,5 +602,5 @@ class CheckpointStore:
         )
 
 
-def _render_claim(claim: Claim) -> bytes:
+def _render_claim(claim: GenerationClaim) -> bytes:
     return (json.dumps(asdict(claim)) + "\n").encode("ascii")

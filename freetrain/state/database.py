@@ -5,11 +5,14 @@ journal that works on its file system, and brings the tables to the newest versi
 ``read_store`` only reads. ``transaction`` makes changes whole. ``STEPS`` defines the
 tables; ``state.tables`` reads and writes their rows.
 
-Two locks let one tick work at a time. ``local_lock`` is the kernel's lock on a file: it
-is free again the moment a tick dies, but some network file systems do not lock, and
-none is trusted to lock between hosts. The leader lock is a row of the database with an
-expiry and a fencing counter: each transaction by ``writing`` first proves that its tick
-still holds the lock.
+Three locks let one tick work at a time. The turn (``state.turn``) is a file that only
+one process can create, on any host; it needs no locks of the file system.
+``local_lock`` is the kernel's lock on a file, and the leader lock a row of the database
+with an expiry and a fencing counter, by which ticks of earlier versions go too. Each
+transaction by ``writing`` first proves that its tick still holds the leader lock.
+
+A damaged or missing database is put back from its newest good copy (``state.copies``)
+when it is opened to be written.
 
 Errors tell the caller what to do next. Each is also the FreeTrainError that gives its
 exit code.
@@ -19,7 +22,8 @@ StoreError
 ├── StoreUnwritableError 73  make room, or make the place writable
 ├── StoreMissingError   66  there is no state yet
 ├── StoreUnsafeError    78  others can reach the place; choose another, or close it
-└── StoreDamagedError   65  keep it as it is: it is not a state, or a newer one's
+└── StoreDamagedError   65  no copy of it is good: the file is kept
+    └── StoreNewerError 65  a newer FreeTrain made it: use that
 """
 
 from __future__ import annotations
@@ -30,8 +34,10 @@ import os
 import re
 import sqlite3
 import stat
-from contextlib import closing, contextmanager
+import time
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,12 +51,34 @@ from freetrain.errors import (
     MissingInputError,
     TryLaterError,
 )
+from freetrain.state.copies import (
+    copies_of,
+    damage,
+    damaged_of,
+    is_copy_due,
+    keep_copy,
+    put_back,
+)
+from freetrain.state.turn import (
+    TURNS,
+    TickProcess,
+    StateTurn,
+    is_alive,
+    take_turn,
+    this_process,
+)
+from freetrain.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
 DATABASE = "state.sqlite"
+LOG = "tick.log"
+"""One line a tick, and one for each database that was put back."""
+
+FIND_AGAIN = "find-again"
+"""There while the database may lack trainers that have files (``tick.found_again``)."""
 
 
 class StoreError(FreeTrainError):
@@ -82,9 +110,18 @@ class StoreUnsafeError(StoreError, BadConfigurationError):
 
 
 class StoreDamagedError(StoreError, BadDataError):
-    """The file is not a state that this version can read."""
+    """The file is not a state that this version can read.
+
+    Attributes:
+        why: What is wrong with it.
+    """
 
     exit_code = BadDataError.exit_code
+    why = ""
+
+
+class StoreNewerError(StoreDamagedError):
+    """A newer FreeTrain made the state; it is as good as ever."""
 
 
 # ----------------------------------------------------------------------
@@ -93,34 +130,195 @@ class StoreDamagedError(StoreError, BadDataError):
 
 @contextmanager
 def open_store(
-    path: Path, *, uid: int, wait_s: float = 5.0, allow_wal: bool | None = None
+    path: Path,
+    *,
+    uid: int,
+    wait_s: float = 5.0,
+    allow_wal: bool | None = None,
+    turn: StateTurn | None = None,
 ) -> Iterator[sqlite3.Connection]:
     """Open the state in directory *path*, made or brought up to date as needed.
+
+    A damaged or missing database is put back from its newest good copy. Where locks do
+    not reach other hosts, the turn is taken first, as a tick takes it.
 
     Args:
         path: The state directory.
         uid: Our own user number.
-        wait_s: How long to wait for another process's transaction.
+        wait_s: How long to wait for another process's transaction, or turn.
         allow_wal: Whether the directory is on a local file system; None to find
             out, and to assume a network one in doubt.
+        turn: The turn, where this process has it.
 
     Raises:
         StoreError: One of its kinds; nothing was changed.
     """
     prepare_directory(path, uid=uid)
+    mount = mount_of(path.resolve(), mounts=read_mounts())
     if allow_wal is None:
-        allow_wal = is_local(path.resolve(), mounts=read_mounts())
-    connection = connect(path / DATABASE, wait_s=wait_s, allow_wal=allow_wal)
-    try:
+        allow_wal = is_local(mount)
+    with ExitStack() as stack:
+        if turn is None and keeps_locks_to_itself(mount):
+            turn = stack.enter_context(turn_in(path, this_process(), wait_s=wait_s))
+        connection = _open_sound(path, turn, wait_s=wait_s, allow_wal=allow_wal)
+        stack.callback(connection.close)
         migrate(connection)
+        opened = (path / DATABASE).stat().st_ino
         yield connection
-    finally:
+        if _inode(path / DATABASE) != opened:
+            raise StoreBusyError(
+                f"the database in {path} was put back from a copy meanwhile. What was "
+                f"to be changed is not in it; do it again."
+            )
+
+
+def _inode(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_ino
+    return 0
+
+
+def _open_sound(
+    path: Path, turn: StateTurn | None, *, wait_s: float, allow_wal: bool
+) -> sqlite3.Connection:
+    """Connect to the database in *path*; where it is damaged, to its copy put back.
+
+    Raises:
+        StoreDamagedError: There is no good copy, or too many were put back.
+        StoreError: It could not be done now.
+    """
+    try:
+        return _connect_sound(path / DATABASE, wait_s=wait_s, allow_wal=allow_wal)
+    except StoreDamagedError as error:
+        if turn is None:
+            # Another process may put it back while this one waits for its turn.
+            with turn_in(path, this_process(), wait_s=wait_s) as taken:
+                return _open_sound(path, taken, wait_s=wait_s, allow_wal=allow_wal)
+        _put_back(path, error, turn)
+    return _connect_sound(path / DATABASE, wait_s=wait_s, allow_wal=allow_wal)
+
+
+def _connect_sound(
+    database: Path, *, wait_s: float, allow_wal: bool
+) -> sqlite3.Connection:
+    """Connect to *database*, made if there never was one.
+
+    Raises:
+        StoreDamagedError: It is damaged, or gone while it has copies.
+        StoreError: It could not be opened now.
+    """
+    has_copy = any(copy.exists() for copy in copies_of(database))
+    if has_copy and not database.exists():
+        raise damaged(f"the state {database}", "it is gone")
+    connection = connect(database, wait_s=wait_s, allow_wal=allow_wal)
+    try:
+        check_sound(connection, database, may_be_new=not has_copy)
+    except BaseException:
         connection.close()
+        raise
+    return connection
+
+
+def check_sound(
+    connection: sqlite3.Connection, database: Path, *, may_be_new: bool = True
+) -> None:
+    """Raise a StoreDamagedError where *database* is damaged."""
+    with translated(database):
+        problem = damage(connection)
+        if not problem and not may_be_new and not version(connection):
+            problem = "it has no tables"
+        if problem:
+            raise damaged(f"the state {database}", one_line(problem)[:_LONGEST_PROBLEM])
+
+
+_LONGEST_PROBLEM = 200
+
+_MOST_DAMAGED = 5
+"""With so many damaged databases kept aside, something damages them: no copy is put
+back any more, so that the evidence and the copies stay."""
+
+
+def _put_back(path: Path, error: StoreDamagedError, turn: StateTurn) -> None:
+    """Put the database back from a copy, in this process's *turn*.
+
+    Raises:
+        StoreDamagedError: There is no good copy, or too many were put back already.
+        StoreUnwritableError: It could not be done now.
+    """
+    database = path / DATABASE
+    try:
+        if len(damaged_of(database)) >= _MOST_DAMAGED:
+            raise error
+        done = put_back(database, why=error.why, now_s=turn.taken_s)
+        if not done:
+            raise error
+        (path / FIND_AGAIN).touch(mode=0o600)
+        with (path / LOG).open("a", encoding="utf-8") as log:
+            at = datetime.fromtimestamp(turn.taken_s, UTC)
+            log.write(f"{at:%Y-%m-%dT%H:%M:%SZ} {one_line(done)}\n")
+    except OSError as failure:
+        raise _unusable(path, failure) from failure
+
+
+def keep_copy_if_due(
+    connection: sqlite3.Connection, path: Path, turn: StateTurn
+) -> None:
+    """Copy the database of directory *path* where its newest copy is old.
+
+    Raises:
+        StoreError: It could not be copied; the older copies are as they were.
+    """
+    database = path / DATABASE
+    with translated(database):
+        try:
+            if is_copy_due(database, now=turn.path):
+                keep_copy(connection, database)
+        except OSError as error:
+            raise _unusable(path, error) from error
+
+
+@contextmanager
+def turn_in(
+    path: Path,
+    process: TickProcess,
+    *,
+    is_alive: Callable[[int], bool] = is_alive,
+    wait_s: float = 0.0,
+) -> Iterator[StateTurn]:
+    """Hold the turn in the state directory *path*.
+
+    Raises:
+        StoreBusyError: Another process has it, for longer than *wait_s*.
+        StoreUnwritableError: The directory cannot be written.
+    """
+    until_s = time.monotonic() + wait_s
+    while True:
+        try:
+            taken = take_turn(path, process, is_alive=is_alive)
+        except OSError as error:
+            raise _unusable(path, error) from error
+        if isinstance(taken, StateTurn):
+            break
+        if time.monotonic() >= until_s:
+            by = f"process {taken.pid} on {taken.host}" if taken.host else "a process"
+            raise StoreBusyError(
+                f"another tick is at work, or was cut off: {by} has the turn (in "
+                f"{path / TURNS}). Nothing was done; try again in a minute."
+            )
+        time.sleep(_LOOK_AGAIN_S)
+    try:
+        yield taken
+    finally:
+        taken.release()
+
+
+_LOOK_AGAIN_S = 0.1
 
 
 def has_state(path: Path) -> bool:
     """Tell whether directory *path* has a state; doctor and cron make one without."""
-    return (path / DATABASE).exists()
+    database = path / DATABASE
+    return any(place.exists() for place in (database, *copies_of(database)))
 
 
 def check_exists(path: Path) -> None:
@@ -153,13 +351,18 @@ def read_store(
     """
     check_exists(path)
     check_directory(path, uid=uid)
-    with closing(connect_reading(path / DATABASE, wait_s=wait_s)) as connection:
+    database = path / DATABASE
+    if not database.exists():
+        raise damaged(f"the state {database}", "it is gone")
+    with closing(connect_reading(database, wait_s=wait_s)) as connection:
+        check_sound(connection, database)
         check_version(connection)
         if version(connection) == len(STEPS):
             yield connection
             return
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
-            connection.backup(copy)
+            with translated(database):
+                connection.backup(copy)
             migrate(copy)
             yield copy
 
@@ -268,18 +471,50 @@ _LOCAL = frozenset(
 _ESCAPE = re.compile(r"\\([0-7]{3})", re.ASCII)
 
 
-def is_local(folder: Path, *, mounts: str) -> bool:
-    """Tell whether *folder* is certainly on a local file system.
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A mounted file system.
+
+    Attributes:
+        kind: Such as ``nfs4``.
+        options: Of the mount and of the file system, such as ``local_lock=none``.
+    """
+
+    kind: str
+    options: frozenset[str]
+
+
+def mount_of(folder: Path, *, mounts: str) -> Mount | None:
+    """Return the file system that *folder* is on; None where it is unknown.
 
     Args:
         folder: An absolute path without links, which need not exist.
         mounts: The text of ``/proc/self/mountinfo``, or nothing.
     """
-    kinds = dict(_mounted(mounts))  # of two mounts on one folder the later counts
+    found = dict(_mounted(mounts))  # of two mounts on one folder the later counts
     for place in (folder, *folder.parents):
-        if str(place) in kinds:
-            return kinds[str(place)] in _LOCAL
-    return False
+        if str(place) in found:
+            return found[str(place)]
+    return None
+
+
+def is_local(mount: Mount | None) -> bool:
+    """Tell whether *mount* is certainly a local file system."""
+    return mount is not None and mount.kind in _LOCAL
+
+
+LOCAL_LOCKS = {
+    "nolock": "locks are kept by each host for itself",
+    "local_lock=all": "locks are kept by each host for itself",
+    "local_lock=posix": "SQLite's locks are kept by each host for itself",
+    "localflock": "locks are kept by each host for itself",
+}
+"""Mount options of NFS and Lustre under which locks do not reach other hosts."""
+
+
+def keeps_locks_to_itself(mount: Mount | None) -> bool:
+    """Tell whether locks on *mount* are known not to reach other hosts."""
+    return mount is not None and bool(mount.options & LOCAL_LOCKS.keys())
 
 
 def read_mounts(path: Path = MOUNTS) -> str:
@@ -290,14 +525,16 @@ def read_mounts(path: Path = MOUNTS) -> str:
         return ""
 
 
-def _mounted(mounts: str) -> list[tuple[str, str]]:
-    """Return mount points and kinds, as proc(5) describes the lines."""
+def _mounted(mounts: str) -> list[tuple[str, Mount]]:
+    """Return mount points and file systems, as proc(5) describes the lines."""
     found = []
     for line in mounts.splitlines():
         before, mark, after = line.partition(" - ")
-        words, kind = before.split(" "), after.split(" ")[0]
-        if mark and len(words) > _POINT:
-            found.append((_ESCAPE.sub(_character, words[_POINT]), kind))
+        words, system = before.split(" "), after.split(" ")
+        if mark and len(words) > _POINT + 1:
+            options = f"{words[_POINT + 1]},{system[-1]}".split(",")
+            point = _ESCAPE.sub(_character, words[_POINT])
+            found.append((point, Mount(system[0], frozenset(options))))
     return found
 
 
@@ -312,7 +549,13 @@ def _character(found: re.Match[str]) -> str:
 # ----------------------------------------------------------------------
 # The connection: a journal that works here, whole transactions, clear errors
 
-_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_BUSY = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PROTOCOL,
+}
 _UNWRITABLE = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_FULL,
@@ -320,7 +563,7 @@ _UNWRITABLE = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_READONLY,
 }
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+"""All other errors of ours are of a file that is not what it was."""
 
 
 class JournalMode(StrEnum):
@@ -462,10 +705,10 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def translated(path: Path | None = None) -> Iterator[None]:
-    """Turn SQLite's errors into ours, by what to do next."""
+    """StateTurn SQLite's errors into ours, by what to do next."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
+    except sqlite3.Error as error:
         raise _translate(error, path) from error
 
 
@@ -474,7 +717,7 @@ def _kind(error: sqlite3.Error) -> int:
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
-def _translate(error: sqlite3.DatabaseError, path: Path | None) -> Exception:
+def _translate(error: sqlite3.Error, path: Path | None) -> StoreError:
     where = "the state" if path is None else f"the state {path}"
     kind = _kind(error)
     if kind in _BUSY:
@@ -487,12 +730,29 @@ def _translate(error: sqlite3.DatabaseError, path: Path | None) -> Exception:
             f"cannot write {where}: {error}. Nothing was changed, and training goes "
             f"on; make room or make the state directory writable."
         )
-    if kind in _DAMAGED:
-        return StoreDamagedError(
-            f"{where} cannot be read: {error}. Nothing was changed; keep the file for "
-            f"a bug report and move it away to begin anew."
-        )
+    return damaged(where, error)
+
+
+def damaged(where: str, why: object) -> StoreDamagedError:
+    """Return the error that *where* is damaged, as *why* says."""
+    error = StoreDamagedError(
+        f"{where} cannot be read: {why}. Nothing was changed, and training goes on. "
+        f"The next tick puts it back from its newest good copy; if it cannot, move the "
+        f"file away, keep it for a bug report, and run `freetrain tick`: trainers and "
+        f"leases are found again by their files and names."
+    )
+    error.why = str(why)
     return error
+
+
+@contextmanager
+def reading(table: str) -> Iterator[None]:
+    """StateTurn what goes wrong with values of *table* into a StoreDamagedError."""
+    try:
+        with translated():
+            yield
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise damaged("the state", f"a row of {table}: {error!r:.200}") from error
 
 
 # ----------------------------------------------------------------------
@@ -688,7 +948,7 @@ def check_version(connection: sqlite3.Connection, *, known: int = len(STEPS)) ->
     """Raise a StoreDamagedError for a state that a newer FreeTrain made."""
     found = version(connection)
     if found > known:
-        raise StoreDamagedError(
+        raise StoreNewerError(
             f"the state is of version {found}, and this FreeTrain knows only "
             f"{known}. Nothing was changed; use the newer FreeTrain."
         )
@@ -745,15 +1005,6 @@ def _try_lock(descriptor: int, path: Path) -> Locking:
 
 
 @dataclass(frozen=True, slots=True)
-class TickProcess:
-    """A process that ticks: its host, its number there, and that host's boot."""
-
-    host: str
-    pid: int
-    boot_id: str
-
-
-@dataclass(frozen=True, slots=True)
 class LeaderLock:
     """The lock as one tick holds it.
 
@@ -790,7 +1041,7 @@ def take_leader_lock(
     """
     with transaction(connection):
         last = _read_leader_lock(connection)
-        if last is not None and _is_held(last, process, now_s, is_alive):
+        if last is not None and _is_held(last, process, now_s, for_s, is_alive):
             raise StoreBusyError(
                 f"process {last.holder.pid} on {last.holder.host} is ticking. "
                 f"Nothing was done; the next tick will go on, in "
@@ -843,11 +1094,16 @@ def _is_held(
     last: LeaderLock,
     process: TickProcess,
     now_s: float,
+    for_s: float,
     is_alive: Callable[[int], bool],
 ) -> bool:
-    """Tell whether *last* keeps *process* out: not expired, and its holder may live."""
+    """Tell whether *last* keeps *process* out: not expired, and its holder may live.
+
+    One that lasts longer than any tick may was taken by a host whose clock is ahead;
+    the turn has kept that tick apart from this one.
+    """
     holder = last.holder
-    if now_s >= last.expires_s:
+    if not 0.0 < last.expires_s - now_s <= for_s:
         return False
     if holder.host != process.host:
         return True

@@ -20,7 +20,6 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from logging import LogRecord, makeLogRecord
 from logging.handlers import RotatingFileHandler
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.agent.observation import PATIENCE_VARIABLE as PATIENCE
@@ -29,8 +28,9 @@ from freetrain.errors import CannotWriteError
 from freetrain.state.database import (
     DATABASE,
     LOCK,
+    StoreBusyError,
     StoreError,
-    TickProcess,
+    keep_copy_if_due,
     local_lock,
     migrate,
     open_store,
@@ -39,9 +39,11 @@ from freetrain.state.database import (
     release_leader_lock,
     take_leader_lock,
     transaction,
+    turn_in,
     writing,
 )
 from freetrain.state.files import StateDir
+from freetrain.state.turn import is_alive, this_process
 from freetrain.text import one_line
 from slurm.backend import connect
 from slurm.runner import SubprocessRunner, scrubbed
@@ -49,17 +51,17 @@ from slurm.runner import SubprocessRunner, scrubbed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from freetrain.config.site import Site
     from freetrain.state.database import LeaderLock
+    from freetrain.state.turn import TickProcess, StateTurn
     from slurm.backend import SlurmBackend
     from slurm.errors import UnreadableOutputError
 
 
 PYSLURM = "FREETRAIN_PYSLURM"
 """The variable that, set to ``off``, leaves an installed pyslurm alone."""
-
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 """Unit of ``ru_maxrss``: getrusage(2) counts KiB, on macOS bytes."""
@@ -142,8 +144,8 @@ def real_environment(environ: Mapping[str, str]) -> TickEnvironment:
     return TickEnvironment(
         now_s=time.time,  # noqa: TID251 - this is the edge
         clock=time.monotonic,
-        process=TickProcess(os.uname().nodename, os.getpid(), _boot_id()),
-        is_alive=_is_alive,
+        process=this_process(),
+        is_alive=is_alive,
         new_uuid=lambda: str(uuid.uuid4()),
         connect=slurm_connector(environ),
         uid=os.getuid(),
@@ -169,24 +171,6 @@ def slurm_connector(environ: Mapping[str, str]) -> Callable[[int], SlurmBackend]
         )
 
     return connected
-
-
-def _is_alive(pid: int) -> bool:
-    """Tell whether a process of this host lives; another user's process does."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _boot_id() -> str:
-    try:
-        return _BOOT_ID.read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 # The context of one tick, and its locks.
@@ -215,6 +199,7 @@ class TickContext:
         state: The store; in a dry run a copy in memory.
         backend: Slurm.
         leader_lock: None in a dry run, which writes nothing that lasts.
+        turn: Likewise.
     """
 
     site: Site
@@ -223,6 +208,7 @@ class TickContext:
     state: sqlite3.Connection
     backend: SlurmBackend
     leader_lock: LeaderLock | None
+    turn: StateTurn | None = None
 
     @property
     def is_dry(self) -> bool:
@@ -241,6 +227,11 @@ class TickContext:
             StoreBusyError: Another tick has taken over; stop at once.
             StoreError: It could not be written.
         """
+        if self.turn is not None and not self.turn.is_held():
+            raise StoreBusyError(
+                "another tick took its turn, because this one seemed dead. Nothing was "
+                "written since; the other one goes on."
+            )
         guarded = (
             transaction(self.state)
             if self.leader_lock is None
@@ -278,7 +269,7 @@ def opened(
             if dry_run
             else _locked(folder, environment)
         )
-        with state_and_lock as (state, leader_lock):
+        with state_and_lock as (state, leader_lock, turn):
             yield TickContext(
                 site=site,
                 environment=environment,
@@ -286,18 +277,22 @@ def opened(
                 state=state,
                 backend=backend,
                 leader_lock=leader_lock,
+                turn=turn,
             )
 
 
 @contextmanager
 def _locked(
     folder: StateDir, environment: TickEnvironment
-) -> Iterator[tuple[sqlite3.Connection, LeaderLock]]:
+) -> Iterator[tuple[sqlite3.Connection, LeaderLock, StateTurn]]:
     """Open the state while no other process ticks, on this host or another."""
     prepare_directory(folder.path, uid=environment.uid)
     with (
         local_lock(folder.path / LOCK),
-        open_store(folder.path, uid=environment.uid) as state,
+        turn_in(
+            folder.path, environment.process, is_alive=environment.is_alive
+        ) as turn,
+        open_store(folder.path, uid=environment.uid, turn=turn) as state,
     ):
         with environment.effect("taking the leader lock"):
             leader_lock = take_leader_lock(
@@ -308,26 +303,30 @@ def _locked(
                 is_alive=environment.is_alive,
             )
         try:
-            yield state, leader_lock
+            yield state, leader_lock, turn
+            with suppress(StoreError):  # the tick's work is done; the next tries again
+                keep_copy_if_due(state, folder.path, turn)
         finally:
             with suppress(StoreError):  # it expires by itself
                 release_leader_lock(state, leader_lock)
 
 
 @contextmanager
-def _copied(folder: StateDir, uid: int) -> Iterator[tuple[sqlite3.Connection, None]]:
+def _copied(
+    folder: StateDir, uid: int
+) -> Iterator[tuple[sqlite3.Connection, None, None]]:
     """Open a copy of the state in memory; an empty one where there is no state."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
         if (folder.path / DATABASE).exists():
             with read_store(folder.path, uid=uid) as state:
                 state.backup(copy)
         migrate(copy)
-        yield copy, None
+        yield copy, None, None
 
 
 @contextmanager
 def _explaining_os_errors(place: Path) -> Iterator[None]:
-    """Turn OSErrors about files of *place* into a CannotWriteError."""
+    """StateTurn OSErrors about files of *place* into a CannotWriteError."""
     try:
         yield
     except OSError as error:

@@ -25,11 +25,11 @@ from freetrain.state.database import (
     StoreMissingError,
     StoreUnsafeError,
     StoreUnwritableError,
-    TickProcess,
     connect,
     is_local,
     local_lock,
     migrate,
+    mount_of,
     open_store,
     prepare_directory,
     read_mounts,
@@ -49,6 +49,7 @@ from freetrain.state.tables import (
     put_trainers,
     trainers,
 )
+from freetrain.state.turn import TickProcess
 from tests.state.events import events_of
 from tests.state.faulty_connection import DeadError, FaultyConnection
 
@@ -147,14 +148,14 @@ def test_a_newer_state_and_one_that_others_can_reach_are_refused(
 def test_only_what_is_certainly_local_counts_as_local(
     folder: str, *, expected: bool
 ) -> None:
-    assert is_local(Path(folder), mounts=MOUNTS) is expected
+    assert is_local(mount_of(Path(folder), mounts=MOUNTS)) is expected
 
 
 def test_without_a_list_of_mounts_nothing_is_local_and_junk_lines_are_ignored(
     tmp_path: Path,
 ) -> None:
-    assert not is_local(Path("/"), mounts=read_mounts(tmp_path / "none"))
-    assert is_local(Path("/"), mounts=f"x\n - \n1 2 3 4\n{MOUNTS}")
+    assert not is_local(mount_of(Path("/"), mounts=read_mounts(tmp_path / "none")))
+    assert is_local(mount_of(Path("/"), mounts=f"x\n - \n1 2 3 4\n{MOUNTS}"))
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -291,7 +292,7 @@ def test_a_file_that_is_no_database_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "state"
     path.write_text("not a database, but long enough to look at" * 100)
 
-    with pytest.raises(StoreDamagedError, match="move it away"):
+    with pytest.raises(StoreDamagedError, match="move the file away"):
         connect(path)
 
     assert path.read_text().startswith("not a database")
@@ -464,6 +465,14 @@ def test_the_leader_lock_is_taken_over_only_from_the_dead_and_the_late(
     else:
         with pytest.raises(StoreBusyError, match="is ticking"):
             lock_for(state, other, now_s, alive=alive)
+
+
+def test_a_lock_of_a_host_whose_clock_is_a_day_ahead_blocks_nobody(
+    state: sqlite3.Connection,
+) -> None:
+    lock_for(state, TickProcess("login2", 11, "boot-b"), 86_400.0)
+
+    assert lock_for(state, MINE, 0.0).fence == 2
 
 
 def test_a_tick_that_slept_until_its_lock_expired_writes_nothing(

@@ -20,13 +20,13 @@ from freetrain.errors import CannotWriteError, FreeTrainError
 from freetrain.state.database import (
     LOCK,
     StoreBusyError,
-    TickProcess,
     local_lock,
     open_store,
     take_leader_lock,
 )
 from freetrain.state.files import EndingKind, StateDir, create_ending
 from freetrain.state.tables import TickCounter, TrainerState, counters, leases
+from freetrain.state.turn import TickProcess
 from freetrain.tick.environment import MOST_EVIDENCE, append_line, keep_evidence
 from freetrain.tick.status_report import StatusReport
 from freetrain.tick.tick import tick

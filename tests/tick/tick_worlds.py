@@ -26,7 +26,7 @@ from freetrain.demo.fake_slurm import commands as programs
 from freetrain.demo.fake_slurm.cluster import FakeJob, FakeJobState
 from freetrain.demo.fake_slurm.commands import ComplaintError
 from freetrain.elastic.checkpoint import Checkpoint, Position, write_checkpoint
-from freetrain.state.database import TickProcess, open_store, read_store, transaction
+from freetrain.state.database import open_store, read_store, transaction
 from freetrain.state.files import (
     AgentState,
     AssignedLease,
@@ -45,6 +45,7 @@ from freetrain.state.tables import (
     put_trainers,
     trainers,
 )
+from freetrain.state.turn import TickProcess
 from freetrain.tick.environment import TickEnvironment
 from freetrain.tick.tick import tick
 from slurm.backend import CommandLine
