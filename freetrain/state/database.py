@@ -61,8 +61,8 @@ from freetrain.state.copies import (
 )
 from freetrain.state.turn import (
     TURNS,
-    TickProcess,
     StateTurn,
+    TickProcess,
     is_alive,
     take_turn,
     this_process,
@@ -705,7 +705,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def translated(path: Path | None = None) -> Iterator[None]:
-    """StateTurn SQLite's errors into ours, by what to do next."""
+    """Turn SQLite's errors into ours, by what to do next."""
     try:
         yield
     except sqlite3.Error as error:
@@ -747,7 +747,7 @@ def damaged(where: str, why: object) -> StoreDamagedError:
 
 @contextmanager
 def reading(table: str) -> Iterator[None]:
-    """StateTurn what goes wrong with values of *table* into a StoreDamagedError."""
+    """Turn what goes wrong with values of *table* into a StoreDamagedError."""
     try:
         with translated():
             yield

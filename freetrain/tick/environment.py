@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from freetrain.config.site import Site
     from freetrain.state.database import LeaderLock
-    from freetrain.state.turn import TickProcess, StateTurn
+    from freetrain.state.turn import StateTurn, TickProcess
     from slurm.backend import SlurmBackend
     from slurm.errors import UnreadableOutputError
 
@@ -326,7 +326,7 @@ def _copied(
 
 @contextmanager
 def _explaining_os_errors(place: Path) -> Iterator[None]:
-    """StateTurn OSErrors about files of *place* into a CannotWriteError."""
+    """Turn OSErrors about files of *place* into a CannotWriteError."""
     try:
         yield
     except OSError as error:

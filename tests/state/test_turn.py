@@ -24,8 +24,8 @@ from freetrain.state.database import (
 from freetrain.state.turn import (
     SILENT_S,
     TURNS,
-    TickProcess,
     StateTurn,
+    TickProcess,
     TurnHolder,
     newest_turn,
     take_turn,
