@@ -6,6 +6,7 @@ import difflib
 import json
 import math
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -116,6 +117,11 @@ def scaled(value: float, *, scales: Sequence[tuple[float, str]] = SCALES) -> str
         if abs(value) >= size:
             return f"{value / size:,.2f} {scale}"
     return f"{value:,.0f}"
+
+
+def utc(time_s: float) -> str:
+    """Return a Unix time as people and programs read it."""
+    return datetime.fromtimestamp(time_s, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def one_line(text: str) -> str:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing, suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from freetrain.elastic.files import sync_folder
+from freetrain.text import utc
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,10 +136,9 @@ def put_back(database: Path, *, why: str, now_s: float) -> str:
     kept = _put_aside(database, now_s)
     fresh.replace(database)
     sync_folder(database.parent)
-    copied = datetime.fromtimestamp(good.stat().st_mtime, UTC)
     where = f"; the damaged one is {kept.name}" if kept else ""
     return (
-        f"restored {database.name} from the copy of {copied:%Y-%m-%d %H:%M:%S} UTC, "
+        f"restored {database.name} from the copy of {utc(good.stat().st_mtime)}, "
         f"as {why}{where}"
     )
 
@@ -173,7 +172,7 @@ def _put_aside(database: Path, now_s: float) -> Path | None:
 
     The journals first: one left behind would be played back into the copy.
     """
-    stamp = datetime.fromtimestamp(now_s, UTC).strftime("%Y%m%dT%H%M%S")
+    stamp = utc(now_s).replace(":", "")
     kept = database.with_name(f"{database.name}{DAMAGED}{stamp}")
     number = 1
     while kept.exists():

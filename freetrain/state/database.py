@@ -34,15 +34,14 @@ import os
 import re
 import sqlite3
 import stat
-import time
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from freetrain.elastic.files import Clock
 from freetrain.errors import (
     BadConfigurationError,
     BadDataError,
@@ -67,11 +66,13 @@ from freetrain.state.turn import (
     take_turn,
     this_process,
 )
-from freetrain.text import one_line
+from freetrain.text import one_line, utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+
+_CLOCK = Clock()
 
 DATABASE = "state.sqlite"
 LOG = "tick.log"
@@ -254,8 +255,7 @@ def _put_back(path: Path, error: StoreDamagedError, turn: StateTurn) -> None:
             raise error
         (path / FIND_AGAIN).touch(mode=0o600)
         with (path / LOG).open("a", encoding="utf-8") as log:
-            at = datetime.fromtimestamp(turn.taken_s, UTC)
-            log.write(f"{at:%Y-%m-%dT%H:%M:%SZ} {one_line(done)}\n")
+            log.write(f"{utc(turn.taken_s)} {one_line(done)}\n")
     except OSError as failure:
         raise _unusable(path, failure) from failure
 
@@ -284,6 +284,7 @@ def turn_in(
     *,
     is_alive: Callable[[int], bool] = is_alive,
     wait_s: float = 0.0,
+    clock: Clock = _CLOCK,
 ) -> Iterator[StateTurn]:
     """Hold the turn in the state directory *path*.
 
@@ -291,7 +292,7 @@ def turn_in(
         StoreBusyError: Another process has it, for longer than *wait_s*.
         StoreUnwritableError: The directory cannot be written.
     """
-    until_s = time.monotonic() + wait_s
+    until_s = clock.elapsed_s() + wait_s
     while True:
         try:
             taken = take_turn(path, process, is_alive=is_alive)
@@ -299,13 +300,13 @@ def turn_in(
             raise _unusable(path, error) from error
         if isinstance(taken, StateTurn):
             break
-        if time.monotonic() >= until_s:
+        if clock.elapsed_s() >= until_s:
             by = f"process {taken.pid} on {taken.host}" if taken.host else "a process"
             raise StoreBusyError(
                 f"another tick is at work, or was cut off: {by} has the turn (in "
                 f"{path / TURNS}). Nothing was done; try again in a minute."
             )
-        time.sleep(_LOOK_AGAIN_S)
+        clock.sleep(_LOOK_AGAIN_S)
     try:
         yield taken
     finally:

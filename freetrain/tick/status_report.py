@@ -10,7 +10,6 @@ import json
 import math
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import LeaseKey, LeaseState
@@ -509,11 +508,6 @@ def _plain(value: object) -> object:
 
 
 # In one line.
-
-
-def utc(time_s: float) -> str:
-    """Return a Unix time as people and programs read it."""
-    return datetime.fromtimestamp(time_s, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def summary_line(report: StatusReport) -> str:

@@ -37,7 +37,7 @@ from freetrain.state.files import (
     write_tick_sign,
 )
 from freetrain.state.tables import TickCounter, add_to_counters, counters
-from freetrain.text import counted
+from freetrain.text import counted, utc
 from freetrain.tick.act import carry_out, deliver
 from freetrain.tick.environment import (
     LEADER_LOCK_S,
@@ -58,7 +58,6 @@ from freetrain.tick.status_report import (
     render_report,
     report_of,
     summary_line,
-    utc,
 )
 from milp.answer import PlanStatus
 from slurm.errors import SlurmError, UnreadableOutputError

@@ -48,8 +48,8 @@ def told(world: TickWorld) -> list[FakeJob]:
 
 
 def corrupt(world: TickWorld) -> None:
-    """Let the database be no database."""
-    for side in ("", "-wal", "-shm"):
+    """Let the database be no database, and have no copy."""
+    for side in ("", "-wal", "-shm", ".copy", ".copy-before"):
         (world.folder.path / f"{DATABASE}{side}").unlink(missing_ok=True)
     (world.folder.path / DATABASE).write_bytes(b"no database" * 1_000)
 
