@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,31 @@ def test_the_screen_in_the_readme_is_what_the_demo_prints() -> None:
 def test_a_command_that_fails_would_be_noticed() -> None:
     with pytest.raises(typer.TyperException):
         parse("freetrain replay log.csv --polcy equal")
+
+
+GUARANTEES = "docs/guide/guarantees.md"
+MOST_WORDS, LEAST_GUARANTEES, COLUMNS = 1_200, 20, 3
+
+
+@pytest.mark.skipif(
+    not (TOP / "freetrain").is_dir(), reason="needs the sources, not the wheel"
+)
+def test_every_guarantee_names_a_module_and_a_test_that_exist() -> None:
+    rows = [
+        cells
+        for line in document(GUARANTEES).splitlines()
+        if len(cells := line.strip("|").split("|")) == COLUMNS and "::" in line
+    ]
+    named = [re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row[2]) for row in rows]
+    missing = [
+        f"{path}::{name}"
+        for path, name in chain.from_iterable(named)
+        if not re.search(rf"^def {name}\(", document(path), re.MULTILINE)
+    ]
+
+    assert len(rows) >= LEAST_GUARANTEES
+    assert all(named), "a guarantee without a test"
+    assert not missing
+    assert all(re.search(r"`(freetrain|slurm)/[\w/]+\.py`", row[1]) for row in rows)
+    assert len(document(GUARANTEES).split()) < MOST_WORDS
+    assert f"]({GUARANTEES})" in document("README.md")
