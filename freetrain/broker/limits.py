@@ -129,6 +129,7 @@ class EndReason(StrEnum):
     SECOND_JOB = "a lease has two jobs"
     HOLE_CLOSED = "its hole closes"
     SURPLUS = "no trainer wants it"
+    SHARED = "another user's FreeTrain has fewer nodes than its fair share"
     STAYED = "it did not leave after the notice"
     OVERRAN = "its time limit is over"
     UNHEARD = "its agent is not heard"
@@ -171,6 +172,7 @@ class Refusal(StrEnum):
     TOO_SHORT = "too short for a lease"
     LEAVING = "a lease there is leaving"
     LEASE_CAP = "more nodes than the site allows to be leased"
+    SHARE = "other users' FreeTrain has a fair share in the nodes"
 
 
 class Brake(StrEnum):
@@ -180,5 +182,6 @@ class Brake(StrEnum):
     PAUSED = "leases failed to start repeatedly"
     YIELDING = "nodes are being given up to others"
     LEASE_CAP = "as many leases as the site allows"
+    SHARE = "as many nodes as is fair beside other users' FreeTrain"
     TICK_CAP = "as many new leases as one tick may ask for"
     CHURN_CAP = "as many leases as may come and go"

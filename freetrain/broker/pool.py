@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from freetrain.broker.lease import LeaseState
 from freetrain.broker.limits import NOTHING_LATELY, Pace, Refusal
 from freetrain.broker.yielding import NO_CLAIMS, Claims
 from freetrain.planning.policy import ClassForecast
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from freetrain.broker.belief import Belief
     from freetrain.broker.lease import Assignment, Lease, LeaseKey
     from freetrain.broker.limits import Limits
+    from freetrain.broker.sharing import Share
     from freetrain.lookahead.base import Prospect
     from milp.problem import Curve
     from slurm.holes import Hole
@@ -84,6 +86,8 @@ class Situation:
         unheard_s: By running lease: for how long it has not been heard, from its start
             where it never was.
         is_plan_known: Whether Slurm's plan is known well enough to take new holes.
+        share: How many nodes are ours beside other users' FreeTrain; None where there
+            is none.
     """
 
     now_s: float
@@ -98,11 +102,32 @@ class Situation:
     never_heard: frozenset[LeaseKey] = frozenset()
     unheard_s: Mapping[LeaseKey, float] = field(default_factory=dict)
     is_plan_known: bool = True
+    share: Share | None = None
 
     @property
     def assigned(self) -> frozenset[LeaseKey]:
         """Leases of the newest generations: trainers run on them now."""
         return frozenset(key for made in self.assignments for key in made.leases)
+
+
+def given_leases(situation: Situation, limits: Limits) -> tuple[Lease, ...]:
+    """Return the leases to give to other users' FreeTrain now, as shares ask it.
+
+    Those that leave already count, then come those that no trainer runs on, those that
+    end soonest in front. Giving is bound by the cap on churn, so that others cannot
+    make us give again and again; and nothing is given while Slurm's plan is unknown.
+    """
+    if situation.share is None or not situation.is_plan_known:
+        return ()
+    running = [x for x in situation.belief.leases if x.state is LeaseState.RUNNING]
+    usable = [lease for lease in running if lease.is_usable]
+    churn = max(0, limits.most_churn - situation.pace.churned)
+    count = situation.share.gives - (len(running) - len(usable))
+    training = situation.assigned
+    usable.sort(
+        key=lambda lease: (lease.key in training, lease.end_s or math.inf, lease.key)
+    )
+    return tuple(usable[: max(0, min(count, churn))])
 
 
 # The nodes that can be planned with.
@@ -155,6 +180,7 @@ def pool_of(
             shapes.setdefault(hole.node, set()).add(shape)
             hole_of.setdefault(hole.node, hole)
     held, leaving = _held(situation.belief.leases)
+    given = {lease.node for lease in given_leases(situation, limits)}
     nodes = []
     refused: dict[str, Refusal] = {}
     for name, hole in hole_of.items():
@@ -165,6 +191,8 @@ def pool_of(
             if name in kept_free
             else Refusal.CLAIMED
             if name in claimed
+            else Refusal.SHARE
+            if name in given
             else Refusal.LEAVING
             if is_leaving
             else _too_short(node, hole, assigned, now_s=now_s, limits=limits)
@@ -175,6 +203,11 @@ def pool_of(
             refused[name] = why
     over = _over_cap(nodes, limits.most_leases, rank or _by_end)
     refused |= dict.fromkeys(over, Refusal.LEASE_CAP)
+    if situation.share is not None:
+        within = [node for node in nodes if node.name not in over]
+        beyond = _over_cap(within, situation.share.nodes, rank or _by_end)
+        refused |= dict.fromkeys(beyond, Refusal.SHARE)
+        over |= beyond
     return tuple(node for node in nodes if node.name not in over), refused
 
 

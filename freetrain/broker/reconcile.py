@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from freetrain.broker.lease import Assignment, Intent, IntentState, Lease, LeaseState
 from freetrain.broker.limits import Brake, EndReason, paused_until_s
+from freetrain.broker.pool import given_leases
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -170,12 +171,24 @@ def reconcile(
     """
     missing, unused = _match(wanted.requests, situation, limits)
     churn = max(0, limits.most_churn - situation.pace.churned)
-    by_choice = _by_choice(wanted, situation, pool_nodes, unused)[:churn]
+    given = given_leases(situation, limits)
+    shared = list(_shared(given, situation, unused))
+    going = {job.lease for job in shared}
+    by_choice = [
+        *shared,
+        *(
+            job
+            for job in _by_choice(wanted, situation, pool_nodes, unused)
+            if job.lease not in going
+        ),
+    ][:churn]
     most_new, brake = _allowance(situation, limits, churn=churn - len(by_choice))
+    known = {*pool_nodes, *(lease.node for lease in given)}
     calls: tuple[EndLeases | Submit, ...] = (
-        *_grouped(_due(wanted, situation, pool_nodes, limits)),
+        *_grouped(_due(wanted, situation, known, limits)),
         *_grouped(by_choice),
         *_submits(missing, most_new, limits),
+        *_without_hole(missing, most_new, situation, limits),
     )
     actions = (*_generations(wanted, situation, limits), *calls[: limits.most_calls])
     return actions, brake if most_new == 0 else None
@@ -265,7 +278,11 @@ def _allowance(
         return 0, Brake.YIELDING
     live = sum(lease.is_live for lease in situation.belief.leases)
     live += sum(intent.tasks for intent in _under_way(situation))
+    may_ask, under_way = limits.most_new_leases, _under_way(situation)
+    if situation.share is not None:
+        may_ask = situation.share.may_ask - sum(intent.tasks for intent in under_way)
     return min(
+        (max(0, may_ask), Brake.SHARE),
         (max(0, limits.most_leases - live), Brake.LEASE_CAP),
         (limits.most_new_leases, Brake.TICK_CAP),
         (max(0, churn), Brake.CHURN_CAP),
@@ -283,6 +300,42 @@ def _submits(
             size = min(tasks, limits.most_array_tasks)
             tasks -= size
             yield Submit(request.shape, request.limit_min, request.deadline_s, size)
+
+
+WAITING_LIMIT_MIN = 60
+"""Of leases that wait for nodes that others give: what comes free has no known end."""
+
+WAITING_S = 180.0
+"""How long they wait for a start before Slurm removes them: six cycles of backfill."""
+
+
+def _without_hole(
+    lacking: Iterable[tuple[WantedLeases, int]],
+    most: int,
+    situation: Situation,
+    limits: Limits,
+) -> Iterator[Submit]:
+    """Yield leases that wait where nothing is idle, so that others give us our share.
+
+    They are of the shape of the trainer that lacks most of those that could start.
+    """
+    share = situation.share
+    if share is None or not share.is_full:
+        return
+    tasks = most - sum(missing for _, missing in lacking)
+    hungry = [
+        (trainer.curve.sizes[-1] - len(trainer.leases), trainer)
+        for trainer in situation.trainers
+        if trainer.curve.sizes[0] <= share.nodes
+    ]
+    if tasks <= 0 or not hungry:
+        return
+    lacks, trainer = max(hungry, key=lambda found: found[0])
+    tasks = min(tasks, sum(max(0, own) for own, _ in hungry), limits.most_array_tasks)
+    if lacks > 0 and tasks > 0:
+        limit_min = min(WAITING_LIMIT_MIN, limits.most_limit_min)
+        deadline_s = situation.now_s + 60.0 * limit_min + WAITING_S
+        yield Submit(trainer.shape, limit_min, deadline_s, tasks)
 
 
 # Ends: leases that others wait for, and leases that no trainer wants.
@@ -321,6 +374,29 @@ def _due(
     yield from _closed(wanted, situation, pool_nodes)
 
 
+def _shared(
+    given: Iterable[Lease], situation: Situation, unused: Sequence[Lease]
+) -> Iterator[_JobToEnd]:
+    """Yield what other users' FreeTrain gets; waiting leases go before running ones.
+
+    Waiting ones go where they would take more than our share.
+    """
+    if situation.share is None or situation.claims.startable:
+        return
+    waiting = [
+        lease
+        for lease in situation.belief.leases
+        if lease.state is LeaseState.PENDING and lease.cancel_s is None
+    ]
+    waiting.sort(key=lambda lease: (lease not in unused, lease.key))
+    too_many = max(0, len(waiting) - situation.share.may_wait)
+    for lease in waiting[:too_many]:
+        yield _job_of(lease, EndReason.SHARED)
+    for lease in given:
+        is_heard = lease.key not in situation.never_heard
+        yield _job_of(lease, EndReason.SHARED, by_notice=is_heard)
+
+
 def _by_choice(
     wanted: Wanted,
     situation: Situation,
@@ -333,8 +409,11 @@ def _by_choice(
     """
     if not situation.is_plan_known:
         return []
-    # Where room is made, waiting leases are due already.
-    unused = [] if situation.claims.startable else waiting
+    # Where room is made, waiting leases are due already; where nothing is idle, they
+    # wait for what other users' FreeTrain gives.
+    share = situation.share
+    is_kept = situation.claims.startable or (share is not None and share.is_full)
+    unused = [] if is_kept else waiting
     return [
         *(_job_of(lease, EndReason.SURPLUS) for lease in unused),
         *(

@@ -912,6 +912,19 @@ STEPS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (uuid, task)
         ) STRICT""",
     ),
+    (
+        # Leases of other users that jobs wait for, and those users' brokers.
+        """CREATE TABLE calls (
+            job_id INTEGER PRIMARY KEY,
+            called_s REAL NOT NULL
+        ) STRICT""",
+        """CREATE TABLE owners (
+            uid INTEGER PRIMARY KEY,
+            sign_s REAL NOT NULL,
+            gap_s REAL,
+            deaf_s REAL
+        ) STRICT""",
+    ),
 )
 """Step i takes a state from version i to i + 1. Never change a step; add another."""
 

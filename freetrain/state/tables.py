@@ -21,6 +21,7 @@ from freetrain.broker.lease import (
     LeaseState,
 )
 from freetrain.broker.limits import Pace
+from freetrain.broker.sharing import CallMemory, SeenOwner
 from freetrain.lookahead.base import Departure
 from freetrain.state.database import translated
 from slurm.holes import BackfillPlans, HiddenPlan, PlannedStart
@@ -726,6 +727,33 @@ def seen_backfill_plans(connection: sqlite3.Connection) -> SeenBackfillPlans:
         hidden=tuple(HiddenPlan(**plan) for plan in kept["hidden"]),
     )
     return SeenBackfillPlans(plans, whole_s)
+
+
+# ----------------------------------------------------------------------
+# Other users' leases that jobs wait for, and which brokers answer
+
+
+def put_call_memory(connection: sqlite3.Connection, memory: CallMemory) -> None:
+    """Keep *memory* instead of the last."""
+    connection.execute("DELETE FROM calls")
+    connection.execute("DELETE FROM owners")
+    calls = list(memory.called_s.items())
+    connection.executemany("INSERT INTO calls VALUES (?, ?)", calls)
+    owners = [
+        (uid, seen.sign_s, seen.gap_s, seen.deaf_s)
+        for uid, seen in memory.owners.items()
+    ]
+    connection.executemany("INSERT INTO owners VALUES (?, ?, ?, ?)", owners)
+
+
+def call_memory(connection: sqlite3.Connection) -> CallMemory:
+    """Return the memory that was kept last; an empty one in a new state."""
+    calls = select(connection, "calls", ("job_id", "called_s"))
+    owners = select(connection, "owners", ("uid", "sign_s", "gap_s", "deaf_s"))
+    return CallMemory(
+        called_s=dict(calls),
+        owners={uid: SeenOwner(*rest) for uid, *rest in owners},
+    )
 
 
 # ----------------------------------------------------------------------

@@ -43,11 +43,13 @@ from freetrain.tick.environment import HookCall
 from freetrain.tick.leases import (
     NOTICE,
     grace_s,
+    lease_comment,
     lease_script,
     request_for,
     write_lease_script,
 )
 from freetrain.tick.plan import nodes_to_exclude, with_short_wait
+from freetrain.tick.sharing import announce
 from slurm.errors import RequestsSpentError, SlurmError, SlurmRefusedError
 from slurm.records import JobKey
 
@@ -115,6 +117,9 @@ def carry_out(
             _call_slurm(context, observed, plan, action, done)
         elif isinstance(action, EndLeases):
             done.is_room_made &= action.why not in FOR_OTHERS
+    if done.error is None and not context.is_dry:
+        problem = announce(context, observed, want=plan.want)
+        done.problems += filter(None, [problem])
     return done
 
 
@@ -277,7 +282,8 @@ def _end_events(
     A lease whose agent never came has failed to start; that it is ended again because
     it stays says nothing new.
     """
-    kind = EventKind.GAVE_UP if end.why is EndReason.SURPLUS else EventKind.YIELDED
+    is_choice = end.why in {EndReason.SURPLUS, EndReason.SHARED}
+    kind = EventKind.GAVE_UP if is_choice else EventKind.YIELDED
     for uuid, count in ended.items():
         yield Event(observed.now_s, kind, uuid, count, str(end.why))
     if end.why is not EndReason.UNHEARD:
@@ -319,7 +325,9 @@ def _submit(
         plan.shapes[action.shape],
         grace_s=grace_s(observed.config, observed.partition, observed.limits.mode),
     )
-    request = replace(request, excluded=excluded)
+    folder, beat_s = context.folder, observed.now_s
+    comment = lease_comment(folder, intent.uuid, want=plan.want, beat_s=beat_s)
+    request = replace(request, excluded=excluded, comment=comment)
     if not context.is_dry:
         _prepare(context)
         done.problems += filter(None, [_sbatch(context, intent, request)])

@@ -183,9 +183,9 @@ ROOM_REQUESTS = 6
 cancelled, a notice is sent; later it is asked which stayed, and those are cancelled.
 One is to spare."""
 
-_READING_REQUESTS = 9
+_READING_REQUESTS = 10
 """Slurm commands of a tick that has nothing to do: the snapshot, the configuration, our
-jobs, and once an hour, where it looks ahead, the topology."""
+jobs, once an hour, where it looks ahead, the topology, and the comment for others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

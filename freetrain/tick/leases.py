@@ -169,7 +169,7 @@ def request_for(
     lease = site.lease
     return LeaseRequest(
         name=job_name(intent.uuid),
-        comment=render_comment(LeaseComment(uuid=intent.uuid, state=tag_of(folder))),
+        comment=lease_comment(folder, intent.uuid, beat_s=intent.created_s),
         partition=requirement.partition,
         limit_min=intent.limit_min,
         nice=lease.nice,
@@ -186,6 +186,23 @@ def request_for(
         features="&".join(sorted(requirement.features)),
         gres=",".join(map(gres_argument, requirement.gres)),
     )
+
+
+def lease_comment(
+    folder: StateDir, uuid: str, *, want: int | None = None, beat_s: float
+) -> str:
+    """Return the comment of a lease's job, which every broker reads.
+
+    Args:
+        folder: The state directory.
+        uuid: The intent's.
+        want: Nodes that the trainers could use; other users' FreeTrain goes by it.
+        beat_s: When this tick took its snapshot, Unix time.
+    """
+    said = LeaseComment(
+        uuid=uuid, state=tag_of(folder), is_pooled=True, want=want, beat_s=beat_s
+    )
+    return render_comment(said)
 
 
 def tag_of(folder: StateDir) -> str:

@@ -23,6 +23,7 @@ from freetrain.state.tables import (
     Delivery,
     SeenBackfillPlans,
     SeenHeartbeat,
+    call_memory,
     deliveries,
     intents,
     leases,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from freetrain.broker.lease import Intent, Lease, LeaseKey
     from freetrain.broker.limits import EndReason, Limits, Pace
+    from freetrain.broker.sharing import CallMemory
     from freetrain.state.files import Heartbeat, StateDir
     from freetrain.tick.environment import TickContext
     from freetrain.tick.room import Room
@@ -72,6 +74,7 @@ class Observed:
         gave_way: By lease that was asked to leave just now: why.
         plans: What to remember of backfill's plans.
         is_plan_known: Whether these plans can be trusted.
+        calls: Which brokers of other users leave calls unanswered, as it was kept.
         pace: Recent churn and failed starts.
         heartbeats: Which agents answer.
         trainers: Every trainer that was ever submitted.
@@ -89,6 +92,7 @@ class Observed:
     gave_way: Mapping[LeaseKey, EndReason]
     plans: SeenBackfillPlans
     is_plan_known: bool
+    calls: CallMemory
     pace: Pace
     heartbeats: Heartbeats
     trainers: tuple[TickTrainer, ...]
@@ -155,6 +159,7 @@ def observe(context: TickContext, room: Room) -> Observed:
         gave_way=gave_way,
         plans=SeenBackfillPlans(plans_of(snapshot), whole_s),
         is_plan_known=is_plan_known(snapshot, whole_s=whole_s, max_age_s=max_age_s),
+        calls=call_memory(state),
         pace=pace(state, since_s=now_s - limits.churn_window_s),
         heartbeats=read_heartbeats(
             context.folder, belief.leases, seen_heartbeats(state), now_s=now_s

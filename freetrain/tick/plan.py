@@ -21,11 +21,12 @@ from freetrain.planning.policy import Tools, make_policy
 from freetrain.planning.rating import Ratings
 from freetrain.planning.settings import HORIZON_S, POLICIES
 from freetrain.tick.leases import margin_s
-from freetrain.tick.room import SlurmView, claims_of, with_begun
+from freetrain.tick.room import SlurmView, with_begun
+from freetrain.tick.sharing import settled_pool, share_now, wanted_nodes
 from milp.planner import Planner, SolverName
 from slurm.batch import MAX_VALUE_BYTES, gres_argument
 from slurm.errors import SlurmRefusedError
-from slurm.holes import BackfillPlans, HoleEnd, find_holes
+from slurm.holes import HoleEnd, find_holes
 from slurm.records import Requirement, collapse
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from freetrain.broker.belief import Belief
     from freetrain.broker.lease import Intent
     from freetrain.broker.reconcile import Submit
+    from freetrain.broker.sharing import CallMemory
     from freetrain.broker.yielding import Claims
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import PlannerSettings, Site
@@ -61,6 +63,8 @@ class TickPlan:
         problems: What could not be taken into account, for people.
         loss_forecasts: Those that were fitted for the ratings, to be kept.
         forecasts: How long nodes stay; None where the policy asks no forecasts.
+        calls: Which brokers of other users leave calls unanswered, to be kept.
+        want: Nodes that the trainers could use, within our own cap.
     """
 
     situation: Situation
@@ -68,6 +72,8 @@ class TickPlan:
     shapes: Mapping[str, Requirement]
     ratings: Ratings
     problems: tuple[str, ...]
+    calls: CallMemory
+    want: int
     loss_forecasts: tuple[LossForecastRow, ...] = ()
     forecasts: NodeForecasts | None = None
 
@@ -97,15 +103,22 @@ def make_plan(
     clock = context.environment.clock
     shapes, is_ours = _shapes(site, observed), _is_ours(context, observed)
     holes, refused_shapes = _holes_by_shape(site, observed, is_ours, shapes)
-    claims = _claims(context, observed, shapes)
+    seen = SlurmView(observed.config, observed.snapshot, observed.limits)
+    partitions = observed.room.partitions | {s.partition for s in shapes.values()}
+    settled = settled_pool(
+        context, observed.room, seen, observed.calls, partitions=partitions
+    )
+    claims = with_begun(settled.claims, observed.belief)
     holes = _before_bookings(site, observed, holes, shapes, claims)
     nodes = {hole.node for found in holes.values() for hole in found}
     ratings, loss_forecasts = _ratings(context, observed, nodes=len(nodes))
+    trainers = _trainers(site, observed, ratings)
+    want = wanted_nodes(trainers, observed.limits.most_leases)
     situation = Situation(
         now_s=observed.now_s,
         holes=holes,
         belief=_without_unreadable(observed, claims),
-        trainers=_trainers(site, observed, ratings),
+        trainers=trainers,
         background=ratings.background,
         assignments=tuple(
             trainer.newest.assignment
@@ -118,6 +131,7 @@ def make_plan(
         never_heard=observed.heartbeats.never_heard,
         unheard_s=observed.heartbeats.unheard_s,
         is_plan_known=observed.is_plan_known,
+        share=share_now(context, settled, want=want),
     )
     policy = make_policy(settings.policy, tools_for(settings, clock))
     forecasts, decision = None, None
@@ -166,6 +180,8 @@ def make_plan(
             *_never_started(settings, ratings, forecasts),
             *_untried(claims),
         ),
+        calls=settled.calls,
+        want=want,
         loss_forecasts=loss_forecasts,
         forecasts=forecasts,
     )
@@ -443,32 +459,6 @@ def _ending_by(hole: Hole, end_s: float) -> Hole:
     if hole.end_s is None or end_s >= hole.end_s:
         return hole
     return replace(hole, end_s=end_s, ends_by=HoleEnd.PLANNED_JOB, blocker="")
-
-
-def _claims(
-    context: TickContext, observed: Observed, shapes: Mapping[str, Requirement]
-) -> Claims:
-    """Return the nodes that others could start on, by all that is known now.
-
-    They are those by which room was made, but where trainers want partitions without
-    leases so far, or where backfill was at work, and the state remembers its plans.
-
-    Raises:
-        UnreadableOutputError: Slurm's lists of nodes cannot be read.
-    """
-    room = observed.room
-    wanted = room.partitions | {shape.partition for shape in shapes.values()}
-    claims, is_same = room.claims, observed.snapshot.carried == BackfillPlans()
-    if wanted != room.partitions or not is_same:
-        seen = SlurmView(observed.config, observed.snapshot, observed.limits)
-        claims = claims_of(
-            context.site,
-            context.environment,
-            seen,
-            pool=room.pool,
-            partitions=wanted,
-        )
-    return with_begun(claims, observed.belief)
 
 
 def _untried(claims: Claims) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from freetrain.state.tables import (
     has_old_intents,
     old_leases,
     put_backfill_plans,
+    put_call_memory,
     put_delivery,
     put_heartbeats,
     put_histories,
@@ -88,6 +89,7 @@ def record(
         put_intents(state, observed.belief.intents)
         put_leases(state, observed.belief.leases)
         put_backfill_plans(state, observed.plans)
+        put_call_memory(state, plan.calls)
         if forecasts is not None:
             # Imported here: most sites' ticks need no forecasts.
             from freetrain.tick.lookahead import save  # noqa: PLC0415

@@ -416,6 +416,40 @@ def _with_leaving(snapshot: Snapshot, leases: Iterable[PooledLease]) -> Snapshot
     return replace(snapshot, nodes=tuple(nodes))
 
 
+LEAST_HOLE_S = 180.0
+"""Holes that end sooner are nobody's share: a lease takes whole minutes."""
+
+
+def idle_nodes(
+    seen: SlurmView, claims: Claims, *, pool: LeasePool, partitions: frozenset[str]
+) -> int:
+    """Return how many nodes are idle, or about to be, that no other job claims.
+
+    Args:
+        seen: What Slurm said.
+        claims: Nodes that others' jobs could start on, or are booked for.
+        pool: Leases of all users.
+        partitions: Those that leases are in or may go to.
+
+    Raises:
+        UnreadableOutputError: Slurm's lists of nodes cannot be read.
+    """
+    until_s = seen.snapshot.time_s + LEAST_HOLE_S
+    leaving = [lease for lease in pool.leases if lease.is_leaving]
+    numbers = {lease.job_id for lease in leaving}
+
+    def gives_way(job: JobRecord) -> bool:
+        return job.job_id in numbers or (job.is_pending and is_lease(job))
+
+    snapshot = _with_leaving(seen.snapshot, leaving)
+    return sum(
+        hole.node not in claims.nodes
+        and hole.end_s is not None
+        and min(hole.end_s, claims.booked_s.get(hole.node, math.inf)) >= until_s
+        for hole in _every_hole(snapshot, seen.config, gives_way, partitions)
+    )
+
+
 def with_begun(claims: Claims, belief: Belief) -> Claims:
     """Return *claims* with the leases that began after the queue was read.
 

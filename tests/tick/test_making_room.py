@@ -8,6 +8,7 @@ import pytest
 
 from freetrain.broker.limits import EndReason, Refusal
 from freetrain.broker.reconcile import Submit
+from freetrain.broker.sharing import CallMemory
 from freetrain.broker.yielding import NO_CLAIMS, Claims, KeptFree
 from freetrain.config.site import LeaseMode
 from freetrain.demo.fake_slurm.cluster import FakeJobState
@@ -222,6 +223,8 @@ def excluded(
         shapes={},
         ratings=Ratings(priority="throughput"),
         problems=(),
+        calls=CallMemory(),
+        want=0,
         forecasts=forecasts,
     )
     return nodes_to_exclude(plan, max(asked, key=lambda action: action.limit_min))

@@ -66,7 +66,8 @@ def test_a_lease_is_asked_for_at_the_lowest_priority(world: TickWorld) -> None:
     uuid, minutes, grace_s = argv[-3:]
     assert f"--job-name=freetrain-{uuid}" in argv
     tag = tag_of(world.folder)
-    assert f"--comment=freetrain {uuid} state={tag}" in argv
+    said = f"--comment=freetrain {uuid} state={tag} pool=1 want=2 beat="
+    assert any(word.startswith(said) for word in argv)
     assert f"--time={minutes}" in argv
     assert {"--nice=10000", "--export=NONE", "--array=0-1", "--exclusive"} <= set(argv)
     assert any(word.startswith("--deadline=") for word in argv)
@@ -90,11 +91,13 @@ def test_leases_go_to_no_partition_that_the_rules_for_all_users_leave_out(
     assert not world.slurm.calls("sbatch")
 
 
-def test_an_idle_tick_needs_eight_commands(world: TickWorld) -> None:
+def test_an_idle_tick_needs_nine_commands_with_the_comment_for_others(
+    world: TickWorld,
+) -> None:
     running(world)
     files = sorted(world.folder.trainers.rglob("*"))
     status = world.status()
-    assert status.requests == 8
+    assert status.requests == 9
     assert not any(status.done.values())
     assert sorted(world.folder.trainers.rglob("*")) == files
 
