@@ -158,6 +158,12 @@ class WatchedStage(Stage):
     unknown: Counter[str] = field(default_factory=Counter)
     strangers: list[str] = field(default_factory=list)
 
+    def knows_its_trainers(self) -> bool:
+        """Whether the state has all trainers, as ``freetrain status`` shows them."""
+        done = self.freetrain("status", "--json", "--all")
+        names = {f'"{name}"' for name in NAMES}
+        return done.returncode == 0 and all(name in done.stdout for name in names)
+
     def tick(self, *options: str) -> TickRun:
         """Run the tick; leases from before it must be known to it, or to the next."""
         before = self._jobs()
@@ -400,6 +406,8 @@ def storm(  # all but two are named
             if tempest.strike(fault):
                 struck[f"{fault.target} {fault.strike}"] += 1
                 yield f"{struck.total()}: {fault.target} {fault.strike}"
+                if fault.target is Target.DATABASE:
+                    wait_for("its trainers", stage.knows_its_trainers, limit_s=120)
             tempest.thaw()
             if struck.total() >= faults:
                 break
