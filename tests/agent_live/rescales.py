@@ -1,0 +1,298 @@
+"""What rescales cost, by the program's own step times and the agents' logs.
+
+Run as ``python -m tests.agent_live.rescales``. A trainer on three leases loses one, by
+notice (``told``: as Slurm preempts; ``planned``: the next generation comes first, as
+ticks have it), or by a kill without notice (``killed``); then it gets another
+(``grown``). Each pause is the time from the last step before to the first step after.
+``left`` is how long a lease that is told to leave takes to be gone.
+
+With ``--local`` leases are processes of this machine, and srun is a script that starts
+its command here: what is then missing is Slurm's own time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+from uuid import uuid4
+
+from msgspec import structs
+
+from freetrain.agent.observation import PATIENCE_VARIABLE
+from freetrain.broker.lease import LeaseKey
+from freetrain.elastic.contract import read_outcome
+from freetrain.state.files import AssignedLease, StateDir
+from tests.cluster.cluster import Cluster
+from tests.cluster.holding import running_cluster
+from tests.cluster.leases import GRACE_S, PATIENCE, TOP, LiveLeases, a_live_job
+from tests.cluster.processes import proc_words
+from tests.cluster.site import Site
+from tests.cluster.waiting import wait_for
+from tests.state.endings import a_lease
+
+NODES = 3
+
+
+class Ground(Protocol):
+    """Where leases are: on a cluster, or processes of this machine."""
+
+    live: LiveLeases
+
+    def take(self, count: int) -> tuple[AssignedLease, ...]: ...
+    def tell(self, member: AssignedLease) -> None: ...
+    def kill(self, member: AssignedLease) -> None: ...
+    def is_over(self, member: AssignedLease) -> bool: ...
+
+
+@dataclass
+class OnCluster:
+    live: LiveLeases
+
+    def take(self, count: int) -> tuple[AssignedLease, ...]:
+        return self.live.leases(count)
+
+    def tell(self, member: AssignedLease) -> None:
+        self.live.tell(member)
+
+    def kill(self, member: AssignedLease) -> None:
+        self.live.site.cluster.run("scancel", "--signal=KILL", member.display_id)
+        self.live.site.cluster.run(
+            "scancel", "--signal=KILL", "--full", member.display_id
+        )
+
+    def is_over(self, member: AssignedLease) -> bool:
+        return self.live.is_over(member)
+
+
+_SRUN = """\
+#!/bin/sh
+while :; do
+    case $1 in
+    --nodelist=*) node=${1#*=}; shift ;;
+    --*) shift ;;
+    *) break ;;
+    esac
+done
+sleep 0.1
+exec "$@"
+"""
+
+
+@dataclass
+class OnThisMachine:
+    """Agents as processes of this machine; node names are made up."""
+
+    live: LiveLeases
+    folder: Path
+    processes: dict[LeaseKey, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        srun = self.folder / "bin" / "srun"
+        srun.parent.mkdir()
+        srun.write_text(_SRUN)
+        srun.chmod(0o755)
+
+    def take(self, count: int) -> tuple[AssignedLease, ...]:
+        return tuple(self._take() for _ in range(count))
+
+    def _take(self) -> AssignedLease:
+        number = len(self.processes) + 1
+        key = LeaseKey(str(uuid4()), 0)
+        environment = {
+            "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+            "HOME": str(Path.home()),
+            "PYTHONPATH": str(TOP),
+            "SLURMD_NODENAME": f"n{number}",
+            "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",
+            PATIENCE_VARIABLE: PATIENCE,
+        }
+        words = (str(self.live.state.path), key.uuid, "0", "60", str(GRACE_S))
+        self.processes[key] = subprocess.Popen(
+            (sys.executable, "-P", "-m", "freetrain.agent", *words),
+            env=environment,
+            start_new_session=True,
+        )
+        beat = self.live.state.lease(key).heartbeat
+        wait_for("a beat", beat.exists)
+        return a_lease(key, f"n{number}", number)
+
+    def tell(self, member: AssignedLease) -> None:
+        self.processes[member.key].send_signal(signal.SIGTERM)
+
+    def kill(self, member: AssignedLease) -> None:
+        self.processes[member.key].kill()
+        name = f"{member.key.uuid}-{member.key.task}"
+        for pid in self.live.marked():
+            environ = " ".join(proc_words(pid, "environ"))
+            if f"FREETRAIN_LEASE={name}" in environ:
+                os.kill(pid, signal.SIGKILL)
+
+    def is_over(self, member: AssignedLease) -> bool:
+        return self.processes[member.key].poll() is not None
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes.values():
+            process.wait()
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """One rescale; times in seconds, counted from the last step before it."""
+
+    kind: str
+    pause_s: float
+    left_s: float | None
+    phases: dict[str, float]
+
+
+def steps(live: LiveLeases) -> dict[int, list[float]]:
+    found: dict[int, list[float]] = {}
+    for line in live.progress().splitlines():
+        entry = json.loads(line)
+        if "event" not in entry:
+            found.setdefault(entry["generation"], []).append(entry["t"])
+    return found
+
+
+def rescale(ground: Ground, kind: str, who: int) -> Rescale:
+    live = ground.live
+    before = live.newest()
+    number = before.generation
+    leaver = before.members[who % len(before.members)]
+    others = [m for m in before.members if m != leaver]
+    more = ground.take(1) if kind == "grown" else ()
+    live.wait_for_training(number, steps=20)
+    told_unix_s, told_s = time.time(), time.monotonic()
+    if kind == "grown":
+        live.assign(*before.members, *more)
+    elif kind == "planned":
+        live.assign(*others)
+        ground.tell(leaver)
+    elif kind == "told":
+        ground.tell(leaver)
+    else:
+        ground.kill(leaver)
+    left_s = None
+    if kind != "grown":
+        wait_for("the lease to go", lambda: ground.is_over(leaver), pause_s=0.02)
+        left_s = time.monotonic() - told_s
+    now = live.wait_for_training(number + 1, steps=5)
+    by_generation = steps(live)
+    last = by_generation[number][-1]
+    first = by_generation[now][0]
+    phases = {"told": told_unix_s - last, "left": (left_s or 0) + told_unix_s - last}
+    outcome = read_outcome(live.trainer.run, number)
+    if outcome is not None:
+        phases["outcome"] = outcome.t - last
+    for path in live.state.path.glob("leases/*/agent.log"):
+        for line in path.read_text().splitlines():
+            stamp, _, text = line.partition(" ")
+            at_s = datetime.fromisoformat(stamp).timestamp()
+            if at_s >= told_unix_s - 0.05:
+                words = re.sub(r"live/", "", text)[:38]
+                phases.setdefault(words, at_s - last)
+    starts = [
+        json.loads(line)["t"]
+        for line in live.progress().splitlines()
+        if '"start"' in line and f'"generation": {now},' in line
+    ]
+    phases["restored"] = starts[0] - last
+    phases["first step"] = first - last
+    return Rescale(kind, first - last, left_s, phases)
+
+
+@contextmanager
+def ground(*, local: bool, folder: Path, **launch: object) -> Iterator[Ground]:
+    with ExitStack() as stack:
+        cluster = Cluster("none") if local else stack.enter_context(running_cluster(()))
+        live = LiveLeases(Site(cluster, folder, "freetrain"), StateDir(folder))
+        job = a_live_job(folder)
+        program = (sys.executable, "-m", "tests.agent_live.rescale_program")
+        live.prepare(
+            structs.replace(
+                job, command=program, launch=structs.replace(job.launch, **launch)
+            )
+        )
+        if not local:
+            yield OnCluster(live)
+            cluster.clear()
+            return
+        here = OnThisMachine(live, folder)
+        try:
+            yield here
+        finally:
+            here.close()
+
+
+def told(found: Sequence[Rescale]) -> Iterator[str]:
+    for kind in dict.fromkeys(one.kind for one in found):
+        some = [one for one in found if one.kind == kind]
+        pauses = [one.pause_s for one in some]
+        line = (
+            f"{kind:8} {len(some):3}: pause median {statistics.median(pauses):.2f} s, "
+            f"most {max(pauses):.2f} s"
+        )
+        left = [one.left_s for one in some if one.left_s is not None]
+        if left:
+            line += (
+                f"; lease gone after {statistics.median(left):.2f} s, "
+                f"most {max(left):.2f} s"
+            )
+        yield line
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.agent_live.rescales")
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--local", action="store_true")
+    parser.add_argument("--spare", action="store_true", default=None)
+    parser.add_argument("--load", type=int, default=0, help="busy processes beside it")
+    parser.add_argument("--phases", action="store_true")
+    parser.add_argument("--kinds", default="told,planned,killed")
+    asked = parser.parse_args()
+    found: list[Rescale] = []
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        folder.chmod(0o700)
+        on = stack.enter_context(
+            ground(local=asked.local, folder=folder, spare=asked.spare)
+        )
+        for _ in range(asked.load):
+            words = (sys.executable, "-S", "-c", "while True: pass")
+            stack.callback(subprocess.Popen(words).kill)
+        on.live.assign(*on.take(NODES))
+        on.live.wait_for_training(1, steps=20)
+        kinds = asked.kinds.split(",")
+        for turn in range(asked.repeats):
+            for kind in kinds:
+                for one in (kind, "grown"):
+                    found.append(rescale(on, one, turn))
+                    if asked.phases:
+                        print(f"{one}: {found[-1].pause_s:.2f}")
+                        for words, at_s in sorted(
+                            found[-1].phases.items(), key=lambda p: p[1]
+                        ):
+                            print(f"   {at_s:7.3f} {words}")
+                        sys.stdout.flush()
+        sys.stdout.write("\n".join(told(found)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
