@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 PROC = Path("/proc")
+CGROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,56 @@ def oom_kills(*, proc: Path = PROC) -> int:
             if line.startswith(b"oom_kill "):
                 return int(line.split()[1])
     return 0
+
+
+def resident_bytes(pids: Iterable[int], *, proc: Path = PROC) -> int:
+    """Return the memory that processes have in RAM, by statm; 0 for those gone."""
+    pages = 0
+    for pid in pids:
+        with suppress(OSError, ValueError, IndexError):
+            pages += int(_read(f"{proc}/{pid}/statm").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def free_memory_bytes(*, proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
+    """Return how much more memory a process of this one's groups could have.
+
+    That is what the kernel calls available, or less where a group has a limit. Files
+    that a group has read and no longer uses count as free.
+
+    Raises:
+        OSError, ValueError: It cannot be told.
+    """
+    lines = _read(f"{proc}/meminfo").decode("ascii", "replace").splitlines()
+    words = next(line for line in lines if line.startswith("MemAvailable:")).split()
+    free = int(words[1]) * 1024
+    for line in _read(f"{proc}/self/cgroup").decode("utf-8", "replace").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            names, top = ("memory.max", "memory.current"), cgroups
+        elif "memory" in controllers.split(","):
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+            top = cgroups / "memory"
+        else:
+            continue
+        group = top / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if folder.is_relative_to(top):
+                free = min(free, _left_bytes(folder, *names, otherwise=free))
+    return free
+
+
+def _left_bytes(folder: Path, limit: str, used: str, *, otherwise: int) -> int:
+    """Return what a memory group has left; *otherwise* where it has no limit."""
+    try:
+        most = int((folder / limit).read_bytes())
+        now = int((folder / used).read_bytes())
+        entries = dict(
+            line.split() for line in (folder / "memory.stat").read_text().splitlines()
+        )
+    except (OSError, ValueError):
+        return otherwise
+    return most - now + int(entries.get("inactive_file", 0))
 
 
 def _read(path: str) -> bytes:

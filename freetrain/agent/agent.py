@@ -54,6 +54,7 @@ from freetrain.agent.rules import (
     WriteNotice,
     choose_actions,
     conditions,
+    is_awaited,
 )
 from freetrain.broker.lease import LeaseKey
 from freetrain.errors import FreeTrainError, UsageError
@@ -310,7 +311,6 @@ class Agent:
         patience: Patience,
     ) -> None:
         """Take the lease, the shared files, the environment, and times to go by."""
-        now_s = environment.elapsed_s()
         self._environment = environment
         self._patience = patience
         self._observer = Observer(lease, board, environment, patience)
@@ -321,7 +321,8 @@ class Agent:
             lease.key, board, environment, self._memory, self._processes
         )
         self._me = lease.key
-        self._scan_due_s = now_s
+        self._scanned_s = -math.inf
+        self._pause_s = patience.poll_s
         self._is_clean = False
 
     def run(self) -> bool:
@@ -331,7 +332,7 @@ class Agent:
         ends one by force.
         """
         while not self.turn_or_log():
-            self._environment.wait(self._patience.poll_s)
+            self._environment.wait(self._pause_s)
         return self._is_clean
 
     def turn_or_log(self) -> bool:
@@ -362,6 +363,10 @@ class Agent:
                 return True
             self._executor.carry_out(action)
         self._forget_worlds(observed)
+        patience = self._patience
+        self._pause_s = (
+            patience.hurried_poll_s if is_awaited(observed) else patience.poll_s
+        )
         memory.end()
         return False
 
@@ -371,11 +376,14 @@ class Agent:
         is_urgent = memory.leaving_since_s is not None or any(
             world.exit_s is not None for world in memory.worlds.values()
         )
-        if memory.now_s < self._scan_due_s and not is_urgent:
+        every_s = self._patience.scan_s
+        if any(folder.open for folder in folders):
+            every_s = min(_HURRIED_SCAN_S, every_s)
+        if is_urgent:
+            every_s = min(self._patience.poll_s, every_s)
+        if memory.now_s < self._scanned_s + every_s:
             return
-        is_rescale = any(folder.open for folder in folders)
-        every_s = _HURRIED_SCAN_S if is_rescale else self._patience.scan_s
-        self._scan_due_s = memory.now_s + min(every_s, self._patience.scan_s)
+        self._scanned_s = memory.now_s
         self._processes.scan(folders)
         self._processes.sweep()
 
@@ -599,7 +607,7 @@ class Executor:
         if memory.now_s < due_s:
             return
         job = self._board.job(assigned.trainer)
-        is_forked = bool(job.launch.spare) and self._have_spares(assigned)
+        is_forked = job.may_have_spares and self._have_spares(assigned)
         try:
             process = self._environment.launch(
                 job, assigned, after=action.after, is_forked=is_forked

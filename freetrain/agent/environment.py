@@ -34,8 +34,10 @@ from freetrain.processes import (
     PROC,
     context_switches,
     environments,
+    free_memory_bytes,
     oom_kills,
     pidfd_problem,
+    resident_bytes,
     send_signal,
     status_of,
 )
@@ -126,7 +128,10 @@ class Environment:
         return unix_s()
 
     def wait(self, seconds: float) -> None:
-        """Wait, at most until Slurm signals that the lease ends."""
+        """Wait, at most until Slurm signals that the lease ends, or a child has ended.
+
+        A child is a launcher, a spare, or the step by which the listener hears.
+        """
         if select.select([self._woken], [], [], seconds)[0]:
             self._woken.recv(4096)
 
@@ -137,6 +142,7 @@ class Environment:
     def handle_signals(self) -> None:
         """Take TERM for Slurm's signal from now on; for the main thread."""
         signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # it only wakes
         signal.signal(signal.SIGTERM, self._note_lease_end)
 
     def _note_lease_end(self, number: int, frame: object) -> None:
@@ -222,6 +228,13 @@ class Environment:
     def is_spare_ready(self, lease: LeaseKey) -> bool:
         """Tell whether the spare in *lease*, this one, waits for ranks to make."""
         return is_spare_listening(lease_name(lease))
+
+    def has_room_for_spare(self, pids: Collection[int]) -> bool:
+        """Tell whether memory is free for twice what the processes *pids* have."""
+        try:
+            return 2 * resident_bytes(pids) <= free_memory_bytes()
+        except (OSError, ValueError, StopIteration):
+            return False
 
     def processes(self) -> tuple[MarkedProcess, ...]:
         """Return the marked processes of this node, but for the agent's own.

@@ -104,6 +104,7 @@ class Patience:
 
     Attributes:
         poll_s: Between two turns.
+        hurried_poll_s: The same where a rescale waits for this agent's turn.
         beat_s: Between two heartbeats.
         scan_s: Between two looks at the processes of the node.
         silent_s: A lease whose heartbeat does not change for so long is lost.
@@ -124,6 +125,7 @@ class Patience:
     """
 
     poll_s: float = 0.1
+    hurried_poll_s: float = 0.02
     beat_s: float = 1.0
     scan_s: float = 1.0
     silent_s: float = 10.0
@@ -132,7 +134,7 @@ class Patience:
     ahead_patience_s: float = 30.0
     begin_patience_s: float = 600.0
     turn_s: float = 1.0
-    gather_s: float = 0.15
+    gather_s: float = 0.06
     farewell_s: float = 0.3
     rescue_s: float = 2.0
     idle_s: float = 900.0
@@ -404,6 +406,8 @@ class ObservedTrainer:
         previous: The generation right before the newest; None where there is none.
         verdict: Whether it is to be launched again.
         failed: Its newest generation that failed; 0 for none.
+        has_room_for_spare: Whether its job file leaves spares open, and this lease has
+            one or the memory for it.
         is_done: Whether its work is done.
         since_end_s: Since this agent first saw its newest ending.
         loses_this_lease: Whether this lease leaves it, for another trainer or for good.
@@ -416,6 +420,7 @@ class ObservedTrainer:
     previous: AssignmentFile | None = None
     verdict: Verdict = MAY_RUN
     failed: int = 0
+    has_room_for_spare: bool = False
     is_done: bool = False
     since_end_s: float = 0.0
     loses_this_lease: bool = False

@@ -177,6 +177,7 @@ class OwnLease:
 
 _SIGN_EVERY_S = 3.0
 _DEFAULT_KILL_AFTER_S = 30.0
+_ROOM_AGAIN_S = 5.0
 _MOST_HISTORY = 50
 
 
@@ -210,6 +211,7 @@ class Observer:
         # By trainer: its files when all that they name could be read.
         self._readable: dict[str, TrainerFolder] = {}
         self._announced_spare = ""
+        self._room_due_s = now_s
         self._ticks = TickWatch(now_s=now_s)
         self._sign_due_s = now_s + patience.poll_s  # once the first beat is written
         self._watches: dict[LeaseKey, HeartbeatWatch] = {}
@@ -427,7 +429,7 @@ class Observer:
         newest, *before_it = self._generations(
             folder,
             (folder.newest, *earlier),
-            wants_spare=bool(job.launch.spare) and memory.spare is None,
+            wants_spare=job.may_have_spares and memory.spare is None,
         )
         is_running = newest.world is not None and newest.world.exit_s is None
         running_s = newest.world.age_s if newest.world and is_running else 0.0
@@ -441,11 +443,36 @@ class Observer:
             previous=board.assigned(name, before[-1]) if before else None,
             verdict=judge(history, job),
             failed=max((e.generation for e in history if is_failure(e)), default=0),
+            has_room_for_spare=job.may_have_spares
+            and job.launch.spare is None
+            and self._has_room_for_spare(newest),
             is_done=board.is_done(name, running_s=running_s),
             since_end_s=memory.age_s(("end", name, max(folder.over, default=0))),
             loses_this_lease=memory.leaving_since_s is not None or is_given_elsewhere,
             unix_s=memory.unix_s,
         )
+
+    def _has_room_for_spare(self, newest: ObservedGeneration) -> bool:
+        """Tell whether a spare is there, or has room beside the ranks of *newest*."""
+        memory, name = self.memory, newest.assigned.trainer
+        if memory.spare is not None:
+            return memory.spare.trainer == name
+        if not newest.has_begun or memory.now_s < self._room_due_s:
+            return False
+        ranks = [
+            process.pid
+            for process in self.processes.mine
+            if process.mark.world == (name, newest.number) and process.mark.is_rank
+        ]
+        if not ranks:
+            return False
+        self._room_due_s = memory.now_s + _ROOM_AGAIN_S
+        has_room = self._environment.has_room_for_spare(ranks)
+        if not has_room:
+            self._environment.log(
+                f"no spare of {name}: less memory is free than twice what it has"
+            )
+        return has_room
 
     def _history(self, folder: TrainerFolder) -> list[GenerationEnding]:
         """Return the endings since the last generation without leases."""

@@ -225,6 +225,36 @@ def choose_actions(
     return (*actions, *end_in_silence(observed), *give_back(observed))
 
 
+def is_awaited(observed: Observation) -> bool:
+    """Tell whether a rescale waits for the next turn of this agent.
+
+    It does while a lease leaves, for the agents that act then: those of that lease, of
+    the heads before and after, and of the first survivor.
+    """
+    if observed.leaving_s is not None:
+        return True
+    return any(
+        observed.me in _actors(observed, trainer, generation)
+        for trainer in observed.trainers
+        for generation in trainer.generations
+        if not generation.is_over
+    )
+
+
+def _actors(
+    observed: Observation, trainer: ObservedTrainer, generation: ObservedGeneration
+) -> frozenset[LeaseKey]:
+    """Return the leases that act while one leaves *generation*; none if none does."""
+    keys = [member.key for member in generation.assigned.members]
+    staying = [k for k in keys if not observed.is_leaving(trainer, generation, k)]
+    if len(staying) == len(keys):
+        return frozenset()
+    next_head = trainer.newest.assigned.head
+    after = () if next_head is None else (next_head.key,)
+    leaving = set(keys).difference(staying)
+    return frozenset((keys[0], *staying[:1], *after, *leaving))
+
+
 # The head of a generation launches, stops and buries its world
 
 # A step whose client is killed before it heard of the step's end takes two seconds
@@ -947,7 +977,7 @@ def _wants_spare(observed: Observation, trainer: ObservedTrainer) -> bool:
     is_here = (
         observed.me in trainer.newest.assigned.keys and not trainer.loses_this_lease
     )
-    asks = bool(trainer.job.launch.spare)
+    asks = bool(trainer.job.launch.spare) or trainer.has_room_for_spare
     return asks and is_going_on and is_here and not trainer.is_done
 
 

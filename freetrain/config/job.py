@@ -232,9 +232,9 @@ class LaunchSettings(Struct, frozen=True, kw_only=True, rename=key_name):
         ahead: Whether an elastic program's next world starts while the last one still
             trains, and waits for it in ``elastic.join``.
         spare: Whether each node keeps a process that has run the program up to
-            ``elastic.join``, from which the next ranks are forked. None for no; None
-            is not written, so that agents of an earlier release, which run while the
-            program is upgraded, can read the file.
+            ``elastic.join``, from which the next ranks are forked. None where there is
+            memory for it; None is not written, so that agents of an earlier release,
+            which run while the program is upgraded, can read the file.
         threads: The value of OMP_NUM_THREADS; None leaves it alone.
         executable: The launcher's program; empty for its usual name.
         options: Further words for the launcher, before the program's command.
@@ -453,6 +453,16 @@ class TrainerJob(Struct, frozen=True, kw_only=True, rename=key_name):
     def measure(self) -> QualitySettings:
         """Which metric says how good the model is."""
         return self.quality or QualitySettings()
+
+    @property
+    def may_have_spares(self) -> bool:
+        """Whether spares are kept: where asked for, or left open and possible.
+
+        With ``ahead = false`` two worlds do not fit into memory.
+        """
+        if self.launch.spare is not None:
+            return self.launch.spare
+        return self.elastic and self.launch.ahead and not self.launch.pack
 
     def must_have_committed(self, ran_s: float) -> bool:
         """Tell whether a program that reports no commits made one in so long a run."""

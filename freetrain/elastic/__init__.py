@@ -20,6 +20,7 @@ has the contract.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -88,3 +89,10 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[str]:
     """Return the public names, those not imported yet included."""
     return sorted({*globals(), *__all__})
+
+
+if "unasked" in os.environ.get("FREETRAIN_SPARE", ""):
+    # As early as can be: the program may ask for its rank on its way to join().
+    from freetrain.elastic.spare import watch_variables
+
+    watch_variables()

@@ -95,6 +95,10 @@ COMMIT_EVERY_S = "FREETRAIN_COMMIT_EVERY_S"
 PROGRESS_EVERY_S = "FREETRAIN_PROGRESS_EVERY_S"
 SPARE = "FREETRAIN_SPARE"
 """Set for a spare, and not for the ranks that it becomes."""
+WITH_MPI = "mpi"
+"""A word of it where the ranks will start MPI, so that the spare may load it."""
+UNASKED = "unasked"
+"""A word of it where no job file asks for spares, and the program may not be fit."""
 
 # NCCL and several schedulers use USR1 themselves (submitit issue 1701); KILL and
 # STOP cannot be caught.

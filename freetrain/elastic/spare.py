@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import re
 import select
 import selectors
 import signal
@@ -23,6 +24,7 @@ from pathlib import Path
 from stat import S_ISFIFO, S_ISREG, S_ISSOCK
 from typing import TYPE_CHECKING, NoReturn
 
+from freetrain.elastic.contract import SPARE, WITH_MPI
 from freetrain.elastic.files import warn
 from freetrain.elastic.rank import (
     LEASE,
@@ -34,6 +36,7 @@ from freetrain.elastic.rank import (
     receive_request,
     spare_address,
 )
+from freetrain.elastic.world import is_loaded_mpi_found, load_mpi
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping, Sequence
@@ -64,7 +67,7 @@ def become_a_rank(variables: MutableMapping[str, str]) -> None:
         variables: This process' own variables, ``os.environ``; replaced by the
             rank's before the return.
     """
-    why = _why_unfit()
+    why = _why_unfit(variables)
     if why:
         warn(
             f"{why} before elastic.join(), and a process that did so cannot be made a "
@@ -78,6 +81,8 @@ def become_a_rank(variables: MutableMapping[str, str]) -> None:
     except (OSError, ValueError, KeyError) as error:
         warn(f"this process cannot be a spare: {error!r}. Ranks start without one.")
         _leave(UNFIT)
+    if WITH_MPI in variables[SPARE].split(","):
+        load_mpi()
     _flush()  # else ranks would print the same text again
     # Ranks share its memory until it is written to, and the garbage collector writes.
     gc.freeze()
@@ -87,10 +92,14 @@ def become_a_rank(variables: MutableMapping[str, str]) -> None:
     variables.clear()
     for name, text in request.variables.items():
         variables[os.fsdecode(name)] = os.fsdecode(text)
+    if not is_loaded_mpi_found(variables.get("LD_LIBRARY_PATH", "")):
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
 
 
-def _why_unfit() -> str:
+def _why_unfit(variables: MutableMapping[str, str]) -> str:
     """Return what the program did that does not survive a fork; empty if nothing."""
+    if asked := asked_variables(variables):
+        return f"its rank was looked for ({', '.join(asked)})"
     mpi, torch = sys.modules.get("mpi4py.MPI"), sys.modules.get("torch")
     if mpi is not None and mpi.Is_initialized():
         return "MPI was started, as importing mpi4py.MPI does,"
@@ -112,6 +121,42 @@ def _shared_files() -> Iterator[str]:
             is_shared = S_ISREG(mode) or S_ISSOCK(mode) or S_ISFIFO(mode)
             if is_shared and int(entry.name) > _STANDARD:
                 yield f"{where} was opened"
+
+
+# A program that nobody wrote for spares may take its rank, or its device, from a
+# variable before it joins; all forks would have the spare's, which has none.
+
+_OF_A_RANK = re.compile(
+    rb"(LOCAL_|GLOBAL_|GROUP_|NODE_)?RANK|(LOCAL_)?WORLD_SIZE|MASTER_(ADDR|PORT)"
+    rb"|(OMPI|PMI|PMIX|PMI2|MPI|SLURM)_.*(RANK|SIZE|PROCID|LOCALID|NODEID|NTASKS).*"
+)
+
+
+class _Noting(dict[bytes, bytes]):
+    """The variables of a process; notes which of a rank's were asked for."""
+
+    def __init__(self, variables: dict[bytes, bytes]) -> None:
+        super().__init__(variables)
+        self.asked: set[bytes] = set()
+
+    def __getitem__(self, name: bytes) -> bytes:
+        if _OF_A_RANK.fullmatch(name):
+            self.asked.add(name)
+        return super().__getitem__(name)
+
+
+def watch_variables(variables: MutableMapping[str, str] = os.environ) -> None:
+    """Note from now on which variables the program asks for."""
+    own = vars(variables)
+    own["_data"] = _Noting(own["_data"])
+
+
+def asked_variables(variables: MutableMapping[str, str]) -> tuple[str, ...]:
+    """Return the variables of a rank that were asked for; none where none watched."""
+    found = getattr(variables, "_data", None)
+    if not isinstance(found, _Noting):
+        return ()
+    return tuple(sorted(map(os.fsdecode, found.asked)))
 
 
 class _Spare:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -167,6 +170,9 @@ class MpiWorld:
         os._exit(exit_code)
 
 
+_MAPS = Path("/proc/self/maps")
+_MPI = re.compile(r"libmpi(ch)?\.so")
+
 # Set by Open MPI 4 and 5; by MPICH, Intel MPI and Slurm's pmi2; by Slurm's pmix.
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK")
 # In this order: inside a Slurm step, mpirun's count is right and the step's is the
@@ -217,8 +223,55 @@ def _mpi_world() -> tuple[World, str]:
             f"{error}. Nothing was trained. Install it into this Python "
             f"(`pip install mpi4py`), or start the program without mpirun."
         ) from error
+    if not mpi.Is_initialized():  # loaded by a spare, or left so by the program
+        _start(mpi)
     version = mpi.Get_library_version().strip("\x00 \n").split(",")[0].splitlines()[0]
     return MpiWorld(mpi.COMM_WORLD), f"mpi4py with {version}"
+
+
+def _start(mpi: Any) -> None:  # noqa: ANN401  # mpi4py may be absent
+    """Start MPI as mpi4py does on import, by the options that a program can set."""
+    options = import_module("mpi4py").rc
+    if options.threads:
+        mpi.Init_thread(getattr(mpi, f"THREAD_{options.thread_level.upper()}"))
+    else:
+        mpi.Init()
+
+
+def load_mpi() -> None:
+    """Load mpi4py and its MPI, and start nothing; for a spare, whose ranks start it.
+
+    Where there is none, or it cannot be loaded, ranks will find that out.
+    """
+    with suppress(ImportError, RuntimeError):
+        options = import_module("mpi4py").rc
+        if options.finalize is None:
+            options.finalize = True  # else mpi4py ends only what it has started itself
+        options.initialize = False
+        import_module("mpi4py.MPI")
+
+
+def is_loaded_mpi_found(search: str, *, maps: Path = _MAPS) -> bool:
+    """Tell whether a new process that searches *search* would load the same MPI.
+
+    Launchers put their own libraries first on LD_LIBRARY_PATH for their ranks.
+
+    Args:
+        search: The variable LD_LIBRARY_PATH of that process.
+        maps: The files that this process has in memory.
+    """
+    lines = maps.read_text(encoding="utf-8", errors="replace").splitlines()
+    files = {Path(line.split(maxsplit=5)[-1]) for line in lines if "/libmpi" in line}
+    loaded = {file.resolve().parent for file in files if _MPI.match(file.name)}
+    folders = (Path(folder) for folder in search.split(":") if folder)
+    found = next((f for f in folders if _has_mpi(f)), None)
+    return not loaded or found is None or found.resolve() in loaded
+
+
+def _has_mpi(folder: Path) -> bool:
+    with suppress(OSError):
+        return any(_MPI.match(entry.name) for entry in folder.iterdir())
+    return False
 
 
 def _started_size(environment: Mapping[str, str]) -> dict[str, int]:

@@ -286,6 +286,9 @@ class Launcher(ABC):
     keys: ClassVar[frozenset[str]] = frozenset()
     """Keys of ``[launch]`` that it understands and most launchers do not."""
 
+    has_mpi: ClassVar[bool] = False
+    """Whether its ranks connect by MPI."""
+
     needs_command: ClassVar[bool] = True
     """Whether a job file must say ``command``, the program of the user's."""
 

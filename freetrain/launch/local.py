@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.elastic.contract import SPARE
+from freetrain.elastic.contract import SPARE, UNASKED, WITH_MPI
 from freetrain.launch.base import (
     LEASE_MARK,
     WORLD_MARK,
@@ -138,7 +138,7 @@ def plan_spare(request: WorldRequest, lease: LeaseKey, *, log: Path) -> WorldPla
     marks = {
         LEASE_MARK: lease_name(lease),
         WORLD_MARK: f"{request.assigned.trainer}/{_NO_GENERATION}",
-        SPARE: "1",
+        SPARE: ",".join(_spare_words(request.job)),
     }
     return WorldPlan(
         argv=request.job.command,
@@ -148,6 +148,14 @@ def plan_spare(request: WorldRequest, lease: LeaseKey, *, log: Path) -> WorldPla
         stop_signal=signal.SIGTERM,
         has_group=True,
     )
+
+
+def _spare_words(job: TrainerJob) -> Iterator[str]:
+    yield "1"
+    if launcher_of(job).has_mpi:
+        yield WITH_MPI
+    if job.launch.spare is None:
+        yield UNASKED
 
 
 def _submitters_environment(

@@ -53,6 +53,7 @@ class MpirunLauncher(Launcher):
     """Starts the ranks by the mpirun of the submitter, whichever MPI it belongs to."""
 
     usual_program = "mpirun"
+    has_mpi = True
 
     def find_tool(self, job: TrainerJob, head: HeadNode, finder: ToolFinder) -> Tool:
         """Return mpirun and its kind."""

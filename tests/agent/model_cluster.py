@@ -28,7 +28,7 @@ from freetrain.state.files import (
 from tests.state.endings import a_lease, an_assignment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from signal import Signals
 
     from freetrain.state.files import GenerationEnding, Heartbeat
@@ -366,6 +366,7 @@ class ModelCluster:
         fails_s: After which time of training every world fails by itself.
         ignores_stop, hangs: Whether worlds do not obey, or never begin.
         does_slurm_answer: Whether slurmctld does when an agent asks it.
+        has_memory: Whether nodes have room for spares that no job file asks for.
         questions_s: When agents asked.
     """
 
@@ -382,6 +383,7 @@ class ModelCluster:
     ignores_stop: bool = False
     hangs: bool = False
     does_slurm_answer: bool = True
+    has_memory: bool = False
     questions_s: list[float] = field(default_factory=list)
     oom_kills: int = 0
 
@@ -578,6 +580,9 @@ class ModelEnvironment(Environment):
         self.cluster.leases[lease].spares.append(spare)
         return spare
 
+    def has_room_for_spare(self, pids: Collection[int]) -> bool:
+        return bool(pids) and self.cluster.has_memory
+
     def is_spare_ready(self, lease: LeaseKey) -> bool:
         living = [s for s in self.cluster.leases[lease].spares if s.exit_code is None]
         return any(self.cluster.now_s >= spare.ready_s for spare in living)
@@ -585,7 +590,10 @@ class ModelEnvironment(Environment):
     def processes(self) -> tuple[MarkedProcess, ...]:
         return tuple(
             MarkedProcess(
-                100 * g + key.task, 0, Mark(key, t, g), is_stopped=key in w.frozen
+                100 * g + key.task,
+                0,
+                Mark(key, t, g, is_rank=True),
+                is_stopped=key in w.frozen,
             )
             for (t, g), w in self.cluster.worlds.items()
             for key in w.ranks

@@ -296,10 +296,10 @@ def test_leases_that_get_their_notice_together_are_left_out_together() -> None:
     cluster, keys = training_on(5)
     cluster.run(1)
 
-    cluster.signal(keys[0])
-    cluster.run(0.1)
-    cluster.signal(keys[1])
     cluster.signal(keys[2])
+    cluster.step()  # the others hear it a turn later
+    cluster.signal(keys[0])
+    cluster.signal(keys[1])
     cluster.run_until(lambda: cluster.training() == [2], limit_s=3)
 
     assert cluster.newest(TRAINER).keys == set(keys[3:])
@@ -533,6 +533,37 @@ def test_a_world_is_forked_where_every_lease_of_it_has_a_spare() -> None:
 
     forked = [world.is_forked for world in cluster.worlds.values()]
     assert forked == [False, False, True]  # the third lease had no spare at first
+
+
+@pytest.mark.parametrize("has_memory", [True, False])
+def test_without_a_word_in_the_job_file_there_are_spares_where_memory_is_free(
+    *, has_memory: bool
+) -> None:
+    cluster, (one, two) = training_on(2)
+    cluster.has_memory = has_memory
+    cluster.run(4)
+
+    name = TRAINER if has_memory else ""
+    assert spares(cluster) == [name, name]
+    cluster.has_memory = False  # what is there stays
+    cluster.signal(one)
+    cluster.run_until(lambda: cluster.training() == [2])
+
+    assert cluster.worlds[TRAINER, 2].is_forked is has_memory
+    assert cluster.leases[two].spare == name
+
+
+@pytest.mark.parametrize(
+    "launch", [LaunchSettings(spare=False), LaunchSettings(ahead=False)]
+)
+def test_a_job_file_can_say_that_there_is_no_room_for_a_second_process(
+    launch: LaunchSettings,
+) -> None:
+    cluster, _ = training_on(2, job=structs.replace(a_job(), launch=launch))
+    cluster.has_memory = True
+    cluster.run(4)
+
+    assert spares(cluster) == ["", ""]
 
 
 def test_a_spare_that_ended_by_itself_is_not_started_again() -> None:

@@ -10,12 +10,9 @@ With ``--local`` leases are processes of this machine, and srun is a script that
 its command here: what is then missing is Slurm's own time.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
-import re
 import signal
 import statistics
 import subprocess
@@ -32,9 +29,12 @@ from uuid import uuid4
 
 from msgspec import structs
 
+from freetrain.agent.environment import unix_s
 from freetrain.agent.observation import PATIENCE_VARIABLE
 from freetrain.broker.lease import LeaseKey
 from freetrain.elastic.contract import read_outcome
+from freetrain.launch.base import WORLD_MARK
+from freetrain.processes import status_of
 from freetrain.state.files import AssignedLease, StateDir
 from tests.cluster.cluster import Cluster
 from tests.cluster.holding import running_cluster
@@ -121,7 +121,7 @@ class OnThisMachine:
             PATIENCE_VARIABLE: PATIENCE,
         }
         words = (str(self.live.state.path), key.uuid, "0", "60", str(GRACE_S))
-        self.processes[key] = subprocess.Popen(
+        self.processes[key] = subprocess.Popen(  # noqa: S603 -- our own
             (sys.executable, "-P", "-m", "freetrain.agent", *words),
             env=environment,
             start_new_session=True,
@@ -171,6 +171,11 @@ def steps(live: LiveLeases) -> dict[int, list[float]]:
     return found
 
 
+def boot_s() -> float:
+    uptime_s = float(Path("/proc/uptime").read_text().split()[0])
+    return unix_s() - uptime_s
+
+
 def rescale(ground: Ground, kind: str, who: int) -> Rescale:
     live = ground.live
     before = live.newest()
@@ -179,7 +184,7 @@ def rescale(ground: Ground, kind: str, who: int) -> Rescale:
     others = [m for m in before.members if m != leaver]
     more = ground.take(1) if kind == "grown" else ()
     live.wait_for_training(number, steps=20)
-    told_unix_s, told_s = time.time(), time.monotonic()
+    told_unix_s, told_s = unix_s(), time.monotonic()
     if kind == "grown":
         live.assign(*before.members, *more)
     elif kind == "planned":
@@ -197,25 +202,46 @@ def rescale(ground: Ground, kind: str, who: int) -> Rescale:
     by_generation = steps(live)
     last = by_generation[number][-1]
     first = by_generation[now][0]
-    phases = {"told": told_unix_s - last, "left": (left_s or 0) + told_unix_s - last}
+    phases = {"told": told_unix_s - last, "first step": first - last}
+    phases |= _from_files(live, number, now, last)
+    phases |= _from_logs(live, told_unix_s, last)
+    phases |= _from_processes(live, now, last)
+    return Rescale(kind, first - last, left_s, phases)
+
+
+def _from_files(
+    live: LiveLeases, number: int, now: int, last: float
+) -> dict[str, float]:
     outcome = read_outcome(live.trainer.run, number)
-    if outcome is not None:
-        phases["outcome"] = outcome.t - last
+    found = {} if outcome is None else {"outcome": outcome.t - last}
+    for entry in map(json.loads, live.progress().splitlines()):
+        if entry.get("event") == "start" and entry["generation"] == now:
+            found["restored"] = entry["t"] - last
+    return found
+
+
+def _from_logs(live: LiveLeases, since_s: float, last: float) -> dict[str, float]:
+    found: dict[str, float] = {}
     for path in live.state.path.glob("leases/*/agent.log"):
         for line in path.read_text().splitlines():
             stamp, _, text = line.partition(" ")
             at_s = datetime.fromisoformat(stamp).timestamp()
-            if at_s >= told_unix_s - 0.05:
-                words = re.sub(r"live/", "", text)[:38]
-                phases.setdefault(words, at_s - last)
-    starts = [
-        json.loads(line)["t"]
-        for line in live.progress().splitlines()
-        if '"start"' in line and f'"generation": {now},' in line
-    ]
-    phases["restored"] = starts[0] - last
-    phases["first step"] = first - last
-    return Rescale(kind, first - last, left_s, phases)
+            if at_s >= since_s - 0.05:
+                found.setdefault(text.removeprefix("live/")[:60], at_s - last)
+    return found
+
+
+def _from_processes(live: LiveLeases, now: int, last: float) -> dict[str, float]:
+    """When each process of the next world began, as far as it still runs."""
+    found = {}
+    for pid, argv in live.marked().items():
+        status = status_of(pid)
+        marks = [w for w in proc_words(pid, "environ") if w.startswith(WORLD_MARK)]
+        if status is not None and any(mark.endswith(f"/{now}") for mark in marks):
+            began_s = boot_s() + status.started / os.sysconf("SC_CLK_TCK")
+            words = " ".join(Path(word).name for word in argv[:4])
+            found[f"began {words[:40]} ({pid})"] = began_s - last
+    return found
 
 
 @contextmanager
@@ -275,8 +301,8 @@ def main() -> None:
             ground(local=asked.local, folder=folder, spare=asked.spare)
         )
         for _ in range(asked.load):
-            words = (sys.executable, "-S", "-c", "while True: pass")
-            stack.callback(subprocess.Popen(words).kill)
+            busy = (sys.executable, "-S", "-c", "while True: pass")
+            stack.callback(subprocess.Popen(busy).kill)  # noqa: S603 -- our own
         on.live.assign(*on.take(NODES))
         on.live.wait_for_training(1, steps=20)
         kinds = asked.kinds.split(",")
@@ -285,11 +311,11 @@ def main() -> None:
                 for one in (kind, "grown"):
                     found.append(rescale(on, one, turn))
                     if asked.phases:
-                        print(f"{one}: {found[-1].pause_s:.2f}")
+                        sys.stdout.write(f"{one}: {found[-1].pause_s:.2f}\n")
                         for words, at_s in sorted(
                             found[-1].phases.items(), key=lambda p: p[1]
                         ):
-                            print(f"   {at_s:7.3f} {words}")
+                            sys.stdout.write(f"   {at_s:7.3f} {words}\n")
                         sys.stdout.flush()
         sys.stdout.write("\n".join(told(found)) + "\n")
 

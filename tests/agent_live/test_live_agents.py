@@ -300,7 +300,7 @@ def _listening(leases: tuple[AssignedLease, ...]) -> bool:
 
 def _is_fork(live: LiveLeases, generation: int, rank: int) -> bool:
     parent = _parent(live.pid_of_rank(generation, rank))
-    return "FREETRAIN_SPARE=1" in proc_words(parent, "environ")
+    return "FREETRAIN_SPARE=1,mpi" in proc_words(parent, "environ")
 
 
 def _parent(pid: int) -> int:

@@ -31,6 +31,8 @@ def before_join() -> object:
             return thread
         case "mpi":
             return import_module("mpi4py.MPI")
+        case "rank":
+            return os.environ.get("LOCAL_RANK", "0")
         case _:
             return None
 

@@ -77,7 +77,7 @@ class Spare:
     @classmethod
     def start(cls, folder: Path, *program: str, **extra: str) -> Self:
         lease = f"{uuid4()}-0"
-        own = marks(lease, "0000000000") | {"FREETRAIN_SPARE": "1"}
+        own = marks(lease, "0000000000") | {"FREETRAIN_SPARE": "1,mpi,unasked"}
         argv = (sys.executable, *program)
         log = folder / "spare.log"
         return cls(lease, spawn(argv, log, buffered() | extra | own), folder)
@@ -269,7 +269,12 @@ def test_without_a_spare_of_its_trainer_a_rank_is_the_program_itself(
 
 @pytest.mark.parametrize(
     ("what", "words"),
-    [("file", "was opened"), ("thread", "thread was started"), ("mpi", "MPI was")],
+    [
+        ("file", "was opened"),
+        ("thread", "thread was started"),
+        ("mpi", "MPI was"),
+        ("rank", "rank was looked for (LOCAL_RANK)"),
+    ],
 )
 def test_a_program_that_cannot_be_forked_any_more_is_no_spare(
     tmp_path: Path, what: str, words: str

@@ -362,7 +362,7 @@ def test_a_spare_is_the_program_itself_on_the_node_of_its_lease() -> None:
     assert plan.directory == job().directory
     assert (plan.log, plan.stop_signal) == (Path("/lease/spare.log"), Signals.SIGTERM)
     assert plan.stop_file is None  # that of a world would end the world
-    assert plan.environment["FREETRAIN_SPARE"] == "1"
+    assert plan.environment["FREETRAIN_SPARE"] == "1,mpi,unasked"
     assert plan.environment["FREETRAIN_LEASE"] == "uuid-n2-0"
     assert plan.environment["FREETRAIN_WORLD"] == "digits/0000000000"
 
