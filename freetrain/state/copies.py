@@ -45,7 +45,7 @@ def damage(connection: sqlite3.Connection) -> str:
         if code in _OTHER_REASONS:
             raise
         return str(error)
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # of SQLite's message
         return str(error)
     return "" if found == ("ok",) else str(found[0] if found else "no answer")
 

@@ -711,6 +711,12 @@ def translated(path: Path | None = None) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _translate(error, path) from error
+    except UnicodeDecodeError as error:  # the message itself quotes what is damaged
+        raise damaged(_place(path), error) from error
+
+
+def _place(path: Path | None) -> str:
+    return "the state" if path is None else f"the state {path}"
 
 
 def _kind(error: sqlite3.Error) -> int:
@@ -719,7 +725,7 @@ def _kind(error: sqlite3.Error) -> int:
 
 
 def _translate(error: sqlite3.Error, path: Path | None) -> StoreError:
-    where = "the state" if path is None else f"the state {path}"
+    where = _place(path)
     kind = _kind(error)
     if kind in _BUSY:
         return StoreBusyError(

@@ -23,7 +23,7 @@ from freetrain.broker.lease import (
 from freetrain.broker.limits import Pace
 from freetrain.broker.sharing import CallMemory, SeenOwner
 from freetrain.lookahead.base import Departure
-from freetrain.state.database import translated
+from freetrain.state.database import reading, translated
 from slurm.holes import BackfillPlans, HiddenPlan, PlannedStart
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ class RowTable(Generic[Row]):
     ) -> tuple[Row, ...]:
         """Return rows in the order they came in; ``where`` is ours, never input."""
         rows = select(connection, self.name, self.names, where=where, values=values)
-        return tuple(self._row(row) for row in rows)
+        with reading(self.name):
+            return tuple(self._row(row) for row in rows)
 
     def _row(self, values: tuple[Any, ...]) -> Row:
         found = dict(zip(self.fields, values, strict=True))
@@ -130,6 +131,15 @@ def put(
 
 def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(dict(value), separators=(",", ":"))
+
+
+def _learned(text: str) -> Any:  # noqa: ANN401 - what the caller put
+    """Return what ``_json`` wrote; empty where it is unreadable: it is learned anew."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 # ----------------------------------------------------------------------
@@ -298,7 +308,10 @@ def leases(
     where = "WHERE state != ? OR deadline_s > ?"
     values = (LeaseState.GONE, ending_after_s)
     rows = select(connection, "leases", _LEASE_COLUMNS, where=where, values=values)
-    return tuple(_lease(dict(zip(_LEASE_COLUMNS, row, strict=True))) for row in rows)
+    with reading("leases"):
+        return tuple(
+            _lease(dict(zip(_LEASE_COLUMNS, row, strict=True))) for row in rows
+        )
 
 
 def _lease(row: dict[str, Any]) -> Lease:
@@ -589,14 +602,14 @@ def history_of(
     if not rows:
         return None
     trainer, submitted_s, *texts = rows[0]
-    return HistoryRow(trainer, submitted_s, *map(json.loads, texts))
+    return HistoryRow(trainer, submitted_s, *map(_learned, texts))
 
 
 def latest_scalings(connection: sqlite3.Connection) -> tuple[Mapping[str, Any], ...]:
     """Return the measured speeds of the trainers that were submitted last."""
     where = f"WHERE trainer IN ({LATEST})"
     rows = select(connection, "pasts", ("scaling",), where=where, values=(MOST_OTHERS,))
-    return tuple(json.loads(text) for (text,) in rows)
+    return tuple(_learned(text) for (text,) in rows)
 
 
 def has_old_histories(connection: sqlite3.Connection, *, before_s: float) -> bool:
@@ -664,8 +677,7 @@ def loss_forecast_of(
     """Return the forecast kept for *trainer*, if it was fitted to these points."""
     where, values = "WHERE trainer = ? AND told = ?", (trainer, fitted_to)
     rows = select(connection, "outlooks", ("outlook",), where=where, values=values)
-    kept: dict[str, Any] | None = json.loads(rows[0][0]) if rows else None
-    return kept
+    return (_learned(rows[0][0]) or None) if rows else None
 
 
 # ----------------------------------------------------------------------
@@ -686,7 +698,7 @@ def priority_memory_of(
     """Return the memory of *priority*; empty if the last tick had another one."""
     where, values = "WHERE priority = ?", (priority,)
     rows = select(connection, "memory", ("memory",), where=where, values=values)
-    kept: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
+    kept: dict[str, Any] = _learned(rows[0][0]) if rows else {}
     return kept
 
 
@@ -721,11 +733,14 @@ def seen_backfill_plans(connection: sqlite3.Connection) -> SeenBackfillPlans:
     if not rows:
         return SeenBackfillPlans()
     whole_s, text = rows[0]
-    kept = json.loads(text)
-    plans = BackfillPlans(
-        starts=tuple(PlannedStart(**start) for start in kept["starts"]),
-        hidden=tuple(HiddenPlan(**plan) for plan in kept["hidden"]),
-    )
+    kept = _learned(text)
+    try:
+        plans = BackfillPlans(
+            starts=tuple(PlannedStart(**start) for start in kept["starts"]),
+            hidden=tuple(HiddenPlan(**plan) for plan in kept["hidden"]),
+        )
+    except (KeyError, TypeError):
+        return SeenBackfillPlans()
     return SeenBackfillPlans(plans, whole_s)
 
 
