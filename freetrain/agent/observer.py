@@ -176,6 +176,7 @@ class OwnLease:
 
 
 _SIGN_EVERY_S = 3.0
+_FIRST_SIGN_S = 15.0  # a tick changes the sign last, when its leases may have begun
 _DEFAULT_KILL_AFTER_S = 30.0
 _ROOM_AGAIN_S = 5.0
 _MOST_HISTORY = 50
@@ -385,6 +386,9 @@ class Observer:
         with suppress(UnknownNowError):
             sign = self._board.tick_sign()
             age_s = self._board.tick_sign_age_s(self._me)
+            if sign is not None and sign.silence_s is not None:
+                most_s = sign.silence_s - SILENCE_NOTICE_S - _FIRST_SIGN_S
+                age_s = max(0.0, min(age_s, most_s))
             if self._ticks.look(sign, now_s=self.memory.now_s, age_s=age_s):
                 self.memory.has_asked_slurm = False
 
