@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import signal
 import socket
 import sys
 import time
@@ -60,6 +61,7 @@ from freetrain.broker.lease import LeaseKey
 from freetrain.errors import FreeTrainError, UsageError
 from freetrain.launch.local import LocalLauncher, this_node
 from freetrain.state.files import (
+    KILLED_OUTSIDE,
     AgentState,
     EndingKind,
     GenerationEnding,
@@ -624,7 +626,11 @@ class Executor:
             return
         self._failed_launches.clear()
         memory.worlds[world] = LaunchedWorld(
-            *world, process, action.after, launched_s=memory.now_s
+            *world,
+            process,
+            action.after,
+            launched_s=memory.now_s,
+            oom_kills=self._environment.oom_kills(),
         )
         nodes = ",".join(member.node for member in assigned.members)
         after = f", after generation {action.after}" if action.after else ""
@@ -672,11 +678,30 @@ class Executor:
         if action.was_launched:
             elastic = self._board.job(action.trainer).elastic
             ending = self._board.with_outcome(action.trainer, ending)
-            ending = complete_ending(ending, action, elastic=elastic)
+            killed_how = self._killed_how(ending, action)
+            ending = complete_ending(
+                ending, action, elastic=elastic, killed_how=killed_how
+            )
             world = self._memory.worlds.get((action.trainer, action.generation))
             if world is not None and not ending.message:
                 ending = replace(ending, message=world.why_killed)
         self._end(ending, action.trainer)
+
+    def _killed_how(self, ending: GenerationEnding, action: WriteEnding) -> str:
+        """Return who killed a world, as far as can be told; empty if nobody did."""
+        number = _killing_signal(action)
+        if not number or ending.ended is not EndingKind.KILLED:
+            return ""
+        world = self._memory.worlds.get((action.trainer, action.generation))
+        before = 0 if world is None else world.oom_kills
+        output = self._board.last_output(action.trainer, action.generation)
+        if self._environment.oom_kills() > before or any(
+            w in output for w in _NO_MEMORY
+        ):
+            return OUT_OF_MEMORY
+        if _EXITED in output:
+            return ""  # srun's own status is the largest of all, also of killed ranks
+        return f"{KILLED_OUTSIDE} by signal {number}"
 
     def _end(self, ending: GenerationEnding, trainer: str) -> None:
         if self._board.write_ending(trainer, ending):
@@ -752,14 +777,51 @@ def failed_launch(
     )
 
 
+OUT_OF_MEMORY = "killed for want of memory"
+_NO_MEMORY = (b"oom_kill event", b"oom-kill event", b"Out Of Memory")  # Slurm's words
+_EXITED = b"Exited with exit code"  # of a task that ended by itself, in srun's words
+
+
+def _killing_signal(action: WriteEnding) -> int:
+    """Return the signal that killed a world unless we did; 0 for none.
+
+    Launchers exit with 128 and the signal of the first rank that one ended. Those that
+    a program gets by its own errors, such as SEGV, are its own failure.
+    """
+    ours = action.was_asked or action.was_killed or action.lost_lease or action.is_done
+    code = action.exit_code
+    if code is None or ours:
+        return 0
+    number = -code if code < 0 else code - 128
+    return number if number in {signal.SIGKILL, signal.SIGTERM} else 0
+
+
 def complete_ending(
-    ending: GenerationEnding, action: WriteEnding, *, elastic: bool
+    ending: GenerationEnding,
+    action: WriteEnding,
+    *,
+    elastic: bool,
+    killed_how: str = "",
 ) -> GenerationEnding:
     """Return *ending*, which has the world's outcome by now, as it is to count.
 
     Programs that are not elastic leave nothing but their exit status: whatever it
     is, a program that was asked to stop and did has been rescaled.
+
+    Args:
+        ending: As the agent and the outcome have it.
+        action: What the agent knows.
+        elastic: Whether the program is.
+        killed_how: How it was killed where its agent did not; empty if it was not.
     """
+    if killed_how:
+        is_outside = killed_how.startswith(KILLED_OUTSIDE)
+        return replace(
+            ending,
+            ended=EndingKind.KILLED,
+            lost_lease=ending.lost_lease or is_outside,
+            message=killed_how,
+        )
     ended = ending.ended
     if ended is EndingKind.KILLED and not elastic:
         ended = _by_exit_code(action)

@@ -23,8 +23,8 @@ from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import WorkSettings, read_job
 from freetrain.elastic.contract import OutcomeKind, parse_outcome
 from freetrain.errors import FreeTrainError, TryLaterError
-from freetrain.launch.base import logs_of, run_dir_of
-from freetrain.progress import ProgressReader, work_is_done
+from freetrain.launch.base import log_of, logs_of, run_dir_of
+from freetrain.progress import ProgressReader, read_tail, work_is_done
 from freetrain.state.files import (
     EndingKind,
     UnreadableFileError,
@@ -59,6 +59,7 @@ _MOST_REMEMBERED = 1_000
 _LONGEST_MESSAGE = 2_000
 _MOST_OPEN = 20  # generations that are not over, as far back as an agent looks
 _MOST_ANSWERS = 10_000
+_LAST_OUTPUT_BYTES = 1 << 16
 
 
 class UnknownNowError(TryLaterError):
@@ -242,6 +243,13 @@ class Board:
         """Return how a world says that it ended; empty while it says nothing."""
         outcome = self._outcome(self._run_dir(trainer), generation)
         return "" if outcome is None else str(outcome.kind)
+
+    @answers_as_before(otherwise=b"")
+    def last_output(self, trainer: str, generation: int) -> bytes:
+        """Return the end of what the world of *generation* has printed."""
+        job = self.job(trainer)
+        path = log_of(job, self._trainer_dir(trainer), generation)
+        return read_tail(path, _LAST_OUTPUT_BYTES)
 
     @answers_as_before(otherwise=False)
     def is_ready(self, trainer: str, generation: int) -> bool:

@@ -14,7 +14,13 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
-from freetrain.state.files import GAVE_UP, AgentState, EndingKind, GenerationEnding
+from freetrain.state.files import (
+    GAVE_UP,
+    KILLED_OUTSIDE,
+    AgentState,
+    EndingKind,
+    GenerationEnding,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -49,6 +55,8 @@ class Verdict:
 
 MAY_RUN = Verdict()
 
+_MOST_KILLS = 10  # by then, hours later, somebody means it, or the cause is not seen
+
 
 def judge(endings: Iterable[GenerationEnding], job: TrainerJob) -> Verdict:
     """Return whether the trainer whose generations ended so is launched again.
@@ -57,31 +65,42 @@ def judge(endings: Iterable[GenerationEnding], job: TrainerJob) -> Verdict:
         endings: Since the last generation without leases, in order of generation.
         job: The trainer.
     """
-    failures, committed_step, last = 0, 0, None
+    failures, kills, committed_step, last = 0, 0, 0, None
     for last in endings:
         if last.ended in {EndingKind.FINISHED, EndingKind.DO_NOT_RESTART}:
             return Verdict(is_final=True, reason=_reason(str(last.ended), last.message))
         if last.committed_step > committed_step or _must_have_committed(last, job):
-            failures, committed_step = 0, last.committed_step
+            failures, kills, committed_step = 0, 0, last.committed_step
         failures += is_failure(last)
-    if last is None or not failures:
+        kills += is_killed_outside(last)
+    if last is None:
         return MAY_RUN
-    if job.restart.is_used_up(failures):
-        reason = f"{GAVE_UP}, {failures} in a row without a commit"
+    if job.restart.is_used_up(failures) or kills >= _MOST_KILLS:
+        reason = f"{GAVE_UP}, {max(failures, kills)} in a row without a commit"
         return Verdict(is_final=True, reason=_reason(reason, last.message))
-    return Verdict(wait_s=job.restart.pause_s(failures) if is_failure(last) else 0.0)
+    if is_failure(last):
+        return Verdict(wait_s=job.restart.pause_s(failures))
+    if is_killed_outside(last) and kills > 1:
+        return Verdict(wait_s=job.restart.pause_s(kills - 1))
+    return MAY_RUN
 
 
 def is_failure(ending: GenerationEnding) -> bool:
     """Tell whether *ending* counts against the program.
 
-    Losing a lease does not, and neither does being killed for not stopping in time.
+    Losing a lease does not, and neither does being killed from outside, or for not
+    stopping in time.
     A stop that was not asked for does, else a program that stops by itself at once
     would be started for ever.
     """
     if ending.lost_lease or ending.ended is EndingKind.NOT_LAUNCHED:
         return False
     return ending.ended is EndingKind.FAILED or not ending.was_asked
+
+
+def is_killed_outside(ending: GenerationEnding) -> bool:
+    """Tell whether somebody else ended the world that ended so, by a signal."""
+    return ending.lost_lease and ending.message.startswith(KILLED_OUTSIDE)
 
 
 def _must_have_committed(ending: GenerationEnding, job: TrainerJob) -> bool:

@@ -53,6 +53,7 @@ class LaunchedWorld:
         has_begun: Whether its program ever left a sign of life: the sign is removed
             when the next generation begins.
         is_told: Whether the request to stop was delivered whole.
+        oom_kills: Processes of this node killed for want of memory before its launch.
     """
 
     trainer: str
@@ -68,6 +69,7 @@ class LaunchedWorld:
     lingers: bool = False
     has_begun: bool = False
     is_told: bool = False
+    oom_kills: int = 0
 
     def look(self, now_s: float) -> None:
         """See whether the launcher is still there, or else its other processes."""

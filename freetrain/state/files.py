@@ -49,6 +49,9 @@ GO_ON = "its user lets it go on"
 GAVE_UP = "failed too often"
 """Beginning of the reason of the empty generation that ends a failing trainer."""
 
+KILLED_OUTSIDE = "killed from outside"
+"""Beginning of the message of an ending that is no failure, though it lost no lease."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedLease:
@@ -194,7 +197,8 @@ class GenerationEnding:
 
     Attributes:
         was_asked: Whether it had been asked to stop.
-        lost_lease: Whether it lost a lease; then the end is no failure of the program.
+        lost_lease: Whether it lost a lease, or was killed from outside; then the end is
+            no failure of the program.
         exit_code: The launcher's; None where it was not seen.
         step: Steps done, as its outcome says; 0 where it left none.
         committed_step: Steps that are safe, likewise.

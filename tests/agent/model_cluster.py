@@ -82,6 +82,7 @@ class ModelBoard(Board):
     beats: dict[LeaseKey, Heartbeat] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     spares: dict[LeaseKey, str] = field(default_factory=dict)
+    outputs: dict[tuple[str, int], bytes] = field(default_factory=dict)
     sign: TickSign | None = None
     sign_age_s: float = 0.0
 
@@ -114,6 +115,9 @@ class ModelBoard(Board):
 
     def job(self, trainer: str) -> TrainerJob:
         return self.jobs[trainer]
+
+    def last_output(self, trainer: str, generation: int) -> bytes:
+        return self.outputs.get((trainer, generation), b"")
 
     def outcome(self, trainer: str, generation: int) -> str:
         return self.outcomes.get((trainer, generation), ("", 0))[0]
@@ -507,7 +511,8 @@ def _through(name: str) -> Callable[..., Any]:
 _AS_IT_IS = {"heartbeat", "tick_sign"}
 for _name in (
     *("propose", "write_ending", "with_outcome", "write_notice", "request_stop"),
-    *("write_heartbeat", "announce_spare", "tick_sign_age_s", *_AS_IT_IS),
+    *("write_heartbeat", "announce_spare", "tick_sign_age_s", "last_output"),
+    *_AS_IT_IS,
 ):
     setattr(Line, _name, _through(_name))
 for _name in ("trainers", "generations", "assigned", "endings", "ending", "job"):

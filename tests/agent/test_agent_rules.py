@@ -31,6 +31,7 @@ from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import CheckpointSettings, RestartSettings
 from freetrain.state.files import (
     GAVE_UP,
+    KILLED_OUTSIDE,
     EndingKind,
     GenerationEnding,
 )
@@ -215,6 +216,16 @@ def test_a_trainer_waits_longer_after_each_failure_of_its_program(
     endings: list[GenerationEnding], wait_s: float
 ) -> None:
     assert judge(endings, JOB) == replace(MAY_RUN, wait_s=wait_s)
+
+
+def test_a_trainer_that_is_killed_from_outside_waits_longer_and_not_for_ever() -> None:
+    kill = replace(CRASH, lost_lease=True, message=f"{KILLED_OUTSIDE} by signal 9")
+
+    assert [judge([kill] * n, JOB).wait_s for n in (1, 2, 3)] == [0, 10, 20]
+    assert not judge([kill] * 9, JOB).is_final
+    assert judge([kill] * 10, JOB).is_final
+    assert not judge([*[kill] * 9, replace(kill, committed_step=5)], JOB).is_final
+    assert not judge([CRASH, CRASH, kill], JOB).is_final
 
 
 @pytest.mark.parametrize(

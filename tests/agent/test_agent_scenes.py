@@ -189,6 +189,77 @@ def test_a_program_that_fails_is_tried_again_later_and_then_no_more() -> None:
     assert 5.0 <= waits[0] <= 10.0 <= waits[1] <= 16.0
 
 
+def kill_again_and_again(
+    cluster: ModelCluster, times: int, *, exit_code: int = 137, output: bytes = b""
+) -> None:
+    """End the worlds that train, one after another, as by a signal to a rank."""
+    for _ in range(times):
+        cluster.run_until(lambda: bool(cluster.training()), limit_s=300)
+        where = (TRAINER, cluster.training()[0])
+        cluster.board.outputs[where] = output
+        cluster.worlds[where].exit_code = exit_code
+        cluster.worlds[where].ranks = set()
+        while where not in cluster.board.over:
+            cluster.step()
+
+
+def test_kills_from_outside_are_no_failures_and_the_trainer_goes_on() -> None:
+    cluster, keys = training_on(2)
+
+    kill_again_and_again(cluster, 4)
+    cluster.run_until(lambda: bool(cluster.training()), limit_s=300)
+
+    assert cluster.training() == [5]
+    assert cluster.newest().keys == set(keys)
+    ending = cluster.board.over[TRAINER, 2]
+    assert ending.message == "killed from outside by signal 9"
+    assert not is_failure(ending)
+    waits = [b - a for a, b in pairwise(cluster.launched_s)]
+    assert waits[0] < 5
+    assert waits[1] < waits[2] < waits[3]
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "output", "message"),
+    [
+        pytest.param(139, b"", "exit code 139", id="its own SEGV"),
+        pytest.param(
+            137,
+            b"slurmstepd: error: Detected 1 oom_kill event in StepId=3.0.",
+            "killed for want of memory",
+            id="too little memory, says Slurm",
+        ),
+        pytest.param(
+            143,
+            b"srun: error: n1: task 1: Exited with exit code 1\n"
+            b"srun: error: n2: task 0: Terminated",
+            "exit code 143",
+            id="srun killed the others after an error",
+        ),
+    ],
+)
+def test_a_program_fails_by_its_own_signals_memory_and_errors(
+    exit_code: int, output: bytes, message: str
+) -> None:
+    cluster, _ = training_on(2)
+
+    kill_again_and_again(cluster, 3, exit_code=exit_code, output=output)
+    cluster.run(3)
+
+    assert cluster.newest().members == ()
+    assert cluster.newest().reason.startswith(GAVE_UP)
+    assert message in cluster.newest().reason
+
+
+def test_what_the_kernel_killed_for_memory_is_the_programs_own_failure() -> None:
+    cluster, _ = training_on(2)
+
+    cluster.oom_kills = 1
+    kill_again_and_again(cluster, 1)
+
+    assert is_failure(cluster.board.over[TRAINER, 1])
+
+
 def test_a_world_that_is_launched_ahead_is_given_up_when_a_later_one_comes() -> None:
     cluster, keys = training_on(1, more=3)
     cluster.assign(*keys[:2])

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -211,11 +212,34 @@ def test_leases_stay_while_slurm_does_not_answer_either(live: LiveLeases) -> Non
     assert_no_step_was_lost(live)
 
 
+def test_a_trainer_whose_ranks_are_killed_again_and_again_goes_on(
+    live: LiveLeases,
+) -> None:
+    """Three failures in a row would be its end."""
+    live.prepare(a_live_job(live.state.path, TEST_EPOCHS="20"))
+    leases, generation = three(live)
+
+    for _ in range(4):
+        os.kill(live.pid_of_rank(generation, 1), signal.SIGKILL)
+        ending = live.wait_for_ending(generation)
+        assert ending.message == "killed from outside by signal 9", live.words()
+        generation = live.wait_for_training(generation + 1)
+
+    assert live.newest().keys == {lease.key for lease in leases}
+    assert_no_sample_is_missing(live)
+
+
+def assert_no_sample_is_missing(live: LiveLeases) -> None:
+    """Steps since the last commit were done again, and none was left out."""
+    steps = _steps(live)
+    assert all(later <= earlier + 5 for earlier, later in pairwise(steps)), steps
+
+
 def assert_killed_without_losing_a_lease(
     live: LiveLeases, generation: int, leases: tuple[AssignedLease, ...]
 ) -> None:
     ending = live.wait_for_ending(generation)
-    assert (ending.ended, ending.lost_lease) == (EndingKind.KILLED, False), live.words()
+    assert ending.ended is EndingKind.KILLED, live.words()
     assert live.newest().keys == {lease.key for lease in leases}
 
 
