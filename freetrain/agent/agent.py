@@ -678,7 +678,7 @@ class Executor:
         if action.was_launched:
             elastic = self._board.job(action.trainer).elastic
             ending = self._board.with_outcome(action.trainer, ending)
-            killed_how = self._killed_how(ending, action)
+            killed_how = self._killed_how(ending, action, elastic=elastic)
             ending = complete_ending(
                 ending, action, elastic=elastic, killed_how=killed_how
             )
@@ -687,21 +687,18 @@ class Executor:
                 ending = replace(ending, message=world.why_killed)
         self._end(ending, action.trainer)
 
-    def _killed_how(self, ending: GenerationEnding, action: WriteEnding) -> str:
+    def _killed_how(
+        self, ending: GenerationEnding, action: WriteEnding, *, elastic: bool
+    ) -> str:
         """Return who killed a world, as far as can be told; empty if nobody did."""
-        number = _killing_signal(action)
-        if not number or ending.ended is not EndingKind.KILLED:
+        if ending.ended is not EndingKind.KILLED or _is_ours(action):
             return ""
+        output = self._board.last_output(action.trainer, action.generation)
+        how = killed_how(action.exit_code, output, elastic=elastic)
         world = self._memory.worlds.get((action.trainer, action.generation))
         before = 0 if world is None else world.oom_kills
-        output = self._board.last_output(action.trainer, action.generation)
-        if self._environment.oom_kills() > before or any(
-            w in output for w in _NO_MEMORY
-        ):
-            return OUT_OF_MEMORY
-        if _EXITED in output:
-            return ""  # srun's own status is the largest of all, also of killed ranks
-        return f"{KILLED_OUTSIDE} by signal {number}"
+        is_full = self._environment.oom_kills() > before
+        return OUT_OF_MEMORY if how and is_full else how
 
     def _end(self, ending: GenerationEnding, trainer: str) -> None:
         if self._board.write_ending(trainer, ending):
@@ -778,22 +775,44 @@ def failed_launch(
 
 
 OUT_OF_MEMORY = "killed for want of memory"
-_NO_MEMORY = (b"oom_kill event", b"oom-kill event", b"Out Of Memory")  # Slurm's words
-_EXITED = b"Exited with exit code"  # of a task that ended by itself, in srun's words
+# Words in the output of a world: of Slurm for a kill for memory, of srun for a task
+# that ended by itself, of those that crash, and of ranks whose peer is gone.
+_NO_MEMORY = (b"oom_kill event", b"oom-kill event", b"Out Of Memory")
+_EXITED = b"Exited with exit code"
+_CRASHED = (b"Process received signal", b"Fatal Python error", b"Segmentation fault")
+_PEER_LOST = b"peer process has unexpectedly disconnected"
 
 
-def _killing_signal(action: WriteEnding) -> int:
-    """Return the signal that killed a world unless we did; 0 for none.
+def _is_ours(action: WriteEnding) -> bool:
+    """Tell whether agents ended the world, or its end needs no reason."""
+    caused = action.was_asked or action.was_killed or action.lost_lease
+    return caused or action.is_done or action.exit_code is None
 
-    Launchers exit with 128 and the signal of the first rank that one ended. Those that
-    a program gets by its own errors, such as SEGV, are its own failure.
+
+def killed_how(exit_code: int | None, output: bytes, *, elastic: bool) -> str:
+    """Return who killed a world that no agent ended; empty where it failed itself.
+
+    Launchers exit with 128 and the signal that ended the first rank. Signals that a
+    program gets by its own errors, such as SEGV, are its own failure. mpirun may hear
+    first of a rank that stopped because its peer was gone; an elastic program, which
+    writes its errors down, was killed there if it wrote none.
+
+    Args:
+        exit_code: The launcher's.
+        output: The end of what the world has printed.
+        elastic: Whether the program is.
     """
-    ours = action.was_asked or action.was_killed or action.lost_lease or action.is_done
-    code = action.exit_code
-    if code is None or ours:
-        return 0
+    code = exit_code or 0
     number = -code if code < 0 else code - 128
-    return number if number in {signal.SIGKILL, signal.SIGTERM} else 0
+    is_killed = number in {signal.SIGKILL, signal.SIGTERM}
+    lost_peer = elastic and code > 0 and _PEER_LOST in output
+    if not is_killed and not (lost_peer and not any(w in output for w in _CRASHED)):
+        return ""
+    if any(words in output for words in _NO_MEMORY):
+        return OUT_OF_MEMORY
+    if _EXITED in output:
+        return ""  # srun's own status is the largest of all, also of killed ranks
+    return f"{KILLED_OUTSIDE} by signal {number}" if is_killed else KILLED_OUTSIDE
 
 
 def complete_ending(

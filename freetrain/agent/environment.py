@@ -623,6 +623,8 @@ class NodeProcesses:
         if mark.lease == self._me:
             return True
         try:
+            if mark.generation not in self._board.generations(mark.trainer):
+                return False
             assigned = self._board.assigned(mark.trainer, mark.generation)
         except (OSError, FreeTrainError):
             return False

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from freetrain.agent.agent import complete_ending, draft_ending
+from freetrain.agent.agent import (
+    OUT_OF_MEMORY,
+    complete_ending,
+    draft_ending,
+    killed_how,
+)
 from freetrain.agent.observation import (
     MAY_RUN,
     Observation,
@@ -287,6 +292,30 @@ def test_a_world_that_left_no_outcome_ends_as_its_exit_code_says(
     assert ending.message.startswith(message)
     assert bool(ending.message) == bool(message)
     assert ("elastic = false" in ending.message) == (elastic and exit_code == 0)
+
+
+PEER_LOST = b"An MPI communication peer process has unexpectedly disconnected."
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "output", "elastic", "how"),
+    [
+        (137, b"", False, f"{KILLED_OUTSIDE} by signal 9"),
+        (-15, b"", True, f"{KILLED_OUTSIDE} by signal 15"),
+        (1, b"", True, ""),
+        (139, b"", True, ""),
+        (None, b"", True, ""),
+        (14, PEER_LOST, True, KILLED_OUTSIDE),
+        (14, PEER_LOST, False, ""),
+        (14, PEER_LOST + b" *** Process received signal ***", True, ""),
+        (137, b"task 1: Exited with exit code 1", False, ""),
+        (137, b"Detected 1 oom_kill event in StepId=3.0", False, OUT_OF_MEMORY),
+    ],
+)
+def test_who_killed_a_world_follows_from_its_launchers_status_and_output(
+    exit_code: int | None, output: bytes, how: str, *, elastic: bool
+) -> None:
+    assert killed_how(exit_code, output, elastic=elastic) == how
 
 
 def test_an_exit_code_that_we_caused_is_not_shown_and_a_known_reason_stands() -> None:
