@@ -295,7 +295,7 @@ def _node(record: object) -> Node:
 
 
 def _partition(record: object) -> Partition:
-    nodes = at(record, "nodes")
+    nodes, qos = at(record, "nodes"), at(record, "qos")
     limit_s = minutes_s(_either(record, ("maximums", "time"), ("max_time_limit",)))
     grace_s = amount(_either(record, ("grace_time",), ("preemption_grace_time",)))
     tier = amount(_either(record, ("priority", "tier"), ("priority_tier",)))
@@ -316,6 +316,7 @@ def _partition(record: object) -> Partition:
         over_time_limit_s=minutes_s(overrun),
         is_default="default" in {w.lower() for w in words(at(record, "flags"))},
         oversubscribe=_oversubscribe(record),
+        qos=text(qos if isinstance(qos, str) else at(qos, "assigned")),
     )
 
 

@@ -285,6 +285,7 @@ def read_partition(partition: PyslurmObject) -> Partition:
         is_default=partition.is_default,
         is_hidden=partition.is_hidden,
         oversubscribe=partition.oversubscribe or "",
+        qos=partition.qos or "",
     )
 
 

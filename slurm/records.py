@@ -377,6 +377,7 @@ class Partition:
         is_default: Whether jobs go there that name none.
         is_hidden: Whether Slurm shows it only when asked for all.
         oversubscribe: Slurm's words, for example ``NO``, ``EXCLUSIVE``.
+        qos: The QOS whose limits bind all its jobs, empty for none.
     """
 
     name: str
@@ -390,6 +391,7 @@ class Partition:
     is_default: bool = False
     is_hidden: bool = False
     oversubscribe: str = ""
+    qos: str = ""
 
 
 def named_or_default(partitions: Iterable[Partition], name: str) -> Partition | None:

@@ -303,6 +303,7 @@ def _partition(fields: dict[str, str], record: str) -> Partition:
         is_default=fields["Default"] == "YES",
         is_hidden=fields["Hidden"] == "YES",
         oversubscribe="EXCLUSIVE" if is_exclusive else fields["OverSubscribe"],
+        qos=text_or_empty(fields.get("QoS", "")),
     )
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
 
-from freetrain.broker.lease import uuid_in
 from logs.timeline import Agenda, Need, members
 from slurm.constraints import has_features
 from slurm.demands import asked_for, demand_of
@@ -64,8 +63,6 @@ Source: job_reason_string of Slurm 21.08 to 26.05.
 
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
 
-_UUID = re.compile(r"[0-9a-f-]{32,36}", re.ASCII)
-
 
 def could_start(job: JobRecord, now_s: float) -> bool:
     """Tell whether a lack of nodes is all that keeps *job* from starting."""
@@ -74,11 +71,6 @@ def could_start(job: JobRecord, now_s: float) -> bool:
     if job.eligible_s is not None and job.eligible_s > now_s:
         return False
     return not job.reason.startswith(_HELD_BACK)
-
-
-def is_lease(job: JobRecord) -> bool:
-    """Tell whether *job* is a lease of any user's FreeTrain."""
-    return _UUID.fullmatch(uuid_in(job.name) or "") is not None
 
 
 def startable_tasks(job: JobRecord, *, most: int) -> int:

@@ -8,10 +8,17 @@ where the state was lost since (``belief.is_adoptable``), or another job needs i
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from slurm.records import JobRecord
 
 _PREFIX = "freetrain-"
+
+_UUID = re.compile(r"[0-9a-f-]{32,36}", re.ASCII)
 
 
 class LeaseState(StrEnum):
@@ -159,6 +166,11 @@ def job_name(uuid: str) -> str:
 def uuid_in(name: str) -> str | None:
     """Return the uuid in a job's name; None where the job is no lease."""
     return name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else None
+
+
+def is_lease(job: JobRecord) -> bool:
+    """Tell whether *job* is a lease of any user's FreeTrain."""
+    return _UUID.fullmatch(uuid_in(job.name) or "") is not None
 
 
 def display_id(intent: Intent, task: int, job_id: int) -> str:

@@ -27,6 +27,8 @@ class Limits:
         mode: How leases give way to others.
         most_leases: Leases that may wait or run at a time, submissions under way
             included.
+        most_allowed: The same by Slurm's limits on users, accounts and QOS, as far as
+            they are known; None for no such limit.
         most_new_leases: Leases that one tick may submit.
         most_array_tasks: Leases in one job array; 1 where arrays are refused.
         most_calls: Commands of one tick that change something in Slurm.
@@ -56,6 +58,7 @@ class Limits:
 
     mode: Mode = Mode.PREEMPT
     most_leases: int = 64
+    most_allowed: int | None = None
     most_new_leases: int = 32
     most_array_tasks: int = 32
     most_calls: int = 8
@@ -125,6 +128,7 @@ class EndReason(StrEnum):
 
     CLAIMED = "another user's job could start on its node"
     KEPT_FREE = "another user's job would need its node if a running job ended"
+    LIMITED = "a job waits for a limit that it counts against"
     MAKES_ROOM = "waiting leases must not take what is given up"
     SECOND_JOB = "a lease has two jobs"
     HOLE_CLOSED = "its hole closes"
@@ -135,7 +139,12 @@ class EndReason(StrEnum):
     UNHEARD = "its agent is not heard"
 
 
-FOR_OTHERS = {EndReason.CLAIMED, EndReason.KEPT_FREE, EndReason.MAKES_ROOM}
+FOR_OTHERS = {
+    EndReason.CLAIMED,
+    EndReason.KEPT_FREE,
+    EndReason.LIMITED,
+    EndReason.MAKES_ROOM,
+}
 """The reasons for which leases end because other users' jobs need their nodes."""
 
 
@@ -181,6 +190,8 @@ class Brake(StrEnum):
     PLAN_UNKNOWN = "Slurm's plan could not be read whole"
     PAUSED = "leases failed to start repeatedly"
     YIELDING = "nodes are being given up to others"
+    LIMIT_HELD = "a job waits, or just waited, for a limit that leases count against"
+    SUBMIT_LIMIT = "as many leases as Slurm's limits let this user have"
     LEASE_CAP = "as many leases as the site allows"
     SHARE = "as many nodes as is fair beside other users' FreeTrain"
     TICK_CAP = "as many new leases as one tick may ask for"

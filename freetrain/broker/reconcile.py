@@ -276,6 +276,8 @@ def _allowance(
         return 0, Brake.PAUSED
     if situation.claims.startable:
         return 0, Brake.YIELDING
+    if situation.claims.held.reasons:
+        return 0, Brake.LIMIT_HELD
     live = sum(lease.is_live for lease in situation.belief.leases)
     live += sum(intent.tasks for intent in _under_way(situation))
     may_ask, under_way = limits.most_new_leases, _under_way(situation)
@@ -284,9 +286,16 @@ def _allowance(
     return min(
         (max(0, may_ask), Brake.SHARE),
         (max(0, limits.most_leases - live), Brake.LEASE_CAP),
+        *_allowed(limits, live),
         (limits.most_new_leases, Brake.TICK_CAP),
         (max(0, churn), Brake.CHURN_CAP),
     )
+
+
+def _allowed(limits: Limits, live: int) -> Iterator[tuple[int, Brake]]:
+    """Yield how many more leases Slurm's own limits allow, where one is known."""
+    if limits.most_allowed is not None:
+        yield max(0, limits.most_allowed - live), Brake.SUBMIT_LIMIT
 
 
 def _submits(
@@ -412,7 +421,7 @@ def _by_choice(
     # Where room is made, waiting leases are due already; where nothing is idle, they
     # wait for what other users' FreeTrain gives.
     share = situation.share
-    is_kept = situation.claims.startable or (share is not None and share.is_full)
+    is_kept = situation.claims.bars_leases or (share is not None and share.is_full)
     unused = [] if is_kept else waiting
     return [
         *(_job_of(lease, EndReason.SURPLUS) for lease in unused),
@@ -455,7 +464,7 @@ def _making_room(situation: Situation, limits: Limits) -> Iterator[_JobToEnd]:
         waits = lease.state is LeaseState.PENDING
         if (
             waits
-            and situation.claims.startable
+            and situation.claims.bars_leases
             and _may_cancel(lease, situation, limits)
         ):
             yield _job_of(lease, EndReason.MAKES_ROOM)
@@ -473,8 +482,7 @@ def _claimed(situation: Situation, limits: Limits) -> Iterator[_JobToEnd]:
             continue
         is_heard = lease.key not in situation.never_heard
         if lease.is_usable and is_heard:
-            is_kept_free = lease.node in situation.claims.kept_free.nodes
-            why = EndReason.KEPT_FREE if is_kept_free else EndReason.CLAIMED
+            why = situation.claims.end_reason(lease.node)
             yield _job_of(lease, why, by_notice=True)
             continue
         notice_s = 0.0 if lease.notice_s is None else lease.notice_s
@@ -519,7 +527,7 @@ def _unclaimed(situation: Situation) -> Iterator[Lease]:
     for lease in situation.belief.leases:
         waits = lease.state is LeaseState.PENDING
         if lease.node in situation.claims.leased or (
-            waits and situation.claims.startable
+            waits and situation.claims.bars_leases
         ):
             continue
         if waits or lease.state is LeaseState.RUNNING:

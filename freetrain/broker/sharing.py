@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from freetrain.broker.backfill import is_lease, startable_tasks
+from freetrain.broker.backfill import startable_tasks
+from freetrain.broker.lease import is_lease
 from freetrain.broker.lease_comment import parse_comment
 from slurm.records import JobState
 

@@ -19,8 +19,10 @@ from freetrain.broker.backfill import (
     by_slurm_order,
     could_start,
     idle_first,
-    is_lease,
 )
+from freetrain.broker.job_limits import NONE_HELD, HeldJobs
+from freetrain.broker.lease import is_lease
+from freetrain.broker.limits import EndReason
 from slurm.holes import Hole, HoleEnd
 
 if TYPE_CHECKING:
@@ -79,17 +81,54 @@ class Claims:
         kept_free: Those of the leased and idle nodes that no job could start on now,
             but would need if a running job ended; none where the site does not ask for
             that.
+        limited: Those of the leased nodes that go only as their leases count against a
+            limit that holds a job.
+        held: Jobs that wait for such limits, or did a moment ago.
     """
 
     leased: Mapping[str, int]
     idle: Mapping[str, int]
     booked_s: Mapping[str, float] = field(default_factory=dict)
     kept_free: KeptFree = NONE_KEPT_FREE
+    limited: Mapping[str, int] = field(default_factory=dict)
+    held: HeldJobs = NONE_HELD
 
     @property
     def startable(self) -> frozenset[str]:
         """Leased nodes on which a job could start now."""
-        return frozenset(self.leased.keys() - self.kept_free.nodes.keys())
+        others = self.kept_free.nodes.keys() | self.limited.keys()
+        return frozenset(self.leased.keys() - others)
+
+    @property
+    def bars_leases(self) -> bool:
+        """Whether no lease may wait now: it would take what is given up."""
+        return bool(self.startable or self.held.reasons)
+
+    def with_limits(self, held: HeldJobs, nodes: Mapping[str, str]) -> Claims:
+        """Return the claims with the leases that count against limits.
+
+        Args:
+            held: Jobs that wait for limits, and the leases that count there.
+            nodes: The node of each lease that runs, by display id.
+        """
+        limited = {
+            nodes[lease]: job
+            for lease, job in held.leases.items()
+            if lease in nodes and nodes[lease] not in self.leased
+        }
+        leased = {**self.leased, **limited}
+        return replace(self, leased=leased, limited=limited, held=held)
+
+    def with_held_before(self, jobs: Iterable[int]) -> Claims:
+        """Return the claims with *jobs* that limits held a moment ago."""
+        reasons = {**dict.fromkeys(jobs, ""), **self.held.reasons}
+        return replace(self, held=replace(self.held, reasons=reasons))
+
+    def end_reason(self, node: str) -> EndReason:
+        """Return why the lease on *node*, one of ``leased``, is ended."""
+        if node in self.kept_free.nodes:
+            return EndReason.KEPT_FREE
+        return EndReason.LIMITED if node in self.limited else EndReason.CLAIMED
 
     @property
     def nodes(self) -> frozenset[str]:

@@ -931,6 +931,14 @@ STEPS: tuple[tuple[str, ...], ...] = (
             deaf_s REAL
         ) STRICT""",
     ),
+    (
+        """CREATE TABLE limit_memory (
+            one INTEGER PRIMARY KEY CHECK (one = 1),
+            held_s TEXT NOT NULL,
+            most_leases INTEGER,
+            learned_s REAL NOT NULL
+        ) STRICT""",
+    ),
 )
 """Step i takes a state from version i to i + 1. Never change a step; add another."""
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from freetrain.broker.job_limits import NOTHING_REMEMBERED, LimitMemory
 from freetrain.broker.lease import (
     Intent,
     IntentState,
@@ -769,6 +770,29 @@ def call_memory(connection: sqlite3.Connection) -> CallMemory:
         called_s=dict(calls),
         owners={uid: SeenOwner(*rest) for uid, *rest in owners},
     )
+
+
+# ----------------------------------------------------------------------
+# Limits of accounts, QOS and users: jobs that they held lately, and what was learned
+
+
+def put_limit_memory(connection: sqlite3.Connection, memory: LimitMemory) -> None:
+    """Keep *memory* instead of the last."""
+    names = ("one", "held_s", "most_leases", "learned_s")
+    held = json.dumps({str(job): at_s for job, at_s in memory.held_s.items()})
+    row = (1, held, memory.most_leases, memory.learned_s)
+    put(connection, "limit_memory", names, key=("one",), rows=[row])
+
+
+def limit_memory(connection: sqlite3.Connection) -> LimitMemory:
+    """Return the memory that was kept last; nothing remembered in a new state."""
+    names = ("held_s", "most_leases", "learned_s")
+    rows = select(connection, "limit_memory", names)
+    if not rows:
+        return NOTHING_REMEMBERED
+    held, most_leases, learned_s = rows[0]
+    held_s = {int(job): at_s for job, at_s in json.loads(held).items()}
+    return LimitMemory(held_s, most_leases, learned_s)
 
 
 # ----------------------------------------------------------------------

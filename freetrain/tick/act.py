@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from freetrain.broker.job_limits import is_refused_for_limit
 from freetrain.broker.lease import Assignment, IntentState, submitted_leases
 from freetrain.broker.limits import FOR_OTHERS, EndReason
 from freetrain.broker.reconcile import EndLeases, Submit, intent_of, marked_ending
@@ -35,10 +36,13 @@ from freetrain.state.tables import (
     TrainerState,
     add_events,
     deliveries,
+    limit_memory,
     put_delivery,
     put_intents,
     put_leases,
+    put_limit_memory,
 )
+from freetrain.state.tables import leases as known_leases
 from freetrain.tick.environment import HookCall
 from freetrain.tick.leases import (
     NOTICE,
@@ -330,7 +334,7 @@ def _submit(
     request = replace(request, excluded=excluded, comment=comment)
     if not context.is_dry:
         _prepare(context)
-        done.problems += filter(None, [_sbatch(context, intent, request)])
+        done.problems += filter(None, [_sbatch(context, observed, intent, request)])
     done.requests.append(request)
     done.asked += intent.tasks
 
@@ -344,7 +348,9 @@ def _prepare(context: TickContext) -> None:
         write_lease_script(context.folder.lease_script, text)
 
 
-def _sbatch(context: TickContext, intent: Intent, request: LeaseRequest) -> str:
+def _sbatch(
+    context: TickContext, observed: Observed, intent: Intent, request: LeaseRequest
+) -> str:
     """Submit *request* under *intent*; return why Slurm refused, or an empty text.
 
     The intent is recorded before, so that whatever happens the jobs are found by name.
@@ -362,7 +368,7 @@ def _sbatch(context: TickContext, intent: Intent, request: LeaseRequest) -> str:
         with context.effect("sbatch"):
             submitted = context.backend.submit(request)
     except (SlurmRefusedError, ValueError) as error:  # the latter: Slurm was not asked
-        _record_refusal(context, intent, str(error))
+        _record_refusal(context, observed, intent, str(error))
         return str(error)
     except RequestsSpentError:
         with context.writing("intent not sent") as state:
@@ -375,12 +381,33 @@ def _sbatch(context: TickContext, intent: Intent, request: LeaseRequest) -> str:
     return ""
 
 
-def _record_refusal(context: TickContext, intent: Intent, why: str) -> None:
+def _record_refusal(
+    context: TickContext, observed: Observed, intent: Intent, why: str
+) -> None:
+    """Record that Slurm took nothing of *intent*.
+
+    Where a limit was the reason, the next request is for half as many; that is no
+    failed start, as nothing is wrong with the leases.
+    """
     refused = replace(intent, state=IntentState.REFUSED, detail=why[:_MOST_DETAIL])
-    failed = Event(intent.created_s, EventKind.FAILED_START, intent.uuid, 0, why)
     with context.writing("refusal") as state:
         put_intents(state, [refused])
-        add_events(state, [failed])
+        if not is_refused_for_limit(why):
+            failed = Event(
+                intent.created_s, EventKind.FAILED_START, intent.uuid, 0, why
+            )
+            add_events(state, [failed])
+            return
+        known = known_leases(state, ending_after_s=0.0)  # those of this tick, too
+        live = sum(lease.is_live for lease in known)
+        live += sum(
+            other.tasks
+            for other in observed.belief.intents
+            if other.state is IntentState.OPEN
+        )
+        memory = limit_memory(state)
+        learned = memory.refused(live, intent.tasks, now_s=intent.created_s)
+        put_limit_memory(state, learned)
 
 
 # Delivering models: publish the checkpoint of a reached target, then call its hook.

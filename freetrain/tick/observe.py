@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from freetrain.broker.belief import (
@@ -17,6 +17,7 @@ from freetrain.broker.belief import (
     is_adoptable,
     is_plan_known,
 )
+from freetrain.broker.job_limits import is_refused_for_limit
 from freetrain.broker.lease import IntentState, LeaseEnd, LeaseState, job_name
 from freetrain.state.files import AgentState, UnreadableFileError, read_heartbeat
 from freetrain.state.tables import (
@@ -27,6 +28,7 @@ from freetrain.state.tables import (
     deliveries,
     intents,
     leases,
+    limit_memory,
     pace,
     seen_backfill_plans,
     seen_heartbeats,
@@ -41,6 +43,7 @@ from slurm.records import choose_partition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from freetrain.broker.job_limits import LimitMemory
     from freetrain.broker.lease import Intent, Lease, LeaseKey
     from freetrain.broker.limits import EndReason, Limits, Pace
     from freetrain.broker.sharing import CallMemory
@@ -72,6 +75,7 @@ class Observed:
         previous_leases: Leases as they were believed before this snapshot.
         belief: Leases and intents as they are believed now.
         gave_way: By lease that was asked to leave just now: why.
+        limit_memory: What to remember of jobs that limits held, and of the limits.
         plans: What to remember of backfill's plans.
         is_plan_known: Whether these plans can be trusted.
         calls: Which brokers of other users leave calls unanswered, as it was kept.
@@ -90,6 +94,7 @@ class Observed:
     previous_leases: tuple[Lease, ...]
     belief: Belief
     gave_way: Mapping[LeaseKey, EndReason]
+    limit_memory: LimitMemory
     plans: SeenBackfillPlans
     is_plan_known: bool
     calls: CallMemory
@@ -128,6 +133,7 @@ def observe(context: TickContext, room: Room) -> Observed:
     partition = choose_partition(
         snapshot.partitions, site.lease.partition, where=WHERE_NAMED
     )
+    remembered = limit_memory(state).after(room.claims.held, snapshot.jobs, now_s=now_s)
     limits = limits_of(
         site,
         config,
@@ -135,6 +141,7 @@ def observe(context: TickContext, room: Room) -> Observed:
         partitions=snapshot.partitions,
         takes_arrays=not any(map(_refused_array, known)),
     )
+    limits = replace(limits, most_allowed=remembered.most_leases)
     uid, tag = context.environment.uid, tag_of(context.folder)
     uuids = {intent.uuid for intent in known}
     unknown = [
@@ -157,6 +164,7 @@ def observe(context: TickContext, room: Room) -> Observed:
         previous_leases=previous,
         belief=belief,
         gave_way=gave_way,
+        limit_memory=remembered,
         plans=SeenBackfillPlans(plans_of(snapshot), whole_s),
         is_plan_known=is_plan_known(snapshot, whole_s=whole_s, max_age_s=max_age_s),
         calls=call_memory(state),
@@ -222,6 +230,8 @@ def _read_trainers(
 
 
 def _refused_array(intent: Intent) -> bool:
+    if is_refused_for_limit(intent.detail):
+        return False
     is_refused = intent.state is IntentState.REFUSED and intent.tasks > 1
     return is_refused and "array" in intent.detail.lower()
 

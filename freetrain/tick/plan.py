@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from freetrain.broker.decide import Decision, decide_leases
+from freetrain.broker.job_limits import LIMIT_REST_S
 from freetrain.broker.lease import uuid_in
 from freetrain.broker.limits import Refusal
 from freetrain.broker.pool import Situation, Trainer
@@ -109,6 +110,7 @@ def make_plan(
         context, observed.room, seen, observed.calls, partitions=partitions
     )
     claims = with_begun(settled.claims, observed.belief)
+    claims = claims.with_held_before(observed.limit_memory.held_s)
     holes = _before_bookings(site, observed, holes, shapes, claims)
     nodes = {hole.node for found in holes.values() for hole in found}
     ratings, loss_forecasts = _ratings(context, observed, nodes=len(nodes))
@@ -179,6 +181,7 @@ def make_plan(
             *forecast_problems,
             *_never_started(settings, ratings, forecasts),
             *_untried(claims),
+            *_limited(claims),
         ),
         calls=settled.calls,
         want=want,
@@ -459,6 +462,18 @@ def _ending_by(hole: Hole, end_s: float) -> Hole:
     if hole.end_s is None or end_s >= hole.end_s:
         return hole
     return replace(hole, end_s=end_s, ends_by=HoleEnd.PLANNED_JOB, blocker="")
+
+
+def _limited(claims: Claims) -> Iterator[str]:
+    """Yield for each job that waits for a limit what is done about it."""
+    for job, reason in claims.held.reasons.items():
+        if reason:
+            count = sum(by == job for by in claims.held.leases.values())
+            yield (
+                f"job {job} waits for a limit against which leases count ({reason}): "
+                f"{count} of them are given up, and none is asked for until none has "
+                f"waited so for {LIMIT_REST_S:.0f} s"
+            )
 
 
 def _untried(claims: Claims) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ from freetrain.state.tables import (
     put_histories,
     put_intents,
     put_leases,
+    put_limit_memory,
     put_loss_forecasts,
     put_priority_memory,
     put_reported_generation,
@@ -90,6 +91,7 @@ def record(
         put_leases(state, observed.belief.leases)
         put_backfill_plans(state, observed.plans)
         put_call_memory(state, plan.calls)
+        put_limit_memory(state, observed.limit_memory)
         if forecasts is not None:
             # Imported here: most sites' ticks need no forecasts.
             from freetrain.tick.lookahead import save  # noqa: PLC0415

@@ -18,8 +18,9 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan, is_lease
-from freetrain.broker.lease import LeaseState
+from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
+from freetrain.broker.job_limits import Accounts, held_by_limits
+from freetrain.broker.lease import LeaseState, is_lease
 from freetrain.broker.limits import EndReason, Limits, Mode
 from freetrain.broker.sharing import (
     LeasePool,
@@ -209,7 +210,7 @@ def is_our_lease(job: JobRecord, uid: int) -> bool:
 def _cancel_waiting(
     room: Room, environment: TickEnvironment, backend: SlurmBackend, *, is_dry: bool
 ) -> None:
-    if not room.claims.startable:
+    if not room.claims.bars_leases:
         return
     waiting = [
         job
@@ -246,12 +247,12 @@ def _give_notice(
     Whether an agent is there to hear it is not known here. ``reconcile`` cancels those
     of which no agent was ever heard.
     """
-    claimed, kept_free = room.claims.leased, room.claims.kept_free.nodes
+    claims = room.claims
     leases = {
         job.display_id: (job, name)
         for job in _running(room.seen.snapshot.jobs, environment.uid)
         for name in expand(job.nodes)
-        if name in claimed and job.display_id not in told_before
+        if name in claims.leased and job.display_id not in told_before
     }
     if not leases:
         return
@@ -261,8 +262,7 @@ def _give_notice(
     room.told_s = environment.clock()
     told_before.update(dict.fromkeys(leases, room.told_s))
     room.told |= {
-        display_id: EndReason.KEPT_FREE if name in kept_free else EndReason.CLAIMED
-        for display_id, (_, name) in leases.items()
+        display_id: claims.end_reason(name) for display_id, (_, name) in leases.items()
     }
 
 
@@ -342,9 +342,11 @@ def claims_of(
     pool: LeasePool,
     partitions: frozenset[str],
 ) -> Claims:
-    """Return which nodes others could start on, where Slurm does not preempt leases.
+    """Return the nodes that leases must leave to others.
 
-    They are nodes of leases of all users, each of whose brokers gives up its own.
+    Jobs could start on them, where Slurm does not preempt leases; these are nodes of
+    leases of all users, each of whose brokers gives up its own. Or leases of ours count
+    against a limit that holds a job, which no preemption helps.
 
     Args:
         site: The site's settings.
@@ -356,8 +358,26 @@ def claims_of(
     Raises:
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
     """
-    if seen.limits.mode is Mode.PREEMPT:
-        return NO_CLAIMS
+    claims, uid = NO_CLAIMS, environment.uid
+    if seen.limits.mode is Mode.YIELD:
+        claims = _startable(site, environment, seen, pool=pool, partitions=partitions)
+    jobs = seen.snapshot.jobs
+    leases = [job for job in jobs if is_our_lease(job, uid)]
+    accounts = Accounts(partition_qos={p.name: p.qos for p in seen.snapshot.partitions})
+    held = held_by_limits(jobs, leases, accounts, now_s=seen.snapshot.time_s)
+    nodes = {job.display_id: job.nodes for job in _running(leases, uid)}
+    return claims.with_limits(held, nodes)
+
+
+def _startable(
+    site: Site,
+    environment: TickEnvironment,
+    seen: SlurmView,
+    *,
+    pool: LeasePool,
+    partitions: frozenset[str],
+) -> Claims:
+    """Return the nodes that others' jobs could start on; see ``claims_of``."""
     config = seen.config
     giving = movable(pool.leases, owner=environment.uid, deaf=pool.deaf)
     numbers = {lease.job_id for lease in giving}

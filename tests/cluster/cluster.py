@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random, SystemRandom
 
 from slurm.runner import scrubbed
+from tests.cluster.accounting import start_accounting
 from tests.cluster.machine import ClusterRefusedError, plugin_folder
 from tests.cluster.processes import is_running, kill_job_processes, start, stop
 from tests.cluster.settings import NODES, TASK_PROLOG, Layout, Variant, config_files
@@ -121,6 +122,12 @@ def bring_up(
     with _one_at_a_time():
         layout = _make_folder(cluster, variants, programs)
         _start_munge(cluster, layout)
+        if Variant.LIMITS in variants:
+            start_accounting(
+                cluster.folder,
+                layout.accounting_ports,
+                lambda daemon, argv: _start(cluster, daemon, argv),
+            )
         _start_controller(cluster)
         stepd = [] if programs is None else ["-d", str(programs / "slurmstepd")]
         for node in NODES:
@@ -133,7 +140,7 @@ def take_down(cluster: Cluster) -> None:
     """End every daemon and job of *cluster* and remove its folder."""
     if not cluster.exists:
         return
-    for daemon in ("slurmctld", *NODES, "munged"):
+    for daemon in ("slurmctld", *NODES, "slurmdbd", "mariadbd", "munged"):
         stop(_pid_file(cluster, daemon), folder=cluster.folder)
     kill_job_processes(cluster.folder)
     shutil.rmtree(cluster.folder)
@@ -207,8 +214,8 @@ def _one_at_a_time() -> Iterator[None]:
 def _make_folder(
     cluster: Cluster, variants: Collection[Variant], programs: Path | None
 ) -> Layout:
-    ports = free_ports(1 + len(NODES), rng=SystemRandom())
-    layout = Layout(cluster.folder, ports[0], ports[1:])
+    ports = free_ports(3 + len(NODES), rng=SystemRandom())
+    layout = Layout(cluster.folder, ports[0], ports[3:], (ports[1], ports[2]))
     for name in ("", "run", "log", "state", "munge", "spool", "tmp"):
         (layout.folder / name).mkdir(mode=0o755)
     for name in NODES:

@@ -9,6 +9,7 @@ NODES = tuple(f"n{number}" for number in range(1, 9))
 GPU_NODES = NODES[6:]
 GRACE_S = 10
 EPILOG_S = 8
+CLUSTER_NAME = "freetrain-test"
 
 TASK_PROLOG = "task-prolog"
 
@@ -34,6 +35,7 @@ class Variant(StrEnum):
     PROMPT = "prompt"
     TREE = "tree"
     BLOCK = "block"
+    LIMITS = "limits"
 
 
 _SCHEDULING = {
@@ -65,11 +67,13 @@ class Layout:
         folder: All its files.
         controller_port: TCP port of slurmctld.
         node_ports: TCP ports of the slurmd, one for each of ``NODES``.
+        accounting_ports: TCP ports of the accounting's database and of slurmdbd.
     """
 
     folder: Path
     controller_port: int
     node_ports: tuple[int, ...]
+    accounting_ports: tuple[int, int] = (0, 0)
 
     @property
     def conf(self) -> Path:
@@ -128,7 +132,7 @@ def _slurm_conf(layout: Layout, variants: Collection[Variant]) -> str:
 def _daemons(layout: Layout) -> dict[str, object]:
     folder = layout.folder
     return {
-        "ClusterName": "freetrain-test",
+        "ClusterName": CLUSTER_NAME,
         "SlurmctldHost": "localhost",
         "SlurmctldPort": layout.controller_port,
         "SlurmUser": "root",
@@ -192,6 +196,14 @@ def _options(layout: Layout, variants: Collection[Variant]) -> dict[str, object]
         settings["GresTypes"] = "gpu"
     if Variant.COMPLETE_WAIT in variants:
         settings |= {"CompleteWait": 20, "Epilog": layout.folder / "epilog"}
+    if Variant.LIMITS in variants:
+        settings |= {
+            "AccountingStorageType": "accounting_storage/slurmdbd",
+            "AccountingStorageHost": "localhost",
+            "AccountingStoragePort": layout.accounting_ports[1],
+            "AccountingStoragePass": layout.socket,
+            "AccountingStorageEnforce": "limits",
+        }
     for variant in _TOPOLOGY.keys() & variants:
         settings["TopologyPlugin"] = f"topology/{variant}"
     return settings

@@ -135,7 +135,7 @@ def test_a_node_has_its_flags_resources_and_remarks() -> None:
 
 def test_a_partition_counts_in_seconds() -> None:
     nothing = dict.fromkeys(
-        ("name", "nodes", "priority_tier", "preempt_mode", "over_time_limit")
+        ("name", "nodes", "priority_tier", "preempt_mode", "over_time_limit", "qos")
     )
     known = nothing | {"is_default": False, "is_hidden": False, "oversubscribe": "NO"}
     known |= {"state": "UP", "max_time": 240, "preemption_grace_time": 10}

@@ -182,6 +182,8 @@ class FakeCluster:
         nodes: NodeNames, in order.
         parts: Partitions.
         leaves: Nodes below each leaf switch, by its name; none for no topology.
+        node_limit: GrpTRES=node of the one account that all jobs are of; None for none.
+        submit_limit: MaxSubmit of the user, None for none.
         runs_jobs: Whether scripts are run; where not, a job lasts until it is
             ended.
         keeper: The process without which nothing here may go on.
@@ -198,6 +200,8 @@ class FakeCluster:
     nodes: list[str] = field(default_factory=lambda: list(NODES))
     parts: list[ClusterPart] = field(default_factory=lambda: [MAIN, FREETRAIN])
     leaves: dict[str, list[str]] = field(default_factory=dict)
+    node_limit: int | None = None
+    submit_limit: int | None = None
     runs_jobs: bool = True
     keeper: Process | None = None
     kill_wait_s: float = 5.0
@@ -455,6 +459,10 @@ def _start_or_drop(
     part = cluster.part(job.partition)
     if part is not None and job.limit_s > part.max_time_s:
         job.reason = "PartitionTimeLimit"
+        return ()
+    held = sum(len(other.nodes) for other in cluster.jobs if other.holds_nodes)
+    if cluster.node_limit is not None and held >= cluster.node_limit:
+        job.reason = "AssocGrpNodeLimit"
         return ()
     node = next((n for n in cluster.nodes if _fits(cluster, job, n, now_s)), None)
     if node is None:

@@ -259,6 +259,15 @@ def sbatch(
     options, words = split("sbatch", argv, short=_SBATCH_SHORT, flags=_SBATCH_FLAGS)
     _check(cluster, options, words)
     tasks = _tasks(options.get("array", ""))
+    alive = sum(
+        job.user == cluster.user and (job.is_pending or job.is_running)
+        for job in cluster.jobs
+    )
+    if cluster.submit_limit is not None and alive + (tasks or 1) > cluster.submit_limit:
+        raise ComplaintError(
+            f"sbatch: error: AssocMaxSubmitJobLimit\n{_SBATCH_FAILED}Job violates "
+            f"accounting/QOS policy (job submit limit, user's size and/or time limits)"
+        )
     first = cluster.take_id()
     for task in range(tasks or 1):
         job = _job(cluster, options, words, now_s)

@@ -107,6 +107,15 @@ class FakeSlurmFolder:
         with opened(self.folder) as cluster:
             cluster.leaves = {name: list(nodes) for name, nodes in leaves.items()}
 
+    def limit(self, *, nodes: int | None = None, submitted: int | None = None) -> None:
+        """Limit the nodes of all jobs together, and the jobs that our user may have.
+
+        Raises:
+            OSError: The state is gone or cannot be kept.
+        """
+        with opened(self.folder) as cluster:
+            cluster.node_limit, cluster.submit_limit = nodes, submitted
+
     def stop(self) -> None:
         """End every job, and return when no process of any is left.
 
