@@ -15,7 +15,6 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from freetrain.broker.backfill import is_lease
 from freetrain.broker.lease import (
     Intent,
     IntentState,
@@ -23,6 +22,7 @@ from freetrain.broker.lease import (
     LeaseEnd,
     LeaseKey,
     LeaseState,
+    is_lease,
     submitted_leases,
     uuid_in,
 )
