@@ -81,6 +81,7 @@ class ActionResults:
         requests: What sbatch was asked, or in a dry run would be.
         problems: What went wrong, for people. Hostile text.
         error: Why no further command is run; None where Slurm answers.
+        held_back: Leases of trainers whose next generation could not be written.
         is_room_made: Whether all leases were told to go that others wait for.
     """
 
@@ -90,6 +91,7 @@ class ActionResults:
     requests: list[LeaseRequest] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     error: SlurmError | None = None
+    held_back: set[LeaseKey] = field(default_factory=set)
     is_room_made: bool = True
 
 
@@ -100,11 +102,11 @@ def carry_out(
 
     A refusal concerns one action; no answer concerns all that come after. Where an
     agent made a generation first, no other is made until the next tick: it may count
-    on leases that this one would have given up.
+    on leases that this one would have given up. Where one cannot be written, those wait
+    that count on leases of its trainer.
 
     Raises:
         StoreError: The state cannot be written; what was done is found again.
-        OSError: A file cannot be written.
     """
     room = observed.room
     done = ActionResults(
@@ -116,7 +118,8 @@ def carry_out(
     may_assign = True
     for action in plan.decision.actions:
         if isinstance(action, Assignment):
-            may_assign = may_assign and _assign(context, observed, action, done)
+            if may_assign and not action.leases & done.held_back:
+                may_assign = _assign(context, observed, action, done)
         elif done.error is None:
             _call_slurm(context, observed, plan, action, done)
         elif isinstance(action, EndLeases):
@@ -145,6 +148,8 @@ def _call_slurm(
             _submit(context, observed, plan, action, done)
     except (SlurmRefusedError, ValueError) as error:
         done.problems.append(str(error))
+    except OSError as error:
+        done.problems.append(f"no lease was asked for: {error}")
     except SlurmError as error:
         done.error = error
     else:
@@ -162,15 +167,21 @@ def _assign(
     assignment: Assignment,
     done: ActionResults,
 ) -> bool:
-    """Create the file of *assignment*; tell whether it is ours."""
+    """Create the file of *assignment*; tell whether others may be created, too."""
     name = assignment.trainer
     if not context.is_dry:
         trainer = next(t for t in observed.trainers if t.row.name == name)
         leases = {lease.key: lease for lease in observed.belief.leases}
         folder = context.folder.trainer(name)
-        folder.create()
-        with context.effect(f"assigning {assignment.generation} of {name}"):
-            is_ours = create_assigned(folder, _assigned(assignment, trainer, leases))
+        try:
+            folder.create()
+            with context.effect(f"assigning {assignment.generation} of {name}"):
+                assigned = _assigned(assignment, trainer, leases)
+                is_ours = create_assigned(folder, assigned)
+        except OSError as error:
+            done.held_back |= trainer.newest.keys if trainer.newest else frozenset()
+            done.problems.append(f"{name} was given no new generation: {error}")
+            return True
         if not is_ours:
             done.problems.append(f"an agent gave {name} a new generation first")
             return False

@@ -419,6 +419,14 @@ def write_whole(path: Path, text: str) -> None:
         file.write(text.encode("utf-8", "backslashreplace"))
 
 
+def may_exist(path: Path) -> bool:
+    """Tell whether there is a file at *path*; True where that cannot be told now."""
+    try:
+        return path.exists()
+    except OSError:
+        return True
+
+
 def keep_evidence(folder: Path, error: UnreadableOutputError, *, now_s: float) -> Path:
     """Keep the answer of Slurm that could not be read; only the last few are kept.
 

@@ -120,7 +120,6 @@ def observe(context: TickContext, room: Room) -> Observed:
     Raises:
         SlurmError: Slurm did not answer, or not in a way that can be read.
         StoreError: The state cannot be read.
-        OSError: The files cannot be read.
     """
     site, state = context.site, context.state
     config = room.seen.config
@@ -252,7 +251,8 @@ class Heartbeats:
         latest: The last heartbeat of each lease that has one.
         seen: What to remember until the next tick.
         not_ready: Leases of which no generation may be formed: never heard, silent
-            or leaving.
+            or leaving, or with a heartbeat that cannot be read.
+        unreadable: Leases of which it is unknown what their agents do.
         new: Leases that are heard for the first time.
         never_heard: Leases of which no agent was ever heard.
         unheard_s: For how long each lease has reported nothing new; since its start
@@ -262,6 +262,7 @@ class Heartbeats:
     latest: Mapping[LeaseKey, Heartbeat]
     seen: tuple[SeenHeartbeat, ...]
     not_ready: frozenset[LeaseKey]
+    unreadable: frozenset[LeaseKey]
     new: frozenset[LeaseKey]
     never_heard: frozenset[LeaseKey]
     unheard_s: Mapping[LeaseKey, float]
@@ -277,39 +278,39 @@ def read_heartbeats(
     """Return which agents of the running *leases* answer.
 
     An agent lives if its counter changes from one tick to a later one; until then it is
-    believed to. The clocks of two nodes are never compared.
-
-    Raises:
-        OSError: The files cannot be read.
+    believed to. The clocks of two nodes are never compared. Where a file cannot be read
+    its agent is silent: it may be there, but nothing new is heard of it.
     """
     running = {
         lease.key: lease for lease in leases if lease.state is LeaseState.RUNNING
     }
-    read = {key: _heartbeat(folder, key) for key in running}
-    latest = {key: beat for key, beat in read.items() if beat is not None}
+    latest: dict[LeaseKey, Heartbeat] = {}
+    silent: set[LeaseKey] = set()
+    for key in running:
+        try:
+            beat = read_heartbeat(folder.lease(key).heartbeat)
+        except (OSError, UnreadableFileError):
+            silent.add(key)
+        else:
+            latest |= {} if beat is None else {key: beat}
     seen = {
         key: _seen(key, beat, before.get(key), now_s) for key, beat in latest.items()
     }
+    seen |= {key: before[key] for key in silent if key in before}
     lost = {key for key, beat in seen.items() if now_s - beat.since_s >= SILENT_S}
     going = {key for key, beat in latest.items() if beat.state in _GOING}
-    never = read.keys() - latest.keys()
-    since_s = {key: beat.since_s for key, beat in seen.items()}
-    since_s |= {key: running[key].start_s or now_s for key in never}
+    never = running.keys() - latest.keys() - silent
+    since_s = {key: running[key].start_s or now_s for key in running}
+    since_s |= {key: beat.since_s for key, beat in seen.items()}
     return Heartbeats(
         latest=latest,
         seen=tuple(seen.values()),
-        not_ready=frozenset(never | going | lost),
+        not_ready=frozenset(never | silent | going | lost),
+        unreadable=frozenset(silent),
         new=frozenset(latest.keys() - before.keys()),
         never_heard=frozenset(never),
         unheard_s={key: now_s - then_s for key, then_s in since_s.items()},
     )
-
-
-def _heartbeat(folder: StateDir, key: LeaseKey) -> Heartbeat | None:
-    try:
-        return read_heartbeat(folder.lease(key).heartbeat)
-    except UnreadableFileError:  # no honest agent writes such a thing
-        return None
 
 
 def _seen(

@@ -256,7 +256,7 @@ def _without_unreadable(observed: Observed, claims: Claims) -> Belief:
     """Return the belief without the leases of trainers whose files cannot be read.
 
     Such a trainer runs on, and its leases are left alone, unless another job needs
-    their nodes.
+    their nodes. A lease whose heartbeat cannot be read may be one of them.
     """
     names = {trainer.row.name for trainer in observed.trainers if trainer.problem}
     if not names:
@@ -265,7 +265,7 @@ def _without_unreadable(observed: Observed, claims: Claims) -> Belief:
         key
         for key, heartbeat in observed.heartbeats.latest.items()
         if heartbeat.trainer in names
-    }
+    } | observed.heartbeats.unreadable
     leases = (
         lease
         for lease in observed.belief.leases

@@ -48,6 +48,7 @@ from freetrain.state.tables import (
     seen_heartbeats,
 )
 from freetrain.tick.act import newly_reached
+from freetrain.tick.environment import may_exist
 from freetrain.tick.leases import output_of
 
 if TYPE_CHECKING:
@@ -81,7 +82,6 @@ def record(
 
     Raises:
         StoreError: It could not be written.
-        OSError: Files could not be read.
     """
     ratings, forecasts = plan.ratings, plan.forecasts
     heard_before = frozenset(seen_heartbeats(context.state))
@@ -143,7 +143,7 @@ def _lease_events(
         if lease.is_live or was is None or not was.is_live:
             continue
         heartbeat = context.folder.lease(lease.key).heartbeat
-        was_heard = lease.key in heard_before or heartbeat.exists()
+        was_heard = lease.key in heard_before or may_exist(heartbeat)
         has_failed = _has_failed(lease, observed, was_heard=was_heard)
         kind = EventKind.FAILED_START if has_failed else EventKind.ENDED
         yield Event(now_s, kind, lease_name(lease.key), 1, str(lease.ended or ""))
@@ -160,19 +160,26 @@ def _has_failed(lease: Lease, observed: Observed, *, was_heard: bool) -> bool:
 def _new_generations(
     context: TickContext, trainer: TickTrainer
 ) -> tuple[int, list[Event]]:
-    """Return the newest generation that has a file, and events of those not recorded.
+    """Return up to which generation files were read, and events of those not recorded.
 
     Agents make generations, too.
     """
     recorded = trainer.row.reported_generation
     folder = context.folder.trainer(trainer.row.name)
-    new = [g for g in generations(folder.assignments) if g > recorded][:_MOST_NEW]
-    events = []
-    for generation in new:
+    events: list[Event] = []
+    try:
+        found = generations(folder.assignments)
+    except OSError:
+        return recorded, events
+    for generation in [g for g in found if g > recorded][:_MOST_NEW]:
         try:
             assigned = read_assigned(folder, generation)
         except UnreadableFileError:
+            recorded = generation
             continue
+        except OSError:  # a later tick reads on from here
+            break
+        recorded = generation
         events.append(
             Event(
                 assigned.created_s,
@@ -182,7 +189,7 @@ def _new_generations(
                 f"generation {generation} by {assigned.author}: {assigned.reason}",
             )
         )
-    return max(new, default=recorded), events
+    return recorded, events
 
 
 def _record_final_state(
@@ -222,19 +229,25 @@ def tidy(context: TickContext, observed: Observed) -> str:
         StoreError: The state cannot be written.
     """
     before_s = min(observed.now_s, context.environment.now_s()) - LEASES_KEPT_S
-    try:
-        _remove_leases(context, before_s)
-        _remove_generations(context, observed.trainers, before_s)
-    except OSError as error:
-        return f"old files stay, since one cannot be removed: {error}"
-    return ""
+    faults: list[OSError] = []
+    _remove_leases(context, before_s, faults)
+    _remove_generations(context, observed.trainers, before_s, faults)
+    if not faults:
+        return ""
+    return f"old files stay, since one cannot be removed: {faults[0]}"
 
 
-def _remove_leases(context: TickContext, before_s: float) -> None:
+def _remove_leases(
+    context: TickContext, before_s: float, faults: list[OSError]
+) -> None:
     old = old_leases(context.state, before_s=before_s, most=_MOST_LEASES)
-    for key, job_id in old.items():
-        with context.effect("removing a lease's files"):
-            _remove_lease_files(context, key, job_id, before_s)
+    for key, job_id in tuple(old.items()):
+        try:
+            with context.effect("removing a lease's files"):
+                _remove_lease_files(context, key, job_id, before_s)
+        except OSError as error:
+            faults.append(error)
+            del old[key]
     has_rows = (has_old_intents, has_old_histories)
     if not old and not any(has(context.state, before_s=before_s) for has in has_rows):
         return
@@ -257,7 +270,10 @@ def _remove_lease_files(
 
 
 def _remove_generations(
-    context: TickContext, trainers: Iterable[TickTrainer], before_s: float
+    context: TickContext,
+    trainers: Iterable[TickTrainer],
+    before_s: float,
+    faults: list[OSError],
 ) -> None:
     left = _MOST_GENERATIONS
     for trainer in trainers:
@@ -265,11 +281,14 @@ def _remove_generations(
         if newest is None or newest.generation <= KEPT_GENERATIONS:
             continue
         folder = context.folder.trainer(trainer.row.name)
-        old = _old_generations(folder, trainer, before_s)[:left]
-        left -= len(old)
-        for generation in old:
-            with context.effect("removing a generation's files"):
-                _remove_generation(folder, generation, trainer)
+        try:
+            old = _old_generations(folder, trainer, before_s)[:left]
+            left -= len(old)
+            for generation in old:
+                with context.effect("removing a generation's files"):
+                    _remove_generation(folder, generation, trainer)
+        except OSError as error:
+            faults.append(error)
 
 
 def _old_generations(

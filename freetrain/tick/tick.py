@@ -64,6 +64,7 @@ from slurm.errors import SlurmError, UnreadableOutputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, MutableMapping
+    from pathlib import Path
 
     from freetrain.broker.yielding import Cycles, QueueDigest
     from freetrain.config.site import Site
@@ -182,8 +183,6 @@ def _steps(context: TickContext, room: Room, began_s: float) -> TickReport:
     planner_s = clock() - planning_s
     record(context, observed, plan)
     done = carry_out(context, observed, plan)
-    if done.is_room_made and not context.is_dry:
-        _leave_sign(context, observed)
     if not context.is_dry:
         done.problems += filter(None, [tidy(context, observed)])
     status = report_of(
@@ -195,8 +194,7 @@ def _steps(context: TickContext, room: Room, began_s: float) -> TickReport:
         planner_s=planner_s,
     )
     if not context.is_dry:
-        _write_report(context, status)
-        deliver(context, observed)
+        _finish(context, observed, status, has_sign=done.is_room_made)
     if done.error is not None:
         raise done.error
     return TickReport(
@@ -228,8 +226,7 @@ def _leave_sign(context: TickContext, observed: Observed) -> None:
         tick=1 if last is None else last.tick + 1,
         silence_s=silence_s(context.site, observed.limits.mode),
     )
-    with context.effect("leaving a sign"):
-        write_tick_sign(path, sign)
+    write_tick_sign(path, sign)
 
 
 def _check_cluster(context: TickContext, observed: Observed) -> None:
@@ -252,7 +249,7 @@ def _check_cluster(context: TickContext, observed: Observed) -> None:
         return
     try:
         last = read_status_report(report)
-    except UnreadableFileError:
+    except (OSError, UnreadableFileError):
         return
     if last is None or last.cluster in {"", cluster}:
         return
@@ -265,18 +262,38 @@ def _check_cluster(context: TickContext, observed: Observed) -> None:
     )
 
 
-def _write_report(context: TickContext, status: StatusReport) -> None:
-    """Write the status report, the metrics file and a line of the log."""
+def _finish(
+    context: TickContext, observed: Observed, status: StatusReport, *, has_sign: bool
+) -> None:
+    """Leave the sign where *has_sign*, report, and deliver models.
+
+    A file that cannot be written keeps none of the others from being written.
+
+    Raises:
+        OSError: One could not be; all else was done.
+    """
     with context.writing("sums") as state:
-        add_to_counters(
-            state, _increments(status, counters(state)[TickCounter.LOOKED_S])
-        )
-    with context.effect("telling"):
-        write_whole(context.folder.status_report, render_report(status))
-        write_whole(
-            context.folder.metrics, render_metrics(status, counters(context.state))
-        )
-        append_line(context.folder.log, f"{utc(status.at_s)} {summary_line(status)}")
+        last_s = counters(state)[TickCounter.LOOKED_S]
+        add_to_counters(state, _increments(status, last_s))
+    folder, sums = context.folder, counters(context.state)
+    line = f"{utc(status.at_s)} {summary_line(status)}"
+    faults: list[OSError] = []
+    steps: dict[str, Callable[[], None]] = {
+        "reporting": lambda: write_whole(folder.status_report, render_report(status)),
+        "measuring": lambda: write_whole(folder.metrics, render_metrics(status, sums)),
+        "logging": lambda: append_line(folder.log, line),
+        "delivering": lambda: deliver(context, observed),
+    }
+    if has_sign:
+        steps = {"leaving a sign": lambda: _leave_sign(context, observed), **steps}
+    for name, step in steps.items():
+        try:
+            with context.effect(name):
+                step()
+        except OSError as error:
+            faults.append(error)
+    if faults:
+        raise faults[0]
 
 
 def _increments(status: StatusReport, last_s: float) -> dict[TickCounter, float]:
@@ -416,10 +433,17 @@ def _has_agents(
     begun = 0
     while begun < len(heartbeats) and environment.clock() < until_s:
         environment.sleep(_POLL_S)
-        before, begun = begun, sum(heartbeat.exists() for heartbeat in heartbeats)
+        before, begun = begun, sum(map(_exists, heartbeats))
         if begun > before:
             until_s = min(end_s, environment.clock() + _NEXT_AGENT_S)
     return begun > 0
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # looked for again in a moment
+        return False
 
 
 def _before_cycles(

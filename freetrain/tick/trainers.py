@@ -103,9 +103,6 @@ def read_trainer(state: StateDir, row: TrainerRow) -> TickTrainer:
 
     A trainer that is over has its final state in its row: past trainers must cost ticks
     little.
-
-    Raises:
-        OSError: Its files cannot be read.
     """
     folder = state.trainer(row.name)
     try:
@@ -114,6 +111,12 @@ def read_trainer(state: StateDir, row: TrainerRow) -> TickTrainer:
         final = None if row.state in _OVER else _final_state(folder, job, newest)
     except (UnreadableFileError, BadConfigurationError) as error:
         return TickTrainer(row=row, problem=str(error))
+    except OSError as error:
+        problem = (
+            f"{row.name}: {error.filename or folder.path} cannot be read now: "
+            f"{error.strerror or error}. It trains on, and nothing was done about it"
+        )
+        return TickTrainer(row=row, problem=problem)
     return TickTrainer(row=row, job=job, newest=newest, final=final)
 
 
@@ -488,9 +491,10 @@ def read_progress(
 ) -> dict[str, TrainerProgress]:
     """Return the progress of the trainers that train, or may train again, by name.
 
+    What a file that cannot be read would tell is known by a later tick.
+
     Raises:
         StoreError: What was known before cannot be read.
-        OSError: A file cannot be read.
     """
     followed = [
         (trainer, trainer.job)
@@ -600,17 +604,13 @@ _FAILURES = {EndingKind.FAILED, EndingKind.KILLED}
 def _fragment(
     folder: TrainerDir, segment: TrainingSegment, previous: TrainingSegment | None
 ) -> TrainedFragment | None:
-    """Return the fragment of *segment*; None where its files are gone.
-
-    Raises:
-        OSError: A file cannot be read.
-    """
+    """Return the fragment of *segment*; None where its files cannot be read."""
     rows = segment.marks.rows
     try:
         assigned = read_assigned(folder, segment.generation)
         nodes_before = _nodes_before(folder, segment, previous)
         has_failed = previous is not None and _has_failed(folder, previous)
-    except (FileNotFoundError, UnreadableFileError):
+    except (OSError, UnreadableFileError):
         return None
     if not rows or not assigned.members:
         return None
