@@ -33,6 +33,7 @@ from freetrain.errors import (
     FreeTrainError,
     TryLaterError,
 )
+from freetrain.state.files import StateDir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -107,9 +108,6 @@ class Programs:
             ) from error
 
 
-LOG = "cron.log"
-"""The file of the state directory that ticks print to."""
-
 MARK_CHARACTERS = 10
 _TICK = "-m freetrain tick"
 _SECRET = "SLURM_JWT"  # noqa: S105 -- the name of a variable, and kept out
@@ -141,7 +139,7 @@ class TickCall:
     @property
     def log(self) -> Path:
         """Where its output is appended."""
-        return self.state / LOG
+        return StateDir(self.state).cron_log
 
     def jitter_s(self, every_s: int) -> int:
         """Return this user's own second within *every_s*, always the same.

@@ -13,17 +13,16 @@ nothing twice, and leaves a ``Bookmark`` from which another process reads on.
 from __future__ import annotations
 
 import csv
-import errno
 import json
 import math
 import os
 import re
-import stat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from freetrain.config.job import ProgressFormat
+from freetrain.opening import open_plain
 from freetrain.patterns import LimitedPattern, SlowPatternError, advice
 
 if TYPE_CHECKING:
@@ -489,11 +488,13 @@ def read_tail(path: Path, most_bytes: int) -> bytes:
 
 @contextmanager
 def _plain_file(path: Path) -> Iterator[int]:
-    """Open a plain file for reading; OSError for anything else."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    """Open a plain file for reading; OSError for anything else.
+
+    It may be a link: the user named the file, or the folder of logs, which is checked
+    when a world is launched, and nothing but progress is made of what is read.
+    """
+    descriptor = open_plain(path, follows=True)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "no plain file", str(path))
         yield descriptor
     finally:
         os.close(descriptor)

@@ -75,7 +75,10 @@ def closest(word: str, known: Collection[str]) -> str:
 def shown(value: object) -> str:
     """Return *value* roughly as TOML writes it, on one line, cut where long."""
     short = value[: LONGEST_SHOWN + 1] if isinstance(value, str | list) else value
-    text = json.dumps(short, default=str, ensure_ascii=True)
+    try:
+        text = json.dumps(short, default=str, ensure_ascii=True)
+    except (ValueError, RecursionError):  # a number of 5,000 digits; nested too deep
+        return f"a {type(value).__name__} too long to show"
     cut = len(text) > LONGEST_SHOWN
     return text[: LONGEST_SHOWN - 3] + "..." if cut else text
 

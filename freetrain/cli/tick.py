@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from freetrain.cli.context import CliContext, json_text, write_out
+from freetrain.state.files import StateDir
 from freetrain.text import one_line
 from freetrain.tick.deadline import deadline
-from freetrain.tick.environment import real_environment
+from freetrain.tick.environment import real_environment, rotate_full
 from freetrain.tick.status_report import as_plain, summary_line
 from freetrain.tick.tick import TickReport, tick_and_follow_up
 from freetrain.tick.tick import tick as run_tick
@@ -28,6 +29,8 @@ def tick_and_show(
     outside = replace(
         real_environment(context.environ), sleep=context.sleep, deadline=deadline
     )
+    if not is_dry:
+        rotate_full(StateDir(site.state_directory).cron_log)
     reports: Iterable[TickReport] = (
         (run_tick(site, outside, dry_run=True),)
         if is_dry

@@ -14,10 +14,13 @@ import os
 import shutil
 import sys
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from freetrain.broker.lease import Intent, LeaseKey
 from freetrain.client.trainers import (
@@ -31,7 +34,12 @@ from freetrain.client.trainers import (
 from freetrain.config.job import read_job, render_job
 from freetrain.config.site import requirement_of
 from freetrain.elastic.files import replaced, sync_folder
-from freetrain.errors import BadConfigurationError, TryLaterError, UsageError
+from freetrain.errors import (
+    BadConfigurationError,
+    MissingInputError,
+    TryLaterError,
+    UsageError,
+)
 from freetrain.launch.base import (
     CannotLaunchError,
     HeadNode,
@@ -43,11 +51,11 @@ from freetrain.launch.base import (
 )
 from freetrain.launch.local import LocalFinder, find_tool
 from freetrain.launch.mpirun import Flavour, unfit_path
+from freetrain.opening import why_unsafe
 from freetrain.pack.pack import Inbox, read_pack
 from freetrain.patterns import advice, slow_line
 from freetrain.state.database import (
     check_directory,
-    create_private,
     has_state,
     is_local,
     mount_of,
@@ -63,7 +71,9 @@ from freetrain.state.files import (
     AssignedLease,
     AssignmentFile,
     StateDir,
+    UnreadableFileError,
     create_assigned,
+    read_environment,
     render_environment,
 )
 from freetrain.state.tables import (
@@ -193,6 +203,9 @@ def submit_file(  # noqa: PLR0913 - the environment, piece by piece
     folder = state.trainer(job.name)
     if asked.is_checked:
         check_launch_folder(job, folder.path, theirs)
+    check_folders(job, uid=uid)
+    for member in members:
+        check_folders(member, uid=uid)
     submission = Submission(
         job=job,
         environment=kept,
@@ -366,6 +379,24 @@ def check_launch_folder(
             f"{problem}. Nothing was submitted. Name another state_directory in "
             f"freetrain.toml."
         )
+
+
+def check_folders(job: TrainerJob, *, uid: int) -> None:
+    """Refuse a job whose program would write where other users could put links.
+
+    Raises:
+        BadConfigurationError: Others can change what lies in a folder of its own.
+        OSError: A folder cannot be looked at.
+    """
+    for what, place in _places(job):
+        folder = place if job.elastic or what == "logs" else place.parent
+        why = why_unsafe(folder, uid=uid)
+        if why:
+            raise BadConfigurationError(
+                f"{what} = {shown(str(place))}: {folder} cannot be used: {why}. "
+                f"Nothing was submitted, as other users could have FreeTrain write "
+                f"into files of yours."
+            )
 
 
 def find_program(
@@ -744,12 +775,39 @@ def _put_away(state: StateDir, folder: TrainerDir, now_s: float) -> Path | None:
     if not folder.path.exists():
         return None
     state.past.mkdir(mode=0o700, exist_ok=True)
+    _forget_secrets(folder)
     stamp = int(now_s)
     while (place := state.past / f"{folder.path.name}.{stamp}").exists():
         stamp += 1
     folder.path.rename(place)
     sync_folder(state.past)
     return place
+
+
+def _forget_secrets(folder: TrainerDir) -> None:
+    """Take what may be secret out of a folder before it is put away for good.
+
+    Names of variables and programs stay, for they help to see what a training was;
+    values of variables and arguments of commands go.
+    """
+    shutil.rmtree(folder.path / "worlds", ignore_errors=True)  # launchers' variables
+    with suppress(FileNotFoundError):
+        names: Iterable[str] = ()
+        with suppress(UnreadableFileError):
+            names = read_environment(folder)
+        values = render_environment(dict.fromkeys(names, ""))
+        _write_private(folder.environment, values)
+    try:
+        job = read_job(folder.job)
+    except (BadConfigurationError, MissingInputError):
+        folder.job.unlink(missing_ok=True)
+        return
+    variables = tuple((name, "") for name, _ in job.environment)
+    target = job.target and structs.replace(job.target, hook=job.target.hook[:1])
+    kept = structs.replace(
+        job, environment=variables, command=job.command[:1], target=target
+    )
+    _write_private(folder.job, render_job(kept).encode())
 
 
 def _write(folder: TrainerDir, submission: Submission) -> None:
@@ -761,8 +819,7 @@ def _write(folder: TrainerDir, submission: Submission) -> None:
 
 def _write_private(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.new")
-    create_private(temporary)
-    with replaced(path, temporary=temporary) as file:
+    with replaced(path, temporary=temporary, mode=0o600) as file:
         file.write(content)
 
 

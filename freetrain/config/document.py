@@ -41,6 +41,7 @@ import msgspec
 from msgspec import NODEFAULT, Meta, Struct
 
 from freetrain.errors import BadConfigurationError, MissingInputError
+from freetrain.opening import is_own, read_with_status
 from freetrain.text import (
     EXPECTED,
     closest,
@@ -218,21 +219,48 @@ class FileKind:
     when_large: str = ""
 
 
-def read_limited(path: Path, *, named: str, file: FileKind) -> bytes:
+def read_limited(
+    path: Path, *, named: str, file: FileKind, must_be_own: bool = False
+) -> bytes:
     """Return the content of the file at *path*, which the user named *named*.
 
+    Args:
+        path: The file.
+        named: How the user named it, for messages.
+        file: Its kind.
+        must_be_own: Whether it has to be this user's own and no link: where it was
+            found in a folder and others may have put it there.
+
     Raises:
-        MissingInputError: It is not there or cannot be read.
-        BadConfigurationError: It is larger than is ever read.
+        MissingInputError: It is not there or cannot be read; a pipe can, where it
+            need not be the user's own.
+        BadConfigurationError: It is larger than is ever read, or another user's.
     """
     try:
-        with path.open("rb") as opened:
-            content = opened.read(file.most_bytes + 1)
+        if must_be_own:
+            content, found = read_with_status(path, file.most_bytes + 1)
+            if not is_own(found):
+                raise BadConfigurationError(
+                    f"{named}: belongs to user {found.st_uid}, and could run anything "
+                    f"as you. {file.consequence} Copy it if you trust it."
+                )
+        else:
+            with path.open("rb") as stream:
+                content = stream.read(file.most_bytes + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = error.strerror if isinstance(error, OSError) else error
         raise MissingInputError(
             f"cannot read {file.prefix}{named}: {why}. {file.consequence} {file.advice}"
         ) from error
+    return limited(content, named=named, file=file)
+
+
+def limited(content: bytes, *, named: str, file: FileKind) -> bytes:
+    """Return *content*, of which one byte more than is allowed was read.
+
+    Raises:
+        BadConfigurationError: It is larger than is ever read.
+    """
     if len(content) > file.most_bytes:
         raise BadConfigurationError(
             f"{named}: larger than {file.most_bytes >> 20} MiB. {file.consequence} "
@@ -250,6 +278,8 @@ def parse_document(
         BadConfigurationError: It is not TOML in UTF-8.
     """
     nothing = Table(path, "the file", {}, file.consequence, places)
+    if _deepest_key(content) > _MOST_PARTS:
+        nothing.refuse(f"a key has more than {_MOST_PARTS} parts, joined by dots")
     try:
         return replace(nothing, where="", values=tomllib.loads(content.decode("utf-8")))
     except UnicodeDecodeError:
@@ -258,6 +288,37 @@ def parse_document(
         # Beside its own error, tomllib lets out those of int (over 4,300 digits)
         # and of datetime (the 31st of February).
         nothing.refuse(f"this is not TOML: {error}")
+
+
+_MOST_PARTS = 16
+"""Parts of a key; tomllib takes time with their square, and goes through those of a
+table's header for each line below it."""
+
+_TOKEN = re.compile(
+    rb""""{3}(?:[^"\\]++|\\.|"(?!""))*+(?:"{3})?|'{3}.*?(?:'{3}|\Z)|"""
+    rb""""(?:[^"\\\n]++|\\.)*+"?|'[^'\n]*'?|#[^\n]*|[A-Za-z0-9_-]+|[ \t]+|.""",
+    re.DOTALL,
+)
+"""A string, comment, bare key or number, blanks, or one other byte of TOML."""
+
+_NO_PART_OF_KEYS = frozenset(b"=[]{},\r\n+:\\")
+
+
+def _deepest_key(content: bytes) -> int:
+    """Return the most parts of a dotted key in TOML, up to ``_MOST_PARTS`` + 1."""
+    if max(line.count(b".") for line in content.split(b"\n")) < _MOST_PARTS:
+        return 0
+    deepest = parts = 0
+    for found in _TOKEN.finditer(content):
+        token = found[0]
+        if token == b".":
+            parts += 1
+            deepest = max(deepest, parts + 1)
+            if deepest > _MOST_PARTS:
+                break
+        elif token[0] in _NO_PART_OF_KEYS:
+            parts = 0
+    return deepest
 
 
 @dataclass(frozen=True, slots=True)

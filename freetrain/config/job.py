@@ -481,7 +481,11 @@ FILE = FileKind(
 
 
 def read_job(
-    path: Path, *, named: str | None = None, home: Path | None = None
+    path: Path,
+    *,
+    named: str | None = None,
+    home: Path | None = None,
+    must_be_own: bool = False,
 ) -> TrainerJob:
     """Return the trainer that the file at *path* describes.
 
@@ -489,13 +493,14 @@ def read_job(
         path: The file, absolute: relative paths in it start at its folder.
         named: How the user named it, for messages; None for *path* itself.
         home: Replaces ``~`` in paths.
+        must_be_own: See ``read_limited``.
 
     Raises:
         MissingInputError: The file is not there or cannot be read.
         BadConfigurationError: See ``parse_job``.
     """
     name = named or str(path)
-    content = read_limited(path, named=name, file=FILE)
+    content = read_limited(path, named=name, file=FILE, must_be_own=must_be_own)
     return parse_job(content, path=name, places=BaseFolders(path.parent, home))
 
 

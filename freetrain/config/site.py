@@ -35,6 +35,7 @@ from freetrain.config.document import (
     Table,
     choice,
     key_name,
+    limited,
     named,
     parse_document,
     read_limited,
@@ -44,6 +45,11 @@ from freetrain.config.document import (
 from freetrain.config.job import NodeSettings
 from freetrain.errors import BadConfigurationError, MissingInputError, UsageError
 from freetrain.lookahead.base import DEFAULT_FORECASTER, check_forecaster
+from freetrain.opening import (
+    owners_trusted_by,
+    read_with_status,
+    why_changeable,
+)
 from freetrain.planning.settings import DEFAULT_T_FWD_S, LIVE_POLICIES, Solver
 from slurm.records import Requirement
 
@@ -451,40 +457,60 @@ def _find_own(around: SiteSearch, asked: Path | None) -> Site:
     if named_path:
         return _read(around.folder / named_path, around)
     for path in around.candidates:
-        if _is_there(path, uid=around.uid):
-            return _read(path, around)
+        found = _read_found(path, around)
+        if found is not None:
+            return found
     return default_site(around.home)
 
 
 def _read(path: Path, around: SiteSearch) -> Site:
     content = read_limited(path, named=str(path), file=FILE)
+    return _site_of(content, path, around)
+
+
+def _site_of(content: bytes, path: Path, around: SiteSearch) -> Site:
     places = BaseFolders(path.parent, around.home)
     site = parse_site(content, path=str(path), places=places)
     return msgspec.structs.replace(site, path=path)
 
 
-def _is_there(path: Path, *, uid: int) -> bool:
+def _read_found(path: Path, around: SiteSearch) -> Site | None:
+    """Return the site of a file that nobody named; None where there is no file.
+
+    What is checked is what is read: the file is opened once, and no other user can
+    exchange a folder above it.
+    """
     try:
-        found = path.stat()
+        content, found = read_with_status(path, FILE.most_bytes + 1, follows=True)
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return None
     except OSError as error:
         raise MissingInputError(
             f"cannot look for {path}: {error.strerror}. {FILE.consequence} Name your "
             f"configuration with --config."
         ) from error
-    if found.st_uid not in {0, uid}:
+    _check_trusted(path, owner=found.st_uid, mode=found.st_mode, uid=around.uid)
+    return _site_of(limited(content, named=str(path), file=FILE), path, around)
+
+
+def _check_trusted(path: Path, *, owner: int, mode: int, uid: int) -> None:
+    """Refuse a file that other users could have written, or could put there."""
+    if owner not in owners_trusted_by(uid):
         raise BadConfigurationError(
-            f"{path}: belongs to user {found.st_uid}, expected you or root. "
+            f"{path}: belongs to user {owner}, expected you or root. "
             f"{FILE.consequence} If you trust it, name it with --config."
         )
-    mode = stat.S_IMODE(found.st_mode)
     if mode & stat.S_IWOTH:
         raise BadConfigurationError(
-            f"{path}: anybody may write to it (mode {mode:04o}). "
+            f"{path}: anybody may write to it (mode {stat.S_IMODE(mode):04o}). "
             f"{FILE.consequence} Run `chmod o-w` on it, or name it with --config."
         )
-    return True
+    why = why_changeable(path, uid=uid)
+    if why:
+        raise BadConfigurationError(
+            f"{path}: others could put another file there: {why}. {FILE.consequence} "
+            f"If you trust it, name it with --config."
+        )
 
 
 def _absolute(text: str) -> Path | None:

@@ -24,7 +24,7 @@ from msgspec import structs
 
 from freetrain.broker.limits import Mode
 from freetrain.config.site import LeaseMode
-from freetrain.cron import LOG, back_ends_of
+from freetrain.cron import back_ends_of
 from freetrain.doctor.findings import (
     UNAVAILABLE,
     CheckVerdict,
@@ -491,7 +491,7 @@ def _look_at_entries(subject: Subject, last: Finding) -> Finding:
             return ok(name, f"{seen}, and ticks come")
         advice = (
             "Look again in some minutes if you installed it just now. Does cron, or "
-            f"your systemd, run on this host? Ticks write to {LOG} in the state "
+            "your systemd, run on this host? Ticks write to cron.log in the state "
             "directory."
         )
         return warn(name, f"{seen}, and no good tick came of late", advice)

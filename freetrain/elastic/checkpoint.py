@@ -29,6 +29,7 @@ from freetrain.elastic.contract import (
     read_outcome,
 )
 from freetrain.elastic.files import Clock, create_once, numbers_in, replaced, warn
+from freetrain.opening import open_plain, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -213,7 +214,7 @@ def _read_members(content: bytes) -> tuple[dict[str, Any], Arrays]:
 
 
 def _read_header(text: bytes) -> dict[str, Any]:
-    header = json.loads(text)
+    header = json.loads(text)  # NaN may be a value of the program's state
     if header["format"] != FORMAT or header["version"] != VERSION:
         raise CheckpointError(
             f"it is {header['format']!r:.40} version {header['version']!r:.20}, and "
@@ -387,15 +388,17 @@ class GenerationClaim:
     committed_step: int = 0
 
 
+_MOST_CLAIM_BYTES = 1 << 16
+
+
 def read_claim(path: Path) -> GenerationClaim:
     """Return the claim at *path*; one without readable content says nothing.
 
     Raises:
         OSError: It cannot be read.
     """
-    content = path.read_bytes()
-    with suppress(ValueError, TypeError, AttributeError):
-        found = json.loads(content)
+    with suppress(ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        found: Any = read_json(path, most_bytes=_MOST_CLAIM_BYTES)
         return GenerationClaim(str(found["world"]), int(found.get("committed_step", 0)))
     return GenerationClaim()
 
@@ -500,7 +503,8 @@ class CheckpointStore:
     def _newest_usable(self, paths: list[Path]) -> tuple[bytes, Checkpoint] | None:
         for path in reversed(paths):
             try:
-                content = path.read_bytes()
+                with os.fdopen(open_plain(path), "rb") as file:
+                    content = file.read()
                 return content, read_checkpoint(content)
             except (OSError, CheckpointError) as error:
                 self._unusable.add(path)

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.elastic.files import create_once
+from freetrain.opening import parse_json, read_plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -321,6 +322,9 @@ def write_outcome(run_dir: RunDir, outcome: Outcome) -> bool:
     return create_once(run_dir.outcome(outcome.generation), text.encode("ascii"))
 
 
+MOST_OUTCOME_BYTES = 1 << 20
+
+
 def read_outcome(run_dir: RunDir, generation: int) -> Outcome | None:
     """Return the outcome of *generation*; missing fields are 0 or empty.
 
@@ -330,15 +334,16 @@ def read_outcome(run_dir: RunDir, generation: int) -> Outcome | None:
     Raises:
         OSError: It cannot be read now.
     """
-    with suppress(FileNotFoundError):
-        return parse_outcome(run_dir.outcome(generation).read_bytes(), generation)
+    with suppress(FileNotFoundError, ValueError):
+        content = read_plain(run_dir.outcome(generation), MOST_OUTCOME_BYTES)
+        return parse_outcome(content, generation)
     return None
 
 
 def parse_outcome(content: bytes, generation: int) -> Outcome | None:
     """Return the outcome that the file of *generation* holds; None for no outcome."""
-    with suppress(ValueError, RecursionError):
-        found = json.loads(content)
+    with suppress(ValueError):
+        found = parse_json(content)
         if isinstance(found, dict):
             return Outcome(
                 kind=OutcomeKind(found.get("outcome", "")),

@@ -5,6 +5,7 @@ The broker, agents and launchers use it too, so it needs no NumPy.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -12,6 +13,8 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
+
+from freetrain.opening import NotPlainError, check_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,17 +46,25 @@ def warn(message: str) -> None:
 
 
 @contextmanager
-def replaced(target: Path, *, temporary: Path) -> Iterator[IO[bytes]]:
-    """Open *temporary* for writing; on a clean end it becomes *target*.
+def replaced(
+    target: Path, *, temporary: Path, mode: int = 0o666
+) -> Iterator[IO[bytes]]:
+    """Create *temporary* for writing; on a clean end it becomes *target*.
 
     The order is write, fsync, rename, fsync of the folder, so that a crash at
-    any instruction leaves either the old content or the new.
+    any instruction leaves either the old content or the new. A file that a crash left
+    at *temporary*, or that another user put there, is removed first.
+
+    Args:
+        target: The file.
+        temporary: A name beside it that no other process uses.
+        mode: Of the file, less what the umask takes away.
 
     Raises:
         OSError: Nothing was kept: *temporary* is removed, *target* untouched.
     """
     try:
-        with temporary.open("w+b") as file:
+        with os.fdopen(_created(temporary, mode), "w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -63,6 +74,15 @@ def replaced(target: Path, *, temporary: Path) -> Iterator[IO[bytes]]:
             temporary.unlink()
         raise
     sync_folder(target.parent)
+
+
+def _created(path: Path, mode: int) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, mode)
+    except FileExistsError:
+        path.unlink()
+    return os.open(path, flags, mode)
 
 
 def create_once(target: Path, content: bytes) -> bool:
@@ -222,12 +242,16 @@ class RunDir:
         """Create the missing folders, open to their owner only.
 
         Raises:
+            UnsafeFolderError: Another user could change what lies there.
             OSError: They cannot be created.
         """
+        check_own(self.path)
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         folders = (self.checkpoints, self.generations, self.control, self.outcomes)
         for folder in folders:
             folder.mkdir(exist_ok=True, mode=0o700)
+            if folder.is_symlink():
+                raise NotPlainError(errno.ELOOP, "a link, and no folder", str(folder))
 
     def newest_generation(self) -> int:
         """The highest generation that exists; every earlier one is fenced. 0 for none.

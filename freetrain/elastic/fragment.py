@@ -50,6 +50,7 @@ from freetrain.elastic.contract import (
 )
 from freetrain.elastic.files import Clock, RunDir, warn
 from freetrain.elastic.world import find_world
+from freetrain.opening import open_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -803,8 +804,8 @@ class _ProgressLog:
             self._warn_once(error)
 
     def _write(self, line: bytes) -> None:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self._path, flags, 0o600)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+        descriptor = open_plain(self._path, flags)
         try:
             if _is_torn(descriptor):
                 line = b"\n" + line
@@ -814,7 +815,7 @@ class _ProgressLog:
 
     def _last_line(self) -> dict[str, Any]:
         """The last whole line; empty where there is none."""
-        with suppress(OSError), self._path.open("rb") as file:
+        with suppress(OSError), os.fdopen(open_plain(self._path), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
             for line in reversed(file.read(_TAIL_BYTES).splitlines()):
                 found = _parse(line)

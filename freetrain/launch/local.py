@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.elastic.contract import SPARE, UNASKED, WITH_MPI
+from freetrain.elastic.contract import RUN_DIR, SPARE, UNASKED, WITH_MPI
 from freetrain.launch.base import (
     LEASE_MARK,
     WORLD_MARK,
@@ -25,6 +25,7 @@ from freetrain.launch.base import (
     launcher_of,
     plan_world,
 )
+from freetrain.opening import UnsafeFolderError, check_own, open_plain
 from freetrain.processes import PROC, process_ids, status_of
 from freetrain.state.files import lease_name, read_environment
 
@@ -283,16 +284,28 @@ def start(plan: WorldPlan, *, mark: str) -> Session:
             used.
         OSError: A file could not be written.
     """
+    run_dir = plan.environment.get(RUN_DIR)
+    for place in (plan.log.parent, *([Path(run_dir)] if run_dir else ())):
+        _check_own(place)
     for file in plan.files:
         file.path.parent.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
         _write(file.path, file.content, mode=file.mode)
     plan.log.parent.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    log = os.open(plan.log, flags, _LOG_MODE)
+    log = open_plain(plan.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode=_LOG_MODE)
     try:
         return Session(_spawn(plan, log), plan, mark=mark)
     finally:
         os.close(log)
+
+
+def _check_own(folder: Path) -> None:
+    try:
+        check_own(folder)
+    except UnsafeFolderError as error:
+        raise CannotLaunchError(
+            f"{folder} cannot be used: {error.strerror}. Nothing was started, as other "
+            f"users could have FreeTrain write into files of yours."
+        ) from error
 
 
 class Session:
@@ -400,6 +413,6 @@ def _spawn(plan: WorldPlan, log: int) -> subprocess.Popen[bytes]:
 
 def _write(path: Path, content: str, *, mode: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    with os.fdopen(os.open(path, flags, mode), "w", encoding="utf-8") as file:
+    with os.fdopen(open_plain(path, flags, mode=mode), "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), mode)
         file.write(content)

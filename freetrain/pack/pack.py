@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Struct
 
@@ -43,6 +43,7 @@ from freetrain.launch.base import (
     assemble_plan,
 )
 from freetrain.losscurve.forecast import MetricDirection
+from freetrain.opening import open_plain, read_json
 
 
 class SharingName(StrEnum):
@@ -167,13 +168,13 @@ class Inbox:
     def _new(self) -> Iterator[TrainerJob]:
         for path in self._listed():
             try:
-                status = path.stat()
+                status = path.lstat()
                 version = (status.st_mtime_ns, status.st_size)
                 if self._versions.get(path) == version:
                     continue
                 self._versions[path] = version
                 if path not in self._paths.values():
-                    yield self._read(path)
+                    yield self._read(path, from_inbox=True)
             except (FreeTrainError, OSError) as error:
                 # A file that is still being written is read again when it changes.
                 self._say(str(error))
@@ -186,8 +187,8 @@ class Inbox:
         except OSError:
             return []
 
-    def _read(self, path: Path) -> TrainerJob:
-        job = read_job(path, home=self._home)
+    def _read(self, path: Path, *, from_inbox: bool = False) -> TrainerJob:
+        job = read_job(path, home=self._home, must_be_own=from_inbox)
         why = _why_unfit(job)
         if not why and job.name in self._paths:
             why = f"{self._paths[job.name]} has a trainer {job.name!r} already"
@@ -374,8 +375,8 @@ def member_folders(run: RunDir) -> tuple[Path, ...]:
 
 def read_record(run: RunDir) -> PackRecord:
     """Return the record in *run*; an empty one where none can be read."""
-    with suppress(OSError, ValueError, TypeError, AttributeError):
-        kept = json.loads((run.path / _FILE).read_bytes())
+    with suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
+        kept: Any = read_json(run.path / _FILE)
         lines = kept.pop("members").items()
         members = {name: MemberRecord(**line) for name, line in lines}
         return PackRecord(**kept, members=members)
@@ -409,7 +410,8 @@ def append_progress(
         "generation": generation,
         "world_size": 1,
     }
-    with path.open("ab", buffering=0) as file:
+    opened = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    with os.fdopen(opened, "ab", buffering=0) as file:
         file.write((json.dumps(line, allow_nan=False) + "\n").encode())
 
 

@@ -47,6 +47,7 @@ from freetrain.launch.base import (
     job_variables,
 )
 from freetrain.losscurve.forecast import MetricDirection
+from freetrain.opening import check_own, open_plain
 from freetrain.pack.cpu_controllers import (
     MARK,
     KernelCgroups,
@@ -573,12 +574,15 @@ class Workers:
         prefix = self.controller.admit(job.name)
         environment = self._variables(job, run, generation)
         try:
+            for place in (run.path, logs):
+                check_own(place)
             run.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             logs.mkdir(parents=True, exist_ok=True, mode=0o700)
             reader = ProgressReader(job, run.path, logs)
             while reader.is_behind:  # skip the reports of earlier fragments
                 reader.read()
-            with log.open("ab") as output:
+            opened = open_plain(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode=0o600)
+            with os.fdopen(opened, "ab") as output:
                 process = subprocess.Popen(  # noqa: S603 -- the user's own command, no shell
                     (*prefix, *job.command),
                     cwd=job.directory,

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import Assignment, LeaseKey
 from freetrain.elastic.files import RunDir, create_once
 from freetrain.errors import BadDataError
+from freetrain.opening import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -149,7 +151,7 @@ def read_assigned(folder: TrainerDir, generation: int) -> AssignmentFile:
     """
     path = folder.assignment(generation)
     try:
-        fields = json.loads(path.read_bytes())
+        fields: Any = read_json(path)
         members = tuple(
             AssignedLease(**{**member, "key": LeaseKey(**member["key"])})
             for member in fields.pop("members")
@@ -240,7 +242,7 @@ def read_ending(folder: TrainerDir, generation: int) -> GenerationEnding | None:
     """
     path = folder.ending(generation)
     try:
-        fields = json.loads(path.read_bytes())
+        fields: Any = read_json(path)
         return GenerationEnding(**{**fields, "ended": EndingKind(fields["ended"])})
     except FileNotFoundError:
         return None
@@ -301,7 +303,7 @@ def read_environment(folder: TrainerDir) -> dict[str, str]:
     """
     path = folder.environment
     try:
-        found = json.loads(path.read_bytes())
+        found = read_json(path)
     except ValueError as error:
         raise UnreadableFileError(path, error) from error
     if not isinstance(found, dict) or not all(
@@ -377,7 +379,7 @@ def read_heartbeat(path: Path) -> Heartbeat | None:
         OSError: It cannot be read.
     """
     try:
-        fields = json.loads(path.read_bytes())
+        fields: Any = read_json(path)
         return Heartbeat(**{**fields, "state": AgentState(fields["state"])})
     except FileNotFoundError:
         return None
@@ -429,7 +431,7 @@ def read_tick_sign(path: Path) -> TickSign | None:
         OSError: It cannot be read.
     """
     try:
-        fields = json.loads(path.read_bytes())
+        fields: Any = read_json(path)
         tick, silence_s = fields["tick"], fields["silence_s"]
         silence_s = None if silence_s is None else float(silence_s)
     except FileNotFoundError:
@@ -521,8 +523,9 @@ class TrainerDir:
             OSError: They cannot be created.
         """
         folders = (self.assignments, self.endings, self.notices, self.logs)
+        _create_private(self.path.parent)
         for folder in (self.path, *folders, self.path / "worlds"):
-            folder.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
+            folder.mkdir(exist_ok=True, mode=_PRIVATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,7 +560,15 @@ class LeaseDir:
         Raises:
             OSError: It cannot be created.
         """
-        self.path.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
+        _create_private(self.path.parent)
+        self.path.mkdir(exist_ok=True, mode=_PRIVATE)
+
+
+def _create_private(folder: Path) -> None:
+    """Create a folder of the state directory, or close it, for earlier releases."""
+    folder.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
+    if stat.S_IMODE(folder.stat().st_mode) & ~_PRIVATE:
+        folder.chmod(_PRIVATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -610,6 +621,11 @@ class StateDir:
     def status_report(self) -> Path:
         """The last tick's status report, JSON."""
         return self.path / "page.json"
+
+    @property
+    def cron_log(self) -> Path:
+        """To which regular ticks print."""
+        return self.path / "cron.log"
 
     @property
     def metrics(self) -> Path:

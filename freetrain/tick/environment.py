@@ -409,6 +409,17 @@ def append_line(path: Path, line: str) -> None:
         log.close()
 
 
+def rotate_full(path: Path) -> None:
+    """Rename the log at *path*, to which our output is appended, once it is full.
+
+    Whoever appends to it opens it anew for each tick. A log that cannot be renamed is
+    left as it is: no tick fails for it.
+    """
+    with suppress(OSError):
+        if path.stat().st_size > MOST_LOG_BYTES:
+            path.replace(path.with_name(f"{path.name}.1"))
+
+
 def write_whole(path: Path, text: str) -> None:
     """Replace the file at *path* by *text*, so that no reader sees a part.
 

@@ -16,6 +16,7 @@ from freetrain.broker.lease import LeaseKey, LeaseState
 from freetrain.broker.limits import paused_until_s
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
+from freetrain.opening import read_json
 from freetrain.state.files import UnreadableFileError, lease_name
 from freetrain.state.tables import TickCounter, TrainerState
 from freetrain.text import gap_percent
@@ -455,6 +456,9 @@ def as_plain(report: StatusReport) -> dict[str, object]:
     return {name: _plain(value) for name, value in asdict(report).items()}
 
 
+_MOST_BYTES = 1 << 26
+
+
 def read_status_report(path: Path) -> StatusReport | None:
     """Return the report of the last tick; None before the first.
 
@@ -463,7 +467,7 @@ def read_status_report(path: Path) -> StatusReport | None:
         OSError: It cannot be read.
     """
     try:
-        fields = json.loads(path.read_bytes())
+        fields: Any = read_json(path, most_bytes=_MOST_BYTES)
         _check_version(fields["version"])
         fields["trainers"] = [_record(TrainerLine, t) for t in fields["trainers"]]
         fields["holes"] = [_hole(hole) for hole in fields["holes"]]

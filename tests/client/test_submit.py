@@ -14,6 +14,7 @@ from freetrain.client.submit import (
     Begin,
     OnLeftOver,
     SubmissionOutcome,
+    check_folders,
     check_launch_folder,
     check_pattern,
     preview,
@@ -26,6 +27,7 @@ from freetrain.config.job import (
     NodeSettings,
     ProgressFormat,
     ProgressSettings,
+    TargetSettings,
     TrainerJob,
     read_job,
 )
@@ -394,3 +396,55 @@ def test_a_pattern_that_backtracks_is_refused(tmp_path: Path) -> None:
         check_pattern(job)
 
     check_pattern(a_job(tmp_path))
+
+
+def test_a_folder_that_others_can_change_is_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    job = structs.replace(a_job(tmp_path), checkpoint=CheckpointSettings(path=run))
+    check_folders(job, uid=os.geteuid())
+
+    run.chmod(0o777)
+
+    with pytest.raises(BadConfigurationError, match=r"run `chmod o-w` on it"):
+        check_folders(job, uid=os.geteuid())
+
+
+def test_no_secret_is_in_a_folder_that_was_put_away(
+    state: StateDir, tmp_path: Path
+) -> None:
+    secret = "hunter2"  # noqa: S105 -- what must not be found
+    target = TargetSettings(deliver=1.0, hook=("tell", f"--token={secret}"))
+    job = structs.replace(
+        a_job(tmp_path),
+        command=("python", "train.py", f"--key={secret}"),
+        environment=(("API_KEY", secret),),
+        target=target,
+    )
+    submitted(state, job, environment={"TOKEN": secret})
+    folder = state.trainer(job.name)
+    launch = folder.world(1) / "orders.json"
+    launch.parent.mkdir(parents=True)
+    launch.write_text(f'["{secret}"]')
+    put_state(state, job.name, TrainerState.CANCELLED)
+
+    outcome = submitted(state, job, on_left_over=OnLeftOver.ANEW)
+
+    assert outcome.put_away is not None
+    files = [path for path in outcome.put_away.rglob("*") if path.is_file()]
+    assert {"job.toml", "environment.json"} <= {path.name for path in files}
+    assert not [path for path in files if secret in path.read_text()]
+    assert "API_KEY" in (outcome.put_away / "job.toml").read_text()
+    assert secret in folder.job.read_text()
+
+
+def test_folders_of_trainers_are_closed_to_others(
+    state: StateDir, tmp_path: Path
+) -> None:
+    state.trainers.mkdir(parents=True)
+    state.path.chmod(0o700)
+    state.trainers.chmod(0o755)  # as earlier releases made it
+
+    submitted(state, a_job(tmp_path))
+
+    assert stat.S_IMODE(state.trainers.stat().st_mode) == 0o700

@@ -438,3 +438,27 @@ def test_rules_that_cannot_be_read_are_not_passed_over(tmp_path: Path) -> None:
     (tmp_path / "etc" / "site.toml").mkdir(parents=True)
     with pytest.raises(MissingInputError, match="rules for all users"):
         find_site(around(tmp_path))
+
+
+def test_a_file_below_a_folder_that_anybody_may_write_is_refused_unless_asked_for(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path / "here" / "freetrain.toml", leases=1)
+    path.parent.chmod(0o777)
+
+    with pytest.raises(BadConfigurationError, match="put another file there"):
+        find_site(around(tmp_path))
+
+    assert find_site(around(tmp_path), asked=path).caps.leases == 1
+    path.parent.chmod(0o1777)
+    assert find_site(around(tmp_path)).caps.leases == 1
+
+
+def test_a_pipe_in_place_of_a_file_that_nobody_named_is_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "here").mkdir()
+    os.mkfifo(tmp_path / "here" / "freetrain.toml")
+
+    with pytest.raises(MissingInputError, match="not a plain file"):
+        find_site(around(tmp_path))

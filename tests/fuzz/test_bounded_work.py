@@ -9,6 +9,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from freetrain.config.document import ROOT
+from freetrain.config.job import parse_job
+from freetrain.errors import BadConfigurationError
+from freetrain.state.files import (
+    TrainerDir,
+    UnreadableFileError,
+    read_assigned,
+    read_ending,
+    read_environment,
+    read_heartbeat,
+    read_tick_sign,
+)
+from freetrain.tick.status_report import read_status_report
 from logs.format import MOST_COMMENTS
 from logs.read import read_trace
 from logs.sacct import expand_hostlist
@@ -21,6 +34,7 @@ from tests.fuzz.limits import MOST_BYTES, check_bounded
 from tests.slurm.clusters import recorded
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SACCT = "JobIDRaw|Submit|Start|End|NNodes|NodeList\n"
@@ -137,3 +151,83 @@ def test_text_of_settings_and_statistics_has_no_endless_numbers() -> None:
     parameters = f"SchedulerParameters = bf_window={'9' * 5_000}\n"
     wide = parse_config(parameters + settings.replace("SchedulerParameters", "Other"))
     assert wide.bf_window_s > 0
+
+
+DEEP_KEYS = {
+    "one key": "a." * 500_000 + "a = 1\n",
+    "a header above many lines": f"[{'a.' * 400}a]\n"
+    + "".join(f"k{n} = 1\n" for n in range(60_000)),
+    "in an inline table": "x = {" + "a." * 300_000 + "a = 1}\n",
+    "quoted": '"=".' * 200_000 + "a = 1\n",
+}
+
+
+@pytest.mark.parametrize("text", DEEP_KEYS.values(), ids=DEEP_KEYS)
+def test_a_key_of_many_parts_is_refused_at_once(text: str) -> None:
+    found = check_bounded(
+        lambda: parse_job(text.encode(), path="job.toml", places=ROOT),
+        BadConfigurationError,
+    )
+
+    assert "parts, joined by dots" in found.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""' + '\\"""' * 250_000,
+        '"' + "\\x" * 400_000,
+        "'''" + "'" * 800_000,
+        "#" + "." * 900_000,
+        "x = " + "[" * 400_000,
+        "x = " + "9" * 900_000,
+        "x = 0x" + "f" * 900_000,
+        "weight = 0x" + "f" * 9_000,
+        "x = " + "1." * 400_000,
+    ],
+    ids=str,
+)
+def test_a_megabyte_of_anything_is_refused_in_time(text: str) -> None:
+    content = text.encode()[: 1 << 20]
+
+    found = check_bounded(
+        lambda: parse_job(content, path="job.toml", places=ROOT), BadConfigurationError
+    )
+
+    assert found.error == "BadConfigurationError"
+
+
+def test_dots_in_texts_and_comments_are_no_keys() -> None:
+    ruler = "." * 100
+    text = (
+        f'# {ruler}\nname = "t"\ncommand = ["x", "{ruler}", \'{ruler}\']\n'
+        f'environment = {{ A = """\n{ruler}"\n{ruler}\n""" }}\n[nodes]\nmax = 1\n'
+    )
+
+    job = parse_job(text.encode(), path="job.toml", places=ROOT)
+
+    assert job.command == ("x", ruler, ruler)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda folder: read_assigned(folder, 1),
+        lambda folder: read_ending(folder, 1),
+        read_environment,
+        lambda folder: read_heartbeat(folder.assignment(1)),
+        lambda folder: read_tick_sign(folder.assignment(1)),
+        lambda folder: read_status_report(folder.assignment(1)),
+    ],
+)
+@pytest.mark.parametrize("content", [b"[" * 100_000, b'{"t": NaN}', b"[]", b"7"])
+def test_a_file_of_the_state_directory_that_is_nested_too_deep_is_unreadable(
+    tmp_path: Path, read: Callable[[TrainerDir], object], content: bytes
+) -> None:
+    folder = TrainerDir(tmp_path / "trainers" / "t")
+    folder.create()
+    for path in (folder.assignment(1), folder.ending(1), folder.environment):
+        path.write_bytes(content)
+
+    with pytest.raises(UnreadableFileError):
+        read(folder)

@@ -268,3 +268,23 @@ def test_a_port_is_one_on_which_no_program_listens() -> None:
         assert free_port(Draws([busy, busy, free])) == free
         with pytest.raises(CannotLaunchError, match="TCP ports"):
             free_port(Draws([busy] * 100))
+
+
+def test_a_world_is_not_started_where_others_could_plant_links(place: Place) -> None:
+    place.log.parent.mkdir(parents=True)
+    place.log.parent.chmod(0o777)
+
+    with pytest.raises(CannotLaunchError, match="files of yours"):
+        place.launch("true")
+
+
+def test_a_link_in_place_of_a_log_is_not_written_to(place: Place) -> None:
+    own = place.folder / ".bashrc"
+    own.write_text("kept")
+    place.log.parent.mkdir(parents=True)
+    place.log.symlink_to(own)
+
+    with pytest.raises(OSError, match="not a plain file"):
+        place.launch("true")
+
+    assert own.read_text() == "kept"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -294,3 +295,39 @@ def test_a_failure_is_described_by_how_often_and_why(
     member = MemberRecord(arrived_s=0.0, failures=failures, message=message)
 
     assert how_it_failed(member) == text
+
+
+def arrivals_of(inbox: Path) -> tuple[list[str], list[str]]:
+    """Return names of the members that come from *inbox*, and what was said."""
+    said: list[str] = []
+    found = Inbox(Pack(inbox=inbox), home=None, say=said.append).arrivals()
+    return [job.name for job in found], said
+
+
+def test_a_pipe_in_the_inbox_is_named_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.toml")
+    write_job(tmp_path, "b.toml", "b")
+
+    names, said = arrivals_of(tmp_path)
+
+    assert names == ["b"]
+    assert "not a plain file" in said[0]
+
+
+def test_a_link_in_the_inbox_is_named_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox" / "a.toml").symlink_to(write_job(tmp_path, "a.toml", "a"))
+
+    assert arrivals_of(tmp_path / "inbox")[0] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a file of another user")
+def test_a_job_file_of_another_user_in_the_inbox_is_named_and_not_started(
+    tmp_path: Path,
+) -> None:
+    os.chown(write_job(tmp_path, "a.toml", "a"), 4_711, -1)
+
+    names, said = arrivals_of(tmp_path)
+
+    assert names == []
+    assert "belongs to user 4711, and could run anything as you" in said[0]

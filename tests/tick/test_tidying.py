@@ -30,6 +30,7 @@ from freetrain.state.tables import (
     put_loss_forecasts,
     put_trainers,
 )
+from freetrain.tick.environment import MOST_LOG_BYTES, rotate_full
 from tests.state.endings import an_ending
 from tests.tick.tick_worlds import TickWorld, tick_world
 
@@ -242,3 +243,17 @@ def test_what_cannot_be_removed_is_told_and_the_tick_goes_on(world: TickWorld) -
     status = world.status()
 
     assert any(lease_name(keys[0]) in problem for problem in status.problems)
+
+
+def test_a_full_log_of_regular_ticks_becomes_the_last_one(tmp_path: Path) -> None:
+    log = tmp_path / "cron.log"
+    rotate_full(log)  # there is none yet
+    log.write_text("x")
+    rotate_full(log)
+    assert log.read_text() == "x"
+
+    log.write_bytes(b"x" * (MOST_LOG_BYTES + 1))
+    rotate_full(log)
+
+    assert not log.exists()
+    assert log.with_name("cron.log.1").stat().st_size == MOST_LOG_BYTES + 1
