@@ -65,7 +65,7 @@ from freetrain.state.files import StateDir, UnreadableFileError
 from freetrain.state.tables import trainers
 from freetrain.text import render_duration
 from freetrain.tick.environment import PYSLURM
-from freetrain.tick.leases import mode_of
+from freetrain.tick.leases import hidden_queue, mode_of
 from freetrain.tick.status_report import read_status_report
 from slurm.batch import sbatch_argv
 from slurm.errors import SlurmError, SlurmRefusedError, SlurmUnavailableError
@@ -625,7 +625,13 @@ def look_at_cluster(subject: Subject, seen: SlurmAnswers) -> Iterator[Finding]:
     if seen.partition is not None:
         yield look_at_fitting(site, seen.partition, seen.snapshot.nodes)
     yield from look_at_backfill(config, _pending(seen.snapshot.jobs))
-    yield look_at_privacy(config)
+    yield look_at_privacy(
+        config,
+        None
+        if seen.partition is None
+        else mode_of(site, config, seen.partition, partitions=partitions),
+        uid=subject.uid,
+    )
     yield look_at_arrays(site, config)
     yield look_at_endings(site, config)
     yield look_at_nodes(site, config)
@@ -839,15 +845,22 @@ def _hiding(config: ClusterConfig, pending: int) -> Iterator[str]:
     yield from (name for name in ("bf_one_resv_per_job", "defer") if name in given)
 
 
-def look_at_privacy(config: ClusterConfig) -> Finding:
-    """Find whether we see the waiting jobs of other users."""
-    if "jobs" in config.private_data:
+def look_at_privacy(config: ClusterConfig, mode: Mode | None, *, uid: int) -> Finding:
+    """Find whether we see the waiting jobs of other users.
+
+    Args:
+        config: How the cluster is set up.
+        mode: How leases give way; None where that is unknown.
+        uid: Our number; root sees all jobs.
+    """
+    if mode is not None and (advice := hidden_queue(config, mode, uid=uid)):
+        return bad("PrivateData", f"{','.join(config.private_data)}, and yield", advice)
+    if "jobs" in config.private_data and uid != 0:
         return warn(
             "PrivateData",
             f"{','.join(config.private_data)}: others' jobs are hidden from us",
-            "Nodes planned for them are holes of unknown length, and in yield mode "
-            "leases cannot give way to hidden jobs. Ask for a reader's right, or use "
-            "preempt mode.",
+            "Nodes planned for them are holes of unknown length, and leases that "
+            "yield are refused here: keep preempt mode.",
         )
     kinds = ",".join(config.private_data) or "none"
     return ok("PrivateData", f"{kinds}: the whole queue is seen")

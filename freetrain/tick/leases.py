@@ -118,6 +118,22 @@ def mode_of(
     return Mode.PREEMPT if is_last else Mode.YIELD
 
 
+def hidden_queue(config: ClusterConfig, mode: Mode, *, uid: int) -> str:
+    """Return why leases cannot yield here, as others' jobs are hidden; empty if not.
+
+    Slurm shows all jobs to root whatever PrivateData says.
+    """
+    if mode is not Mode.YIELD or "jobs" not in config.private_data or uid == 0:
+        return ""
+    return (
+        "PrivateData=jobs hides other users' jobs from us, and in yield mode leases "
+        "give way to the jobs that they see waiting: hidden ones would wait for hours. "
+        "Ask an administrator to take jobs out of PrivateData, or for a partition that "
+        "Slurm preempts (docs/guide/operating.md); where there is one, set "
+        'mode = "preempt" under [lease] in freetrain.toml.'
+    )
+
+
 def margin_s(site: Site, config: ClusterConfig, partition: Partition) -> float:
     """Return how long before its end a hole is left."""
     if site.holes.margin_s is None:

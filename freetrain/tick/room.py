@@ -31,8 +31,9 @@ from freetrain.broker.sharing import (
 )
 from freetrain.broker.yielding import NO_CLAIMS, DelayProtection, find_claims, keep_free
 from freetrain.config.site import LeaseMode
+from freetrain.errors import BadConfigurationError
 from freetrain.text import counted
-from freetrain.tick.leases import NOTICE, limits_of
+from freetrain.tick.leases import NOTICE, hidden_queue, limits_of
 from slurm.errors import SlurmError, SlurmRefusedError
 from slurm.holes import find_holes
 from slurm.records import JobState, NodeState, Requirement, expand, named_or_default
@@ -133,11 +134,15 @@ def make_room(
             of this call are added. A second one would tell the lease nothing new.
 
     Raises:
+        BadConfigurationError: Leases are to yield to jobs that are hidden from us.
         SlurmError: Slurm did not answer, or not in a way that can be read; nothing
             was sent. Where it did not take what was sent, the result says so.
     """
     config, snapshot = backend.config(), backend.snapshot()
     seen = SlurmView(config, snapshot, _limits(site, config, snapshot))
+    hidden = hidden_queue(config, seen.limits.mode, uid=environment.uid)
+    if hidden:
+        raise BadConfigurationError(f"{hidden} Nothing was done.")
     partitions = _partitions(site, snapshot)
     leases = leases_in(snapshot.jobs, now_s=snapshot.time_s)
     pool = pool_of_all(site, leases, seen)

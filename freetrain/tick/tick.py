@@ -134,7 +134,7 @@ def tick(
             room = make_room(
                 site, environment, backend, is_dry=dry_run, told_before=told_before
             )
-        except SlurmError as error:
+        except (SlurmError, BadConfigurationError) as error:
             with (
                 suppress(FreeTrainError),  # Slurm's silence is what the user must know
                 opened(site, environment, backend, dry_run=dry_run) as context,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from freetrain.broker.limits import Mode
 from freetrain.config.site import Caps, HoleSettings, LeaseMode, LeaseSettings, Site
 from freetrain.doctor.checks import (
     look_at_arrays,
@@ -80,6 +81,11 @@ NODES = (
 FEW = structs.replace(SITE, caps=Caps(requests_per_tick=5))
 
 
+def privacy(mode: Mode | None, *hidden: str, uid: int = 1000) -> Finding:
+    kinds = hidden or ("jobs", "u")
+    return look_at_privacy(cluster(private_data=kinds), mode, uid=uid)
+
+
 @pytest.mark.parametrize(
     ("look", "verdict", "said"),
     [
@@ -147,8 +153,11 @@ FEW = structs.replace(SITE, caps=Caps(requests_per_tick=5))
         (hidden_plans, "ok", []),
         (lambda: hidden_plans(bf_max_job_test="500"), "ok", []),
         (lambda: hidden_plans(bf_min_prio_reserve="0"), "ok", []),
-        (lambda: look_at_privacy(cluster(private_data=("jobs", "u"))), "warn", []),
-        (lambda: look_at_privacy(cluster(private_data=("usage",))), "ok", []),
+        (lambda: privacy(Mode.PREEMPT), "warn", ["keep preempt mode"]),
+        (lambda: privacy(None), "warn", []),
+        (lambda: privacy(Mode.YIELD), "bad", ["would wait for hours", "preempts"]),
+        (lambda: privacy(Mode.YIELD, uid=0), "ok", []),
+        (lambda: privacy(Mode.YIELD, "usage"), "ok", []),
         (lambda: look_at_arrays(SITE, cluster(max_array_size=1)), "warn", []),
         (lambda: look_at_arrays(SITE, cluster(max_array_size=10)), "ok", ["several"]),
         (lambda: look_at_arrays(FEW, cluster(max_array_size=10)), "ok", ["10"]),

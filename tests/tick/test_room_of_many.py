@@ -9,14 +9,20 @@ from msgspec import structs
 
 from freetrain.broker.lease import job_name
 from freetrain.broker.lease_comment import LeaseComment, render_comment
+from freetrain.broker.limits import Mode
 from freetrain.broker.sharing import leases_in
 from freetrain.broker.yielding import Claims
+from freetrain.cli.context import exit_code
 from freetrain.config.site import LeaseMode, LeaseSettings, SiteRules
+from freetrain.demo.fake_slurm import commands as programs
+from freetrain.errors import BadConfigurationError
+from freetrain.tick.leases import hidden_queue
 from freetrain.tick.room import SlurmView, claims_of, pool_of_all
+from freetrain.tick.tick import tick
 from slurm.records import JobRecord, JobState
 from tests.slurm.clusters import NOW_S, cluster
 from tests.tick.test_leases import CONFIG, SITE, limits
-from tests.tick.tick_worlds import TickWorld
+from tests.tick.tick_worlds import UID, TickWorld
 
 ANN, BEN, CAT = 1001, 1002, 1003
 
@@ -171,3 +177,23 @@ def test_a_job_of_several_nodes_is_no_lease_whatever_its_name(
     assert math.isinf(
         leases_in([replace(wide, node_count=1, end_s=None)], now_s=NOW_S)[0].end_s
     )
+
+
+def test_where_others_jobs_are_hidden_leases_that_yield_are_refused(
+    world: TickWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.change("lease", mode=LeaseMode.YIELD)
+    world.submit()
+    monkeypatch.setitem(programs._CONFIG, "PrivateData", "jobs,usage")  # noqa: SLF001
+    hidden = replace(world.environment, uid=UID or 1000)
+
+    with pytest.raises(BadConfigurationError, match="hides other users' jobs") as said:
+        tick(world.site, hidden)
+
+    assert exit_code(said.value) == 78
+    assert "preempt" in str(said.value)
+    assert not world.slurm.calls("sbatch")
+    private = replace(CONFIG, private_data=("jobs",))
+    assert hidden_queue(private, Mode.YIELD, uid=1000)
+    assert not hidden_queue(private, Mode.PREEMPT, uid=1000)
+    assert not hidden_queue(private, Mode.YIELD, uid=0)

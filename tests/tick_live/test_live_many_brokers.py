@@ -1,0 +1,245 @@
+"""Brokers of several users on one cluster: nobody waits for them, and they share.
+
+How long things took is printed; ``pytest -s`` shows it.
+"""
+
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import rmtree
+
+import pytest
+
+from freetrain.broker.backfill import is_lease
+from slurm.records import JobRecord, JobState
+from tests.cluster.cluster import Cluster
+from tests.cluster.settings import Variant
+from tests.cluster.site import Site
+from tests.cluster.waiting import wait_for
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users"),
+]
+
+USERS = ("news", "uucp", "daemon")
+_FOLLOW_S = 40
+_SETTINGS = """\
+state_directory = "{folder}/state"
+[lease]
+partition = "main"
+longest = "15min"
+"""
+_JOB = """\
+name = "a"
+command = "sleep 900"
+elastic = false
+[nodes]
+max = 8
+[launch]
+launcher = "custom"
+command = ["env"]
+"""
+
+
+@dataclass(slots=True)
+class UserBroker:
+    """One user's FreeTrain, whose ticks follow each other as from cron."""
+
+    cluster: Cluster
+    user: str
+    folder: Path
+    ticks: subprocess.Popen[bytes] | None = None
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(mode=0o700)
+        (self.folder / "freetrain.toml").write_text(
+            _SETTINGS.format(folder=self.folder)
+        )
+        (self.folder / "job.toml").write_text(_JOB)
+        for path in (self.folder, *self.folder.iterdir()):
+            os.chown(path, self.uid, -1)
+
+    @property
+    def uid(self) -> int:
+        return pwd.getpwnam(self.user).pw_uid
+
+    def _start(self, words: str) -> subprocess.Popen[bytes]:
+        """Start a shell command of the user's; ``$FT`` is the command freetrain."""
+        as_user = [f"--reuid={self.user}", "--regid=nogroup", "--clear-groups"]
+        environ = self.cluster.environ | {
+            "HOME": str(self.folder),
+            "FREETRAIN_CONFIG": str(self.folder / "freetrain.toml"),
+            "FT": f"{sys.executable} -m freetrain",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
+        with (self.folder / "said.txt").open("ab") as said:
+            return subprocess.Popen(  # noqa: S603
+                ["setpriv", *as_user, "/bin/sh", "-c", words],  # noqa: S607
+                cwd=self.folder,
+                env=environ,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+            )
+
+    def submit(self) -> None:
+        assert self._start("$FT submit job.toml").wait(60) == 0, self.said()
+
+    def begin(self) -> None:
+        """Tick from now on; each tick begins once the last is over."""
+        loop = f"while :; do $FT tick --follow-up {_FOLLOW_S}s; sleep 1; done"
+        self.ticks = self._start(loop)
+
+    def stop(self) -> None:
+        """Tick no more, as where a login node dies."""
+        if self.ticks is not None:
+            os.killpg(self.ticks.pid, signal.SIGKILL)
+            self.ticks.wait()
+            self.ticks = None
+
+    def said(self) -> str:
+        log = self.folder / "state" / "tick.log"
+        text = log.read_text() if log.exists() else ""
+        return (self.folder / "said.txt").read_text()[-3000:] + text[-3000:]
+
+
+@dataclass(slots=True)
+class Crowd:
+    """Several users' brokers, and somebody else's jobs, on eight nodes."""
+
+    cluster: Cluster
+    site: Site
+    brokers: list[UserBroker]
+    began_s: float = field(default_factory=time.monotonic)
+
+    def leases(self) -> list[JobRecord]:
+        jobs = self.site.backend().jobs()
+        running = [job for job in jobs if JobState.RUNNING in job.states]
+        return [job for job in running if is_lease(job)]
+
+    def held(self) -> Counter[str]:
+        """How many leases of each user run."""
+        return Counter(job.user for job in self.leases())
+
+    def until(
+        self,
+        what: str,
+        happened: Callable[[Counter[str]], object],
+        *,
+        limit_s: float = 300.0,
+    ) -> float:
+        """Wait for *happened*; return how long it took."""
+        began_s = time.monotonic()
+        last: Counter[str] = Counter()
+
+        def look() -> bool:
+            nonlocal last
+            last = self.held()
+            return bool(happened(last))
+
+        def told() -> str:
+            return f"{what}: {last}\n" + "\n".join(b.said() for b in self.brokers)
+
+        wait_for(told, look, limit_s=limit_s, pause_s=1.0)
+        took_s = time.monotonic() - began_s
+        sys.stdout.write(f"\n{what}: {took_s:.1f} s, {dict(last)}\n")
+        return took_s
+
+    def job_waits_s(self, nodes: int, *, limit_s: float = 240.0) -> tuple[int, float]:
+        """Submit somebody else's job; return it and how long it waited."""
+        began_s = time.monotonic()
+        job_id = self.site.others_job(nodes, 5)
+
+        def runs() -> bool:
+            jobs = self.site.backend().jobs()
+            return any(job.job_id == job_id and job.holds_nodes for job in jobs)
+
+        def told() -> str:
+            return f"job {nodes}: {self.held()}\n" + "\n".join(
+                b.said() for b in self.brokers
+            )
+
+        wait_for(told, runs, limit_s=limit_s, pause_s=0.2)
+        waited_s = time.monotonic() - began_s
+        sys.stdout.write(f"\n{nodes} nodes: {waited_s:.1f} s from sbatch to running\n")
+        return job_id, waited_s
+
+
+@pytest.fixture
+def crowd(cluster_of: Callable[..., Cluster]) -> Iterator[Crowd]:
+    cluster = cluster_of(Variant.SHARED)
+    folder = Path(tempfile.mkdtemp(prefix="freetrain-many-"))
+    folder.chmod(0o755)
+    with ExitStack() as stack:
+        stack.callback(rmtree, folder)
+        stack.callback(cluster.clear)
+        brokers = [UserBroker(cluster, user, folder / user) for user in USERS]
+        for broker in brokers:
+            stack.callback(broker.stop)
+        yield Crowd(cluster, Site(cluster, folder, "main"), brokers)
+
+
+def test_two_users_share_and_make_room_together_for_a_third(crowd: Crowd) -> None:
+    ann, ben, _ = crowd.brokers
+    ann.submit()
+    ann.begin()
+    crowd.until("the first user takes all", lambda held: held == {ann.user: 8})
+    ben.submit()
+    ben.begin()
+
+    halves = {ann.user: 4, ben.user: 4}
+    assert crowd.until("halves", lambda held: held == halves) < 300.0
+
+    before = {job.job_id for job in crowd.leases()}
+    wide, waited_s = crowd.job_waits_s(6)
+    assert waited_s < 30.0
+    assert sum(crowd.held().values()) <= 2
+    assert len(before & {job.job_id for job in crowd.leases()}) == 2
+    crowd.cluster.run("scancel", str(wide))
+    crowd.until("halves again", lambda held: held == halves)
+
+    before = {job.job_id for job in crowd.leases()}
+    _, waited_s = crowd.job_waits_s(3)
+    assert waited_s < 30.0
+    assert len(before & {job.job_id for job in crowd.leases()}) == 5, (
+        "more than need be"
+    )
+
+
+def test_others_step_in_for_a_broker_that_stopped_and_old_leases_harm_nobody_else(
+    crowd: Crowd,
+) -> None:
+    ann, ben, old = crowd.brokers
+    script = crowd.site.script("exec sleep 900")
+    uuid = "0f8fad5b-d9cb-469f-a165-70867728950e"
+    crowd.cluster.run(
+        *("sbatch", f"--uid={old.user}", "--partition=main", "--chdir=/"),
+        *("--nodes=1", "--array=0-1", "--time=20", "--output=/dev/null", "--exclusive"),
+        *(f"--job-name=freetrain-{uuid}", f"--comment=freetrain {uuid}", script),
+    )
+    for broker in (ann, ben):
+        broker.submit()
+        broker.begin()
+    thirds = {ann.user: 3, ben.user: 3, old.user: 2}
+    crowd.until("thirds", lambda held: held == thirds)
+
+    first, waited_s = crowd.job_waits_s(4)
+    assert waited_s < 30.0
+    assert crowd.held()[old.user] == 2
+    crowd.cluster.run("scancel", str(first))
+    crowd.until("thirds again", lambda held: held == thirds)
+
+    ben.stop()
+    _, waited_s = crowd.job_waits_s(2)
+    assert waited_s < 120.0
+    assert crowd.held()[old.user] == 2
