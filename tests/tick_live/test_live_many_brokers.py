@@ -5,6 +5,7 @@ How long things took is printed; ``pytest -s`` shows it.
 
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,8 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from shutil import rmtree
 
+import msgspec
 import pytest
 
 from freetrain.broker.backfill import is_lease
@@ -51,6 +52,23 @@ command = ["env"]
 """
 
 
+def python_for_all(folder: Path) -> Path:
+    """Return a Python in *folder* that every user may run, with our packages.
+
+    Ours may lie in root's home, which others may not enter.
+    """
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    base = shutil.which(version, path="/usr/bin:/usr/local/bin")
+    if base is None:
+        pytest.skip(f"no {version} that every user may run")
+    argv = [base, "-m", "venv", "--without-pip", str(folder / "venv")]
+    subprocess.run(argv, check=True)  # noqa: S603
+    packages = next((folder / "venv" / "lib").iterdir()) / "site-packages"
+    paths = (Path(__file__).parents[2], Path(msgspec.__file__).parents[1])
+    (packages / "ours.pth").write_text("".join(f"{path}\n" for path in paths))
+    return folder / "venv" / "bin" / "python"
+
+
 @dataclass(slots=True)
 class UserBroker:
     """One user's FreeTrain, whose ticks follow each other as from cron."""
@@ -58,6 +76,7 @@ class UserBroker:
     cluster: Cluster
     user: str
     folder: Path
+    python: Path
     ticks: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
@@ -79,8 +98,7 @@ class UserBroker:
         environ = self.cluster.environ | {
             "HOME": str(self.folder),
             "FREETRAIN_CONFIG": str(self.folder / "freetrain.toml"),
-            "FT": f"{sys.executable} -m freetrain",
-            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "FT": f"{self.python} -m freetrain",
         }
         with (self.folder / "said.txt").open("ab") as said:
             return subprocess.Popen(  # noqa: S603
@@ -181,9 +199,10 @@ def crowd(cluster_of: Callable[..., Cluster]) -> Iterator[Crowd]:
     folder = Path(tempfile.mkdtemp(prefix="freetrain-many-"))
     folder.chmod(0o755)
     with ExitStack() as stack:
-        stack.callback(rmtree, folder)
+        stack.callback(shutil.rmtree, folder)
         stack.callback(cluster.clear)
-        brokers = [UserBroker(cluster, user, folder / user) for user in USERS]
+        python = python_for_all(folder)
+        brokers = [UserBroker(cluster, user, folder / user, python) for user in USERS]
         for broker in brokers:
             stack.callback(broker.stop)
         yield Crowd(cluster, Site(cluster, folder, "main"), brokers)
