@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from freetrain.broker.backfill import is_lease
+from freetrain.broker.lease import is_lease
 from slurm.records import JobRecord, JobState
 from tests.cluster.cluster import Cluster
 from tests.cluster.settings import Variant
