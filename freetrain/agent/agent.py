@@ -16,7 +16,6 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from freetrain.agent.board import Board, Listing
@@ -269,7 +268,7 @@ def _environment(call: Call, *, is_listening: bool = False) -> Environment:
             elapsed_s=time.monotonic,
         )
     return Environment(
-        LocalLauncher(call.state, head, SystemRandom()),
+        LocalLauncher(call.state, head),
         CommandLine(runner, timeout_s=_SLURM_TIMEOUT_S),
         own_job=job,
         listener=listener,

@@ -22,7 +22,6 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import LeaseKey
@@ -327,7 +326,7 @@ def _launch(folder: Path, environ: Mapping[str, str]) -> dict[str, object]:
     )
     try:
         job = read_job(state.trainer(TRAINER).job)
-        launcher = LocalLauncher(state, this_node(environ), SystemRandom())
+        launcher = LocalLauncher(state, this_node(environ))
         session = launcher.launch(job, assigned)
     except (FreeTrainError, CannotLaunchError, OSError) as error:
         return {"world_failed": str(error)}

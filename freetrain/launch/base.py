@@ -99,8 +99,8 @@ class WorldRequest:
         after: The generation that it waits for before it trains; None for none.
         is_forked: Whether every node of it has a spare. Where one node has none the
             others would wait for it, and MPI waits by spinning.
-        port: A TCP port of the head's node that nothing listens on, where ranks
-            that bring their own rendezvous may meet.
+        port: A TCP port of the head's node that is held for ranks that bring their
+            own rendezvous; 0 for launchers whose ranks do not.
     """
 
     job: TrainerJob
@@ -288,6 +288,9 @@ class Launcher(ABC):
 
     has_mpi: ClassVar[bool] = False
     """Whether its ranks connect by MPI."""
+
+    meets_at_head: ClassVar[bool] = False
+    """Whether its ranks meet at a port of the head's node, which is held for them."""
 
     needs_command: ClassVar[bool] = True
     """Whether a job file must say ``command``, the program of the user's."""

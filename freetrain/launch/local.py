@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +31,6 @@ from freetrain.state.files import lease_name, read_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from random import Random
 
     from freetrain.broker.lease import LeaseKey
     from freetrain.config.job import TrainerJob
@@ -47,11 +46,10 @@ _NO_GENERATION = "0000000000"
 
 @dataclass(frozen=True, slots=True)
 class LocalLauncher:
-    """Starts worlds whose head is this node; *rng* chooses ports."""
+    """Starts worlds whose head is this node."""
 
     state: StateDir
     head: HeadNode
-    rng: Random
 
     def launch(
         self,
@@ -77,10 +75,17 @@ class LocalLauncher:
             OSError: A file of it could not be written. Nothing was started.
         """
         request = self._request(job, assigned)
-        port = free_port(self.rng)
-        request = replace(request, after=after, is_forked=is_forked, port=port)
-        plan = plan_world(request, find_tool(request))
-        return start(plan, mark=f"{WORLD_MARK}={plan.environment[WORLD_MARK]}")
+        request = replace(request, after=after, is_forked=is_forked)
+        tool = find_tool(request)
+        with ExitStack() as held:
+            kept: tuple[int, ...] = ()
+            if launcher_of(job).meets_at_head:
+                place = held.enter_context(reserved_port())
+                request = replace(request, port=place.getsockname()[1])
+                kept = (place.fileno(),)
+            plan = plan_world(request, tool)
+            mark = f"{WORLD_MARK}={plan.environment[WORLD_MARK]}"
+            return start(plan, mark=mark, keep=kept)
 
     def start_spare(
         self, job: TrainerJob, assigned: AssignmentFile, lease: LeaseKey
@@ -238,37 +243,37 @@ class LocalFinder:
         return done.stdout.decode("utf-8", "replace")
 
 
-# Below the ports of outgoing connections (32768 on), so that none of them takes it
-# between the choice and its use.
-_PORTS = range(20_000, 32_000)
-_TRIES = 50
+def reserved_port() -> socket.socket:
+    """Return a socket that holds a TCP port of this node, and does not listen on it.
 
-
-def free_port(rng: Random) -> int:
-    """Return a TCP port of this node that nothing listens on.
-
-    A process may take it before the world does. Then the world fails, and the next
-    generation chooses anew: two failures in a row are improbable.
+    Nobody is given the port while it is held, and a program that allows addresses to
+    be used again (``SO_REUSEADDR``), as PyTorch's store does, can listen on it all the
+    same. It is held by the launcher, for as long as the world lives.
 
     Raises:
-        CannotLaunchError: None was found.
+        CannotLaunchError: There is none: another program holds them all.
     """
-    for port in (rng.choice(_PORTS) for _ in range(_TRIES)):
-        if _is_free(port):
-            return port
-    raise CannotLaunchError(
-        f"none of {_TRIES} TCP ports from {_PORTS.start} to {_PORTS.stop} is free. "
-        f"Nothing was started. Look for what listens on them with `ss -ltn`."
-    )
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as listener:
+    error: OSError | None = None
+    for family, anywhere in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):  # noqa: S104 -- nothing listens
         try:
-            listener.bind(("", port))
-        except OSError:
-            return False
-    return True
+            place = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as missing:
+            error = missing
+            continue
+        try:
+            place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:  # both, as PyTorch listens on both
+                place.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            place.bind((anywhere, 0))
+        except OSError as refused:
+            place.close()
+            error = refused
+        else:
+            return place
+    raise CannotLaunchError(
+        f"no TCP port is free on this node: {error}. Nothing was started. Look for "
+        f"what holds them with `ss -tan`."
+    )
 
 
 _PRIVATE = 0o700
@@ -276,8 +281,13 @@ _LOG_MODE = 0o600
 _KILL_ROUNDS = 10
 
 
-def start(plan: WorldPlan, *, mark: str) -> Session:
+def start(plan: WorldPlan, *, mark: str, keep: tuple[int, ...] = ()) -> Session:
     """Write the files of *plan* and start it in a session of its own.
+
+    Args:
+        plan: The plan.
+        mark: The text in the environment of every process of the world.
+        keep: Open files that the launcher holds as long as it runs.
 
     Raises:
         CannotLaunchError: The launcher or its directory is not there, or may not be
@@ -293,7 +303,7 @@ def start(plan: WorldPlan, *, mark: str) -> Session:
     plan.log.parent.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
     log = open_plain(plan.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode=_LOG_MODE)
     try:
-        return Session(_spawn(plan, log), plan, mark=mark)
+        return Session(_spawn(plan, log, keep), plan, mark=mark)
     finally:
         os.close(log)
 
@@ -392,7 +402,7 @@ class Session:
         return False
 
 
-def _spawn(plan: WorldPlan, log: int) -> subprocess.Popen[bytes]:
+def _spawn(plan: WorldPlan, log: int, keep: tuple[int, ...]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(  # noqa: S603 -- a list, never a shell
             plan.argv,
@@ -402,6 +412,7 @@ def _spawn(plan: WorldPlan, log: int) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            pass_fds=keep,
         )
     except (OSError, ValueError) as error:
         raise CannotLaunchError(

@@ -39,6 +39,8 @@ _ASKS = StopSignal.USR2
 class StepsLauncher(Launcher):
     """Starts each node's part of a world by a job step of that node's lease."""
 
+    meets_at_head = True
+
     signals_children: ClassVar[bool] = False
     """Whether the stop signal is for the children of a node's commands instead."""
 

@@ -4,7 +4,6 @@ import json
 import os
 import time
 from pathlib import Path
-from random import SystemRandom
 
 import pytest
 
@@ -85,7 +84,7 @@ def test_a_world_is_started_by_a_launcher_of_another_package(
     path = f"{installed}:{os.environ['PATH']}"
     state.trainer("digits").environment.write_text(json.dumps({"PATH": path}))
 
-    launcher = LocalLauncher(state, this_node(os.environ), SystemRandom())
+    launcher = LocalLauncher(state, this_node(os.environ))
     world = launcher.launch(a_job, request(nodes=("n1", "n2")).assigned)
     while world.poll() is None:
         time.sleep(0.01)

@@ -8,8 +8,8 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from random import SystemRandom
 from typing import Any
 
 import pytest
@@ -20,10 +20,11 @@ from freetrain.launch.local import (
     LocalLauncher,
     Session,
     find_tool,
-    free_port,
+    reserved_port,
     this_node,
 )
 from freetrain.launch.mpirun import Flavour
+from freetrain.plugins import LAUNCHERS, find_launcher
 from freetrain.state.files import StateDir, UnreadableFileError
 from tests.launch.launch_records import PATIENCE_S, job, request, wait
 
@@ -45,7 +46,7 @@ class Place:
 
     def launch_job(self, a_job: TrainerJob) -> Session:
         environment = {"PATH": os.environ["PATH"]}
-        launcher = LocalLauncher(self.state, this_node(environment), SystemRandom())
+        launcher = LocalLauncher(self.state, this_node(environment))
         world = launcher.launch(a_job, request(a_job).assigned, after=None)
         self.started.append(world)
         return world
@@ -246,28 +247,56 @@ def test_a_missing_program_is_named_with_how_to_get_it(
     assert advice in str(raised.value)
 
 
-class Draws(SystemRandom):
-    """Draws these ports, one after the other."""
+def test_a_port_is_held_for_a_listener_and_given_to_nobody_else() -> None:
+    with reserved_port() as place, socket.socket() as other:
+        port = place.getsockname()[1]
+        with pytest.raises(OSError, match="in use"):
+            other.bind(("", port))  # whoever does not share addresses
+        given = []
+        for _ in range(2_000):
+            with socket.socket() as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                one.bind(("", 0))
+                given.append(one.getsockname()[1])
+        assert port not in given
 
-    def __init__(self, ports: list[int]) -> None:
-        self._ports = ports
-
-    def choice(self, seq: Any) -> Any:  # noqa: ANN401 -- as the class above has it
-        del seq
-        return self._ports.pop(0)
+        with socket.create_server(("127.0.0.1", port)) as store:
+            client = socket.create_connection(("127.0.0.1", port), timeout=5)
+            client.close()
+            store.accept()[0].close()
 
 
-def test_a_port_is_one_on_which_no_program_listens() -> None:
-    with socket.socket() as taken, socket.socket() as other:
-        for one in (taken, other):
-            one.bind(("", 0))
-        taken.listen()
-        busy, free = taken.getsockname()[1], other.getsockname()[1]
-        other.close()
+def test_the_port_of_a_world_is_held_until_its_ranks_have_bound_it(
+    place: Place,
+) -> None:
+    """Seen red where it was chosen and let go: then anybody could bind it."""
+    rank = (
+        "import os, socket, sys\n"
+        "port = int(os.environ['MASTER_PORT'])\n"
+        "try:\n    socket.socket().bind(('', port))\n"
+        "except OSError: print('held')\n"
+        "else: sys.exit('anybody could have it')\n"
+        "socket.create_server(('127.0.0.1', port))\n"
+        "print('bound')\n"
+    )
+    agent = place.folder / "agent"
+    agent.write_text('#!/bin/sh\nshift\nexec /bin/sh -c "$*"\n')
+    agent.chmod(0o700)
+    a_job = job("srun", command=(sys.executable, "-c", rank), directory=place.folder)
+    head = this_node({"PATH": os.environ["PATH"]}, launch_agent=agent)
+    one = request(a_job).assigned
+    world = LocalLauncher(place.state, head).launch(
+        a_job, replace(one, members=one.members[:1])
+    )
+    place.started.append(world)
 
-        assert free_port(Draws([busy, busy, free])) == free
-        with pytest.raises(CannotLaunchError, match="TCP ports"):
-            free_port(Draws([busy] * 100))
+    assert wait(world) == 0, place.log.read_text()
+    assert place.log.read_text().split() == ["held", "bound"]
+
+
+def test_only_launchers_whose_ranks_meet_at_the_head_need_a_port() -> None:
+    meeting = {n for n in LAUNCHERS if find_launcher(n).meets_at_head}
+    assert meeting == {"srun", "torchrun"}
 
 
 def test_a_world_is_not_started_where_others_could_plant_links(place: Place) -> None:

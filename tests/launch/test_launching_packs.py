@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from random import SystemRandom
 from signal import SIGKILL
 
 import pytest
@@ -42,7 +41,7 @@ class PackPlace:
         a_job = structs.replace(a_job, launch=structs.replace(a_job.launch, pack=pack))
         head = this_node({"PATH": os.environ["PATH"], "SLURM_CONF": "/slurm.conf"})
         assigned = request(a_job, nodes=("n1",)).assigned
-        launcher = LocalLauncher(self.state, head, SystemRandom())
+        launcher = LocalLauncher(self.state, head)
         world = launcher.launch(a_job, assigned, after=None)
         self.started.append(world)
         return world

@@ -11,7 +11,6 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import SystemRandom
 from typing import Any
 
 import pytest
@@ -112,7 +111,7 @@ class Trio:
             generation, *(members or self.members), trainer=a_job.name
         )
         head = this_node(self._environment())
-        launcher = LocalLauncher(self.state, head, SystemRandom())
+        launcher = LocalLauncher(self.state, head)
         self.started.append(launcher.launch(a_job, assigned, after=None))
         return self.started[-1]
 
