@@ -3,7 +3,8 @@
 The queue of the snapshot lists all jobs; a second query, taken after it, looks up our
 jobs by name, ended ones included. What either of them shows is believed, the later one
 first. A lease that neither shows is unknown, and is believed gone only after both have
-missed it over several ticks. A query that failed says nothing.
+missed it over several ticks, or at once where its time is over, or no tick has looked
+for so long that Slurm has forgotten it. A query that failed says nothing.
 
 A lease of ours of which nothing was written down is adopted if its comment names this
 state directory: its database was lost, or is an older copy.
@@ -59,11 +60,13 @@ class Sources:
         queue: All jobs of the snapshot; waiting tasks may stand together.
         lookup: Our jobs by name, each array task by itself, ended ones too; taken
             after the queue.
+        looked_s: When a tick asked before this one, Unix time; None where unknown.
     """
 
     uid: int
     queue: tuple[JobRecord, ...] | None
     lookup: tuple[JobRecord, ...] | None
+    looked_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +126,12 @@ def believe(
         for lease in submitted_leases(intent, intent.job_id)
         if lease.key in shown or not _is_adopted(known[intent.uuid])
     ]
+    patience = limits
+    if sources.looked_s is not None and now_s - sources.looked_s >= limits.forgotten_s:
+        patience = replace(limits, gone_ticks=1, gone_s=0.0)
     return Belief(
         leases=tuple(
-            _update(lease, answers, settled, now_s=now_s, limits=limits)
+            _update(lease, answers, settled, now_s=now_s, limits=patience)
             for lease in (*before.values(), *adopted)
         ),
         intents=tuple(settled.values()),
@@ -265,7 +271,10 @@ def _update(
         return lease
     missed_s = now_s if lease.missed_s is None else lease.missed_s
     missing = replace(lease, missed=lease.missed + 1, missed_s=missed_s)
-    if missing.missed < limits.gone_ticks or now_s - missed_s < limits.gone_s:
+    end_s = lease.deadline_s if lease.end_s is None else lease.end_s
+    is_over = now_s - end_s >= limits.gone_s
+    is_brief = missing.missed < limits.gone_ticks or now_s - missed_s < limits.gone_s
+    if is_brief and not is_over:
         return missing
     return replace(missing, state=LeaseState.GONE, ended=LeaseEnd.VANISHED)
 

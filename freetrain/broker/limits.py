@@ -43,6 +43,8 @@ class Limits:
         gone_ticks: Consecutive ticks in which both queries must miss a job before it
             counts as gone.
         gone_s: Least time over which they must miss it; ticks may be close together.
+        forgotten_s: Where no tick has looked for so long, a job that both queries miss
+            has ended, and Slurm has forgotten it; twice its usual MinJobAge.
         settle_s: How long a submission may stay invisible.
         notice_patience_s: How long a lease may take to leave after a notice.
         claim_patience_s: The same where another job waits for its node.
@@ -71,6 +73,7 @@ class Limits:
     unknown_life_s: float = 0.0
     gone_ticks: int = 2
     gone_s: float = 60.0
+    forgotten_s: float = 600.0
     settle_s: float = 120.0
     notice_patience_s: float = 60.0
     claim_patience_s: float = 20.0

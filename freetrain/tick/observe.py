@@ -24,7 +24,9 @@ from freetrain.state.tables import (
     Delivery,
     SeenBackfillPlans,
     SeenHeartbeat,
+    TickCounter,
     call_memory,
+    counters,
     deliveries,
     intents,
     leases,
@@ -149,7 +151,8 @@ def observe(context: TickContext, room: Room) -> Observed:
     found = _find_jobs(context, known, previous, unknown)
     unknown += (job for job in found if is_adoptable(job, uuids, uid=uid, state=tag))
     known += adopted_intents(unknown, shape_of=shape_of, now_s=now_s, limits=limits)
-    sources = Sources(uid, snapshot.jobs, found)
+    looked_s = counters(state)[TickCounter.LOOKED_S]
+    sources = Sources(uid, snapshot.jobs, found, looked_s)
     believed = believe(previous, known, sources, now_s=now_s, limits=limits)
     belief, gave_way = told_leases(believed, room, now_s)
     whole_s = last.whole_s if snapshot.is_torn else now_s

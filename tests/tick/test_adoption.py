@@ -11,6 +11,7 @@ from freetrain.broker.lease import LeaseKey
 from freetrain.broker.limits import Limits
 from freetrain.config.site import LeaseMode
 from freetrain.demo.fake_slurm.cluster import FakeJobState
+from freetrain.state.copies import copies_of
 from freetrain.state.database import DATABASE
 from freetrain.state.files import AgentState
 from freetrain.tick.tick import tick
@@ -21,9 +22,10 @@ _UUID = "0b5e1a2c-0000-4000-8000-000000000001"
 
 
 def lose(world: TickWorld) -> None:
-    """Let the database be gone."""
-    for side in ("", "-wal", "-shm"):
-        (world.folder.path / f"{DATABASE}{side}").unlink(missing_ok=True)
+    """Let the database be gone, and all copies of it."""
+    database = world.folder.path / DATABASE
+    for path in (*copies_of(database), *database.parent.glob(f"{DATABASE}*")):
+        path.unlink(missing_ok=True)
 
 
 def known(world: TickWorld) -> set[LeaseKey]:

@@ -16,6 +16,7 @@ from msgspec import structs
 from freetrain.broker.lease import LeaseKey
 from freetrain.cli.context import exit_code
 from freetrain.config.site import Caps, PlannerSettings
+from freetrain.demo.fake_slurm.cluster import FakeJobState
 from freetrain.errors import CannotWriteError, FreeTrainError
 from freetrain.state.database import (
     LOCK,
@@ -461,3 +462,36 @@ def test_a_tick_killed_at_any_step_is_put_right_by_the_next(
         steps += 1
 
     assert steps >= 8, "hardly any step was tried"
+
+
+@pytest.mark.parametrize("gap_s", [1_200.0, 30 * 3_600.0])
+def test_after_a_long_gap_ended_leases_do_not_count_as_running(
+    world: TickWorld, gap_s: float
+) -> None:
+    world.submit("a", most=3)
+    world.tick()
+    world.beat()
+    world.tick()
+    ended_s = world.now_s + 60.0
+    world.change_jobs(state=FakeJobState.CANCELLED, end_s=ended_s)
+    world.now_s += gap_s
+
+    status = world.status()
+
+    assert [lease.state for lease in status.leases if lease.state == "running"] == []
+    assert status.done["leases asked for"] == 3
+    world.go_on(2, every_s=5.0)
+    assert world.newest().keys == set(world.running())
+
+
+def test_a_lease_that_one_look_misses_stays_where_ticks_are_regular(
+    world: TickWorld,
+) -> None:
+    world.submit("a", most=3)
+    world.tick()
+    world.beat()
+    world.tick()
+    world.change_jobs(state=FakeJobState.CANCELLED, end_s=world.now_s - 9_000.0)
+    world.now_s += 60.0
+    status = world.status()
+    assert [lease.state for lease in status.leases] == 3 * ["running"]
