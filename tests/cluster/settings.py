@@ -7,6 +7,8 @@ from pathlib import Path
 
 NODES = tuple(f"n{number}" for number in range(1, 9))
 GPU_NODES = NODES[6:]
+IB_NODES = NODES[1::2]
+RACKS = {"rack1": NODES[:4], "rack2": NODES[4:]}
 GRACE_S = 10
 EPILOG_S = 8
 CLUSTER_NAME = "freetrain-test"
@@ -213,10 +215,17 @@ def _nodes(layout: Layout, variants: Collection[Variant]) -> list[str]:
     gpus = GPU_NODES if Variant.GRES in variants else ()
     return [
         f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} "
-        f"CPUs=2 RealMemory=2000 Feature={'gpu' if name in gpus else 'cpu'}"
+        f"CPUs=2 RealMemory=2000 Feature={_features(name, gpus)}"
         + (" Gres=gpu:a100:2" if name in gpus else "")
         for name, port in zip(NODES, layout.node_ports, strict=True)
     ]
+
+
+def _features(name: str, gpus: Collection[str]) -> str:
+    features = ["gpu" if name in gpus else "cpu"]
+    features += ["ib"] if name in IB_NODES else []
+    features += (rack for rack, nodes in RACKS.items() if name in nodes)
+    return ",".join(features)
 
 
 def _partitions(variants: Collection[Variant]) -> list[str]:

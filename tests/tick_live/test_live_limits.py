@@ -74,7 +74,7 @@ def room_is_made_for(broker: LiveBroker, site: Site, job_id: int) -> StatusRepor
         uuids = [intent.uuid for intent in intents(state, ending_after_s=0.0)]
         events = [event for uuid in uuids for event in events_of(state, uuid)]
     said = {event.detail for event in events if event.kind is EventKind.YIELDED}
-    assert said == {str(EndReason.LIMITED)}
+    assert said >= {str(EndReason.LIMITED)}
     return page
 
 
