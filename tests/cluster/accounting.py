@@ -70,6 +70,8 @@ def start_accounting(folder: Path, ports: tuple[int, int], start: Start) -> None
     sacctmgr(folder, "add", "account", ACCOUNT)
     for user in (pwd.getpwuid(os.getuid()).pw_name, COLLEAGUE):
         sacctmgr(folder, "add", "user", user, f"account={ACCOUNT}")
+        change = ("modify", "user", user, "set", f"DefaultAccount={ACCOUNT}")
+        sacctmgr(folder, *change)  # Slurm makes root one of its own
 
 
 def sacctmgr(folder: Path, *words: str) -> None:
