@@ -55,6 +55,7 @@ from freetrain.agent.rules import (
     choose_actions,
     conditions,
     is_awaited,
+    is_stalled,
 )
 from freetrain.broker.lease import LeaseKey
 from freetrain.errors import FreeTrainError, UsageError
@@ -456,39 +457,32 @@ class HeartbeatWriter:
         if trainer and observed.leaving_s is None:
             state = AgentState.TRAINING
         self._write(
-            state,
-            trainer=trainer,
-            generation=generation,
-            is_stuck=bool(observed.stuck),
-            swept_generation=self._processes.swept.get(trainer, 0),
+            replace(
+                self._next_beat(state),
+                trainer=trainer,
+                generation=generation,
+                is_stuck=bool(observed.stuck),
+                is_stalled=_has_stalled(observed),
+                swept_generation=self._processes.swept.get(trainer, 0),
+            )
         )
 
     def write_ended(self) -> None:
         """Write that the agent ends, so that the others do not wait for this lease."""
-        self._write(AgentState.ENDED)
+        self._write(self._next_beat(AgentState.ENDED))
 
-    def _write(
-        self,
-        state: AgentState,
-        *,
-        trainer: str = "",
-        generation: int = 0,
-        is_stuck: bool = False,
-        swept_generation: int = 0,
-    ) -> None:
+    def _next_beat(self, state: AgentState) -> Heartbeat:
         self._count += 1
-        heartbeat = Heartbeat(
+        return Heartbeat(
             beat=self._count,
             t=self._environment.unix_s(),
             node=self._lease.node,
             host=self._lease.host,
             pid=self._lease.pid,
             state=state,
-            trainer=trainer,
-            generation=generation,
-            is_stuck=is_stuck,
-            swept_generation=swept_generation,
         )
+
+    def _write(self, heartbeat: Heartbeat) -> None:
         try:
             self._board.write_heartbeat(self._lease.key, heartbeat)
         except OSError as error:
@@ -514,6 +508,15 @@ def _occupation(observed: Observation) -> tuple[str, int]:
     if other is not None:
         return other
     return (name, home.newest.number) if home else ("", 0)
+
+
+def _has_stalled(observed: Observation) -> bool:
+    """Tell whether a world that this agent launched makes no steps."""
+    worlds = [g.world for t in observed.trainers for g in t.generations if g.world]
+    return any(
+        world.exit_s is None and is_stalled(world, observed.patience)
+        for world in worlds
+    )
 
 
 def _is_home(observed: Observation, trainer: ObservedTrainer) -> bool:
@@ -647,6 +650,7 @@ class Executor:
         world = self._memory.worlds[action.trainer, action.generation]
         if world.asked_s is None:
             world.asked_s = self._memory.now_s
+            world.stalled = action.why if action.is_stalled else ""
             self._log(_world_of(action), f"asked to stop: {action.why}")
         world.process.ask_to_stop()
         world.is_told = True
@@ -684,6 +688,8 @@ class Executor:
             world = self._memory.worlds.get((action.trainer, action.generation))
             if world is not None and not ending.message:
                 ending = replace(ending, message=world.why_killed)
+            if action.stalled and ending.ended in _STALLED_ENDINGS:
+                ending = replace(ending, was_asked=False, message=action.stalled)
         self._end(ending, action.trainer)
 
     def _killed_how(
@@ -732,6 +738,9 @@ def _world_of(action: RequestStop | WriteNotice | AskToStop | Kill) -> tuple[str
     return (action.trainer, action.generation)
 
 
+# Those that count as a failure where the world was asked to stop since it stalled.
+_STALLED_ENDINGS = {EndingKind.RESCALED, EndingKind.KILLED, EndingKind.FAILED}
+
 _NOT_ELASTIC = "a program without freetrain.elastic needs elastic = false"
 
 
@@ -779,7 +788,10 @@ OUT_OF_MEMORY = "killed for want of memory"
 _NO_MEMORY = (b"oom_kill event", b"oom-kill event", b"Out Of Memory")
 _EXITED = b"Exited with exit code"
 _CRASHED = (b"Process received signal", b"Fatal Python error", b"Segmentation fault")
-_PEER_LOST = b"peer process has unexpectedly disconnected"
+_PEER_LOST = (
+    b"peer process has unexpectedly disconnected",
+    b"An error occurred in Socket closed",
+)
 
 
 def _is_ours(action: WriteEnding) -> bool:
@@ -804,8 +816,9 @@ def killed_how(exit_code: int | None, output: bytes, *, elastic: bool) -> str:
     code = exit_code or 0
     number = -code if code < 0 else code - 128
     is_killed = number in {signal.SIGKILL, signal.SIGTERM}
-    lost_peer = elastic and code > 0 and _PEER_LOST in output
-    if not is_killed and not (lost_peer and not any(w in output for w in _CRASHED)):
+    lost_peer = elastic and code > 0 and any(w in output for w in _PEER_LOST)
+    has_crashed = any(words in output for words in _CRASHED)
+    if not is_killed and (not lost_peer or has_crashed):
         return ""
     if any(words in output for words in _NO_MEMORY):
         return OUT_OF_MEMORY

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import wraps
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from freetrain.broker.lease import LeaseKey
@@ -24,7 +26,14 @@ from freetrain.config.job import WorkSettings, read_job
 from freetrain.elastic.contract import OutcomeKind, parse_outcome
 from freetrain.errors import FreeTrainError, TryLaterError
 from freetrain.launch.base import log_of, logs_of, run_dir_of
-from freetrain.progress import ProgressReader, read_tail, work_is_done
+from freetrain.progress import (
+    Bookmark,
+    FilePosition,
+    ProgressReader,
+    progress_file,
+    read_tail,
+    work_is_done,
+)
 from freetrain.state.files import (
     EndingKind,
     UnreadableFileError,
@@ -44,6 +53,7 @@ if TYPE_CHECKING:
     from freetrain.config.job import TrainerJob
     from freetrain.elastic.contract import Outcome
     from freetrain.elastic.files import RunDir
+    from freetrain.progress import ProgressRecord
     from freetrain.state.files import (
         AssignmentFile,
         GenerationEnding,
@@ -143,6 +153,7 @@ class Board:
         self._elapsed_s = elapsed_s
         self._log = log
         self._answers: dict[tuple[Hashable, ...], object] = {}
+        self._steps: dict[tuple[str, int], _StepReader] = {}
         self._folders: dict[str, int] = {}
         self._jobs: dict[str, TrainerJob] = {}
         self._gauges: dict[str, _WorkGauge] = {}
@@ -243,6 +254,63 @@ class Board:
         """Return how a world says that it ended; empty while it says nothing."""
         outcome = self._outcome(self._run_dir(trainer), generation)
         return "" if outcome is None else str(outcome.kind)
+
+    def steps_reported(self, trainer: str, generation: int) -> int:
+        """Return how many steps a world has reported since this was first asked.
+
+        Steps that it reports together count as one; they are read once a second.
+
+        Raises:
+            UnknownNowError: They cannot be read now.
+        """
+        key = (trainer, generation)
+        try:
+            if key not in self._steps:
+                _trim(self._steps, most=_MOST_OPEN)
+                self._steps[key] = _StepReader(
+                    self.job(trainer),
+                    generation,
+                    self._run_dir(trainer).path,
+                    logs_of(self.job(trainer), self._trainer_dir(trainer)),
+                    elapsed_s=self._elapsed_s,
+                )
+            return self._steps[key].count()
+        except OSError as error:
+            raise UnknownNowError(str(error)) from error
+
+    def checkpoint_stamp(self, trainer: str) -> Hashable:
+        """Return a value that changes while checkpoints of *trainer* are written.
+
+        Raises:
+            UnknownNowError: They cannot be looked at now.
+        """
+        job = self.job(trainer)
+        path = self._run_dir(trainer).checkpoints
+        if not job.elastic and job.checkpoint.path is not None:
+            path = job.checkpoint.path
+        try:
+            return _stamp_of(path)
+        except OSError as error:
+            raise UnknownNowError(str(error)) from error
+
+    def can_report(self, trainer: str) -> bool:
+        """Tell whether a program could report steps now, as its files can be written.
+
+        An elastic program trains on without, as on a full disk.
+        """
+        job = self.job(trainer)
+        file = progress_file(job, self._run_dir(trainer).path)
+        folder = file.parent if file else logs_of(job, self._trainer_dir(trainer))
+        probe = folder / f".freetrain-{os.uname().nodename}-{os.getpid()}"
+        try:
+            with probe.open("wb") as trial:
+                trial.write(b"\n")
+                trial.flush()
+                os.fsync(trial.fileno())
+            probe.unlink()
+        except OSError:
+            return False
+        return True
 
     @answers_as_before(otherwise=b"")
     def last_output(self, trainer: str, generation: int) -> bytes:
@@ -443,7 +511,77 @@ def _with_outcome(ending: GenerationEnding, outcome: Outcome) -> GenerationEndin
     )
 
 
+_MOST_ENTRIES = 1_000
+
+
+def _stamp_of(path: Path) -> Hashable:
+    """Return sizes and times of a file, or of what is in a folder; () for neither."""
+    try:
+        if not path.is_dir():
+            status = path.stat()
+            return (status.st_size, status.st_mtime_ns)
+        with os.scandir(path) as entries:
+            found = [(e.name, e.stat()) for e in islice(entries, _MOST_ENTRIES)]
+    except FileNotFoundError:
+        return ()
+    return frozenset((name, s.st_size, s.st_mtime_ns) for name, s in found)
+
+
 _READ_AGAIN_S = 1.0
+
+
+class _StepReader:
+    """Counts the reports of steps of one generation, from its beginning on."""
+
+    def __init__(
+        self,
+        job: TrainerJob,
+        generation: int,
+        run_dir: Path,
+        logs: Path,
+        *,
+        elapsed_s: Callable[[], float],
+    ) -> None:
+        """Take the generation, the places of its progress lines, and a clock.
+
+        Raises:
+            OSError: They cannot be looked at.
+        """
+        self._is_elastic = job.elastic
+        self._generation = generation
+        self._file = progress_file(job, run_dir)
+        since = Bookmark(generation=generation)
+        if self._file is not None and self._file.exists():
+            status = self._file.stat()
+            end = FilePosition(self._file.name, status.st_ino, status.st_size)
+            since = Bookmark(generation=generation, marks=(end,))
+        self._reader = ProgressReader(job, run_dir, logs, since=since)
+        self._logs = logs
+        self._elapsed_s = elapsed_s
+        self._due_s = elapsed_s()
+        self._count = 0
+        self._step: int | None = None
+
+    def count(self) -> int:
+        """Return the number of reports so far.
+
+        Raises:
+            OSError: The place of reports cannot be looked at.
+        """
+        now_s = self._elapsed_s()
+        if now_s >= self._due_s:
+            with suppress(FileNotFoundError):
+                (self._file or self._logs).stat()
+            self._due_s = now_s + _READ_AGAIN_S
+            self._count += sum(map(self._is_of_a_step, self._reader.read()))
+        return self._count
+
+    def _is_of_a_step(self, record: ProgressRecord) -> bool:
+        if record.generation not in {None, self._generation}:
+            return False
+        # What an elastic program reports first is where it begins.
+        before, self._step = self._step, record.step
+        return not self._is_elastic or (before is not None and record.step != before)
 
 
 class _WorkGauge:

@@ -130,6 +130,8 @@ class Patience:
         stuck_s: A process that is stopped for so long is stuck.
         ready_patience_s: For a member's first heartbeat.
         ahead_patience_s: For a world that was launched ahead to be ready.
+        stall_s: Without a step for so long a world that made some may hang; longer
+            where its pauses are long.
         begin_patience_s: For an elastic program to begin, from its launch on. Its
             imports take minutes on some file systems; an mpirun whose ranks end at
             once may wait for them for ever.
@@ -152,6 +154,7 @@ class Patience:
     ready_patience_s: float = 20.0
     ahead_patience_s: float = 30.0
     begin_patience_s: float = 600.0
+    stall_s: float = 120.0
     turn_s: float = 1.0
     gather_s: float = 0.06
     farewell_s: float = 0.3
@@ -318,6 +321,45 @@ class TickWatch:
         return now_s - self._since_s
 
 
+class ProgressWatch:
+    """Watches the steps that a world reports.
+
+    Time without one is added up from look to look, as silence of leases is. The world
+    is not judged before its first step: imports and compilation take their time, and
+    a program that reports nothing cannot be judged.
+
+    Attributes:
+        quiet_s: Since its last step; 0 before the first.
+        longest_pause_s: Between two steps so far, or before the first.
+    """
+
+    def __init__(self, *, now_s: float) -> None:
+        """Begin to watch a world that is launched at *now_s*."""
+        self.quiet_s = 0.0
+        self.longest_pause_s = 0.0
+        self._waited_s = 0.0
+        self._count = 0
+        self._looked_s = now_s
+
+    def look(self, count: int, *, now_s: float) -> None:
+        """Take note that *count* steps had been reported at *now_s*."""
+        self._waited_s += min(max(0.0, now_s - self._looked_s), _LONGEST_STEP_S)
+        if count != self._count:
+            self.longest_pause_s = max(self.longest_pause_s, self._waited_s)
+            self._count = count
+            self._waited_s = 0.0
+        self.skip(now_s=now_s)
+        self.quiet_s = self._waited_s if self._count else 0.0
+
+    def skip(self, *, now_s: float) -> None:
+        """Do not count the time until *now_s*: nothing could be read."""
+        self._looked_s = now_s
+
+    def begin_anew(self) -> None:
+        """Count from now on: until now the world had a reason, or could not report."""
+        self._waited_s = self.quiet_s = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedWorld:
     """A world that this agent launched.
@@ -331,6 +373,9 @@ class ObservedWorld:
         exit_s: Since its launcher was first seen gone; None while it runs.
         exit_code: The launcher's exit status.
         lingers: Whether clients of its steps are left, where the launcher is gone.
+        quiet_s: Since it reported its last step; 0 before the first.
+        longest_pause_s: Between two steps so far, or before the first.
+        stalled: The reason that it was asked to stop for, where it makes no steps.
     """
 
     age_s: float
@@ -341,6 +386,9 @@ class ObservedWorld:
     exit_s: float | None = None
     exit_code: int | None = None
     lingers: bool = False
+    quiet_s: float = 0.0
+    longest_pause_s: float = 0.0
+    stalled: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,6 +473,7 @@ class ObservedTrainer:
         previous: The generation right before the newest; None where there is none.
         verdict: Whether it is to be launched again.
         failed: Its newest generation that failed; 0 for none.
+        stalls: How many of its generations stalled.
         has_room_for_spare: Whether its job file leaves spares open, and this lease has
             one or the memory for it.
         is_done: Whether its work is done.
@@ -439,6 +488,7 @@ class ObservedTrainer:
     previous: AssignmentFile | None = None
     verdict: Verdict = MAY_RUN
     failed: int = 0
+    stalls: int = 0
     has_room_for_spare: bool = False
     is_done: bool = False
     since_end_s: float = 0.0

@@ -21,12 +21,14 @@ from freetrain.agent.observation import (
     ObservedSpare,
     ObservedTrainer,
     ObservedWorld,
+    ProgressWatch,
     TickSilence,
     TickWatch,
     is_failure,
     judge,
 )
 from freetrain.agent.rules import SILENCE_NOTICE_S, leave_bound_s, limit_margin_s
+from freetrain.state.files import STALLED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -54,6 +56,10 @@ class LaunchedWorld:
             when the next generation begins.
         is_told: Whether the request to stop was delivered whole.
         oom_kills: Processes of this node killed for want of memory before its launch.
+        progress: Its steps; None before the first look.
+        checkpoints: What tells of its checkpoints, at the last look.
+        checkpoints_due_s: When to look at them again, while it makes no steps.
+        stalled: Why it was asked to stop, where it makes no steps.
     """
 
     trainer: str
@@ -70,6 +76,10 @@ class LaunchedWorld:
     has_begun: bool = False
     is_told: bool = False
     oom_kills: int = 0
+    progress: ProgressWatch | None = None
+    checkpoints: Hashable = None
+    checkpoints_due_s: float = 0.0
+    stalled: str = ""
 
     def look(self, now_s: float) -> None:
         """See whether the launcher is still there, or else its other processes."""
@@ -82,7 +92,11 @@ class LaunchedWorld:
 
     def observed(self, now_s: float) -> ObservedWorld:
         """Return the part of it that decisions need."""
+        progress = self.progress
         return ObservedWorld(
+            quiet_s=0.0 if progress is None else progress.quiet_s,
+            longest_pause_s=0.0 if progress is None else progress.longest_pause_s,
+            stalled=self.stalled,
             age_s=now_s - self.launched_s,
             after=self.after,
             asked_s=None if self.asked_s is None else now_s - self.asked_s,
@@ -177,6 +191,7 @@ class OwnLease:
     grace_s: float
 
 
+_CHECKPOINTS_EVERY_S = 5.0
 _SIGN_EVERY_S = 3.0
 _FIRST_SIGN_S = 15.0  # a tick changes the sign last, when its leases may have begun
 _DEFAULT_KILL_AFTER_S = 30.0
@@ -449,6 +464,7 @@ class Observer:
             previous=board.assigned(name, before[-1]) if before else None,
             verdict=judge(history, job),
             failed=max((e.generation for e in history if is_failure(e)), default=0),
+            stalls=sum(ending.message.startswith(STALLED) for ending in history),
             has_room_for_spare=job.may_have_spares
             and job.launch.spare is None
             and self._has_room_for_spare(newest),
@@ -500,6 +516,8 @@ class Observer:
         found = []
         for number in numbers:
             world = memory.worlds.get((name, number))
+            if world is not None and world.exit_s is None and world.asked_s is None:
+                self._watch(world)
             outcome = board.outcome(name, number)
             outcome_age_s = memory.age_s(("outcome", name, number)) if outcome else 0.0
             generation = ObservedGeneration(
@@ -519,6 +537,28 @@ class Observer:
             )
             found.append(generation)
         return tuple(found)
+
+    def _watch(self, world: LaunchedWorld) -> None:
+        """See whether a world makes steps, or else has a reason not to."""
+        board, now_s, name = self._board, self.memory.now_s, world.trainer
+        if board.job(name).launch.pack is not None:
+            return  # its members take turns, and have watches of their own
+        if world.progress is None:
+            world.progress = ProgressWatch(now_s=now_s)
+        progress = world.progress
+        try:
+            steps = board.steps_reported(name, world.generation)
+            progress.look(steps, now_s=now_s)
+            is_quiet = progress.quiet_s >= self._patience.stall_s / 2
+            if not is_quiet or now_s < world.checkpoints_due_s:
+                return
+            world.checkpoints_due_s = now_s + _CHECKPOINTS_EVERY_S
+            before, world.checkpoints = world.checkpoints, board.checkpoint_stamp(name)
+            is_committing = before not in {None, world.checkpoints}
+            if is_committing or not board.can_report(name):
+                progress.begin_anew()
+        except UnknownNowError:
+            progress.skip(now_s=now_s)
 
     def _has_begun(
         self, name: str, number: int, *, outcome: str, wants_spare: bool

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from freetrain.state.files import AssignmentFile, lease_name
+from freetrain.state.files import STALLED, AssignmentFile, lease_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,6 +53,7 @@ class AskToStop:
     trainer: str
     generation: int
     why: str
+    is_stalled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,7 @@ class WriteEnding:
         exit_code: The launcher's; None where no agent saw it.
         age_s: How long ago it was launched; None where it was not, or elsewhere.
         why: The reason that this agent knows, where the world left no word.
+        stalled: Why it was asked to stop, where it made no steps any more.
     """
 
     trainer: str
@@ -128,6 +130,7 @@ class WriteEnding:
     exit_code: int | None = None
     age_s: float | None = None
     why: str = ""
+    stalled: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +365,7 @@ def _control_running(
         return (Kill(*where, why),)
     why = reason_to_stop(observed, trainer, generation)
     if why and (world.asked_s is None or not world.is_told):
-        return (AskToStop(*where, why),)
+        return (AskToStop(*where, why, is_stalled=why.startswith(STALLED)),)
     return ()
 
 
@@ -430,6 +433,7 @@ def _ending_of(
         is_done=trainer.is_done,
         exit_code=world.exit_code,
         age_s=world.age_s,
+        stalled=world.stalled,
     )
 
 
@@ -448,6 +452,10 @@ def reason_to_stop(
         return "the work is done"
     if any(observed.is_leaving(trainer, generation, m.key) for m in members):
         return "a lease leaves"
+    if generation.world is not None:
+        why = reason_stalled(trainer, generation.world, observed.patience)
+        if why:
+            return why
     if generation is trainer.newest:
         return ""
     if any(observed.is_lost(m) for m in members):
@@ -464,6 +472,37 @@ def _reason_to_rescale(trainer: ObservedTrainer, patience: Patience) -> str:
     if newest.age_s >= patience.ahead_patience_s:
         return f"generation {newest.number} is not ready, and has had its time"
     return ""
+
+
+_STALL_PAUSES = 5.0
+_STALL_FACTOR = 4.0
+_MOST_FACTORS = 4
+
+
+def is_stalled(world: ObservedWorld, patience: Patience, *, stalls: int = 0) -> bool:
+    """Tell whether *world* has made no step for far longer than it ever took.
+
+    It has where that takes five times its longest pause so far, start-up, checkpoints
+    and validation included, and ``stall_s`` at least; four times as long after each of
+    *stalls* that were found before, as the program may have been at work.
+    """
+    usual_s = max(patience.stall_s, _STALL_PAUSES * world.longest_pause_s)
+    return world.quiet_s >= usual_s * _STALL_FACTOR ** min(stalls, _MOST_FACTORS)
+
+
+def reason_stalled(
+    trainer: ObservedTrainer, world: ObservedWorld, patience: Patience
+) -> str:
+    """Return why *world* is taken to hang; empty if it is not.
+
+    It is asked to stop first: where it only seemed to hang, nothing is lost.
+    """
+    if world.stalled or not is_stalled(world, patience, stalls=trainer.stalls):
+        return world.stalled
+    pause_s = world.longest_pause_s
+    return (
+        f"{STALLED}: no step for {world.quiet_s:.0f} s, after {pause_s:.0f} s at most"
+    )
 
 
 def may_launch_ahead(trainer: ObservedTrainer) -> bool:

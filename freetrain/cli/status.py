@@ -70,6 +70,7 @@ _COLOURS = {
     Doing.STARTING: "cyan",
     Doing.RESCALING: "cyan",
     Doing.STOPPING: "yellow",
+    Doing.STALLED: "yellow",
     Doing.FAILED: "red",
     Doing.UNREADABLE: "red",
 }
@@ -237,6 +238,8 @@ def reason_of(trainer: TrainerStatus, view: Overview) -> str:
         return trainer.row.message or _ending_text(trainer)
     if trainer.row.state is not TrainerState.WANTED or trainer.doing is Doing.FINISHED:
         return trainer.row.message
+    if trainer.doing is Doing.STALLED:
+        return "it makes no steps any more; if that goes on, it is started again."
     if trainer.doing is Doing.STOPPING and trainer.worlds.newest is not None:
         return trainer.worlds.newest.reason
     return _tick_reason(trainer, view.of_trainer(trainer.row.name))

@@ -152,6 +152,7 @@ class Doing(StrEnum):
     WAITING = "waiting"  # for nodes
     STARTING = "starting"  # it has nodes, and has not reported progress there
     TRAINING = "training"
+    STALLED = "stalled"  # it trained, and makes no steps any more
     RESCALING = "rescaling"  # its last world is not over
     STOPPING = "stopping"  # it is to run nowhere, and its last world is not over
     PAUSED = "paused"
@@ -268,7 +269,12 @@ def _doing_on_nodes(status: TrainerStatus, last: AssignmentFile) -> Doing:
         return Doing.STARTING  # the next generation is about to be made
     if not status.worlds.is_before_over:
         return Doing.RESCALING
-    return Doing.TRAINING if _has_begun(status, last) else Doing.STARTING
+    if not _has_begun(status, last):
+        return Doing.STARTING
+    head = status.head
+    if head is not None and head.is_stalled and head.generation == last.generation:
+        return Doing.STALLED
+    return Doing.TRAINING
 
 
 def _has_begun(status: TrainerStatus, last: AssignmentFile) -> bool:

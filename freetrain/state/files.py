@@ -54,6 +54,9 @@ GAVE_UP = "failed too often"
 KILLED_OUTSIDE = "killed from outside"
 """Beginning of the message of an ending that is no failure, though it lost no lease."""
 
+STALLED = "stalled"
+"""Beginning of the message of an ending of a world that made no steps any more."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedLease:
@@ -339,6 +342,7 @@ class Heartbeat:
         trainer: The trainer that it works for, empty for none.
         generation: The generation that it belongs to, 0 for none.
         is_stuck: Whether processes of that generation are stopped on its node.
+        is_stalled: Whether its world, which this agent launched, makes no steps.
         swept_generation: Up to which generation of that trainer no process is left
             on its node.
     """
@@ -353,6 +357,7 @@ class Heartbeat:
     generation: int = 0
     is_stuck: bool = False
     swept_generation: int = 0
+    is_stalled: bool = False
 
 
 def write_heartbeat(path: Path, beat: Heartbeat) -> None:
@@ -363,12 +368,19 @@ def write_heartbeat(path: Path, beat: Heartbeat) -> None:
     """
     temporary = path.with_name(f".{path.name}.{beat.pid}")
     try:
-        temporary.write_text(json.dumps(asdict(beat)), encoding="utf-8")
+        temporary.write_text(json.dumps(_beat_fields(beat)), encoding="utf-8")
         temporary.replace(path)
     except OSError:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _beat_fields(beat: Heartbeat) -> dict[str, object]:
+    fields = asdict(beat)
+    if not beat.is_stalled:
+        del fields["is_stalled"]  # the version before reads no beat that has it
+    return fields
 
 
 def read_heartbeat(path: Path) -> Heartbeat | None:

@@ -82,6 +82,9 @@ class ModelBoard(Board):
     beats: dict[LeaseKey, Heartbeat] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     spares: dict[LeaseKey, str] = field(default_factory=dict)
+    steps: dict[tuple[str, int], int] = field(default_factory=dict)
+    stamps: dict[str, int] = field(default_factory=dict)
+    is_full: bool = False
     outputs: dict[tuple[str, int], bytes] = field(default_factory=dict)
     sign: TickSign | None = None
     sign_age_s: float = 0.0
@@ -115,6 +118,16 @@ class ModelBoard(Board):
 
     def job(self, trainer: str) -> TrainerJob:
         return self.jobs[trainer]
+
+    def steps_reported(self, trainer: str, generation: int) -> int:
+        return self.steps.get((trainer, generation), 0)
+
+    def checkpoint_stamp(self, trainer: str) -> int:
+        return self.stamps.get(trainer, 0)
+
+    def can_report(self, trainer: str) -> bool:
+        del trainer
+        return not self.is_full
 
     def last_output(self, trainer: str, generation: int) -> bytes:
         return self.outputs.get((trainer, generation), b"")
@@ -274,7 +287,11 @@ class ModelWorld:
         if self._is_fenced():
             self._finish("superseded")
             return
+        if self._trained_s >= self.cluster.stalls_s:
+            return
         self._trained_s += 0.1
+        if self.cluster.reports:
+            board.steps[self.where] = int(self._trained_s / self.cluster.step_s)
         if self._trained_s >= self.fails_s:
             self.exit_code = 1
             self._break()
@@ -369,6 +386,9 @@ class ModelCluster:
             the one that each waited for.
         fails_s: After which time of training every world fails by itself.
         ignores_stop, hangs: Whether worlds do not obey, or never begin.
+        stalls_s: After which time of training every world hangs.
+        step_s: How long a step takes.
+        reports: Whether worlds report their steps.
         does_slurm_answer: Whether slurmctld does when an agent asks it.
         has_memory: Whether nodes have room for spares that no job file asks for.
         questions_s: When agents asked.
@@ -386,6 +406,9 @@ class ModelCluster:
     fails_s: float = 1e9
     ignores_stop: bool = False
     hangs: bool = False
+    stalls_s: float = 1e9
+    step_s: float = 1.0
+    reports: bool = True
     does_slurm_answer: bool = True
     has_memory: bool = False
     questions_s: list[float] = field(default_factory=list)
@@ -508,11 +531,11 @@ def _through(name: str) -> Callable[..., Any]:
     return ask
 
 
-_AS_IT_IS = {"heartbeat", "tick_sign"}
+_AS_IT_IS = {"heartbeat", "tick_sign", "steps_reported"}
 for _name in (
     *("propose", "write_ending", "with_outcome", "write_notice", "request_stop"),
     *("write_heartbeat", "announce_spare", "tick_sign_age_s", "last_output"),
-    *_AS_IT_IS,
+    *("checkpoint_stamp", "can_report", *_AS_IT_IS),
 ):
     setattr(Line, _name, _through(_name))
 for _name in ("trainers", "generations", "assigned", "endings", "ending", "job"):

@@ -239,6 +239,64 @@ def test_a_sign_that_makes_no_sense_is_unknown(
         board.tick_sign()
 
 
+def report(folder: TrainerDir, **fields: object) -> None:
+    with folder.run.progress.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"t": 1.0, "samples": 0, **fields}) + "\n")
+
+
+def test_steps_are_counted_from_the_launch_on_and_the_first_line_is_none(
+    folder: TrainerDir, tmp_path: Path
+) -> None:
+    now_s = 0.0
+    board = Board(
+        StateDir(tmp_path), Listing(lambda: now_s), elapsed_s=lambda: now_s, log=print
+    )
+    folder.run.create()
+    report(folder, generation=1, step=7, loss=1.0)
+
+    def counted() -> int:
+        nonlocal now_s
+        now_s += 1.0
+        return board.steps_reported("t", 2)
+
+    assert counted() == 0
+    report(folder, generation=2, step=7, event="start")
+    assert counted() == 0
+    report(folder, generation=1, step=8, loss=1.0)
+    assert counted() == 0
+    for step in (8, 9):
+        report(folder, generation=2, step=step)
+    assert counted() == 2
+    report(folder, generation=2, step=9, loss=0.5)
+    assert counted() == 2
+
+
+def test_steps_that_cannot_be_read_are_unknown(
+    board: Board, folder: TrainerDir
+) -> None:
+    folder.run.path.symlink_to(folder.run.path)  # ELOOP
+
+    with pytest.raises(UnknownNowError):
+        board.steps_reported("t", 1)
+
+
+def test_a_checkpoint_that_grows_is_seen_and_a_program_without_room_excused(
+    board: Board, folder: TrainerDir
+) -> None:
+    assert board.checkpoint_stamp("t") == ()
+    assert not board.can_report("t")
+    folder.run.create()
+    stamps = [board.checkpoint_stamp("t")]
+    for size in (10, 20):
+        (folder.run.checkpoints / ".new").write_bytes(b"x" * size)
+        stamps.append(board.checkpoint_stamp("t"))
+
+    assert len(set(stamps)) == 3
+    assert board.checkpoint_stamp("t") == stamps[-1]
+    assert board.can_report("t")
+    assert not list(folder.run.path.glob(".freetrain-*"))
+
+
 def test_a_trainer_without_limits_is_done_when_its_program_says_so(
     board: Board,
 ) -> None:

@@ -403,6 +403,104 @@ def test_a_world_that_began_has_begun_though_its_successor_removed_the_sign_of_i
     assert (ending.ended, ending.was_asked) == (EndingKind.RESCALED, True)
 
 
+# Worlds that hang.
+
+
+def test_a_world_that_hangs_is_ended_and_formed_again_and_that_is_a_failure() -> None:
+    cluster, keys = training_on(2, stalls_s=30.0)
+    began_s = cluster.now_s
+
+    cluster.run_until(lambda: (TRAINER, 1) in cluster.board.over, limit_s=200)
+
+    assert 145 <= cluster.now_s - began_s <= 170
+    ending = cluster.board.over[TRAINER, 1]
+    assert ending.message.startswith("stalled: no step for 120 s")
+    assert (ending.ended, ending.was_asked) == (EndingKind.KILLED, False)
+    assert is_failure(ending)
+    cluster.run_until(lambda: cluster.training() == [2])
+    assert cluster.newest().keys == set(keys)
+
+
+def test_a_head_says_that_its_world_has_stalled() -> None:
+    cluster, keys = training_on(2, stalls_s=30.0)
+    cluster.run(140)
+    assert not any(beat.is_stalled for beat in cluster.board.beats.values())
+
+    cluster.run(15)
+
+    assert [cluster.board.beats[key].is_stalled for key in keys] == [True, False]
+
+
+def test_a_program_that_hangs_each_time_fails_after_longer_and_longer_waits() -> None:
+    """It may have been at work after all, as in a long validation."""
+    cluster, _ = training_on(1, stalls_s=30.0)
+
+    cluster.run(3_000)
+
+    newest = cluster.newest()
+    assert newest.members == ()
+    assert newest.reason.startswith(f"{GAVE_UP}, 3 in a row without a commit: stalled")
+    over = cluster.board.over.values()
+    ran_s = [e.ended_s - (e.started_s or 0.0) for e in over]
+    assert 150 <= ran_s[0] <= 170
+    assert 510 <= ran_s[1] <= 530
+    assert 1_950 <= ran_s[2] <= 1_970
+
+
+@pytest.mark.parametrize("step_s", [1.0, 50.0, 110.0])
+def test_a_world_that_makes_steps_however_slowly_is_left_alone(step_s: float) -> None:
+    cluster, _ = training_on(2, step_s=step_s)
+
+    cluster.run(600)
+
+    assert cluster.training() == [1]
+    assert cluster.newest().generation == 1
+
+
+def test_slow_steps_make_the_watch_patient() -> None:
+    cluster, _ = training_on(1, step_s=50.0, stalls_s=120.0)
+
+    cluster.run(100 + 230)  # its last step, and almost five pauses
+    assert cluster.newest().generation == 1
+    cluster.run(40)
+
+    assert (TRAINER, 1) in cluster.board.over
+
+
+def test_a_program_that_reports_nothing_is_never_judged() -> None:
+    cluster, _ = training_on(2, stalls_s=30.0, reports=False)
+
+    cluster.run(1_000)
+
+    assert cluster.newest().generation == 1
+
+
+def test_a_world_that_writes_a_checkpoint_or_cannot_report_is_not_judged() -> None:
+    cluster, _ = training_on(1, stalls_s=30.0)
+    for second in range(40):
+        cluster.board.stamps[TRAINER] = second
+        cluster.run(10)
+    assert cluster.newest().generation == 1
+    cluster.board.is_full = True
+    cluster.run(400)
+    assert cluster.newest().generation == 1
+
+    cluster.board.is_full = False
+    cluster.run(200)
+
+    assert (TRAINER, 1) in cluster.board.over
+
+
+def test_a_time_in_which_reports_cannot_be_read_does_not_count() -> None:
+    cluster, keys = training_on(1)
+    cluster.leases[keys[0]].cut = "steps_reported"
+    cluster.leases[keys[0]].cut_until_s = cluster.now_s + 400
+
+    cluster.run(500)
+
+    assert cluster.newest().generation == 1
+
+
 # Ticks that fall silent.
 
 

@@ -23,11 +23,12 @@ from freetrain.state.files import (
     StateDir,
     TickSign,
     lease_name,
+    read_heartbeat,
     write_tick_sign,
 )
 from slurm.records import JobKey
 from tests.cluster.cluster import Cluster, without_controller
-from tests.cluster.leases import MPIRUN, LiveLeases, a_live_job
+from tests.cluster.leases import MPIRUN, PATIENCE, LiveLeases, a_live_job
 from tests.cluster.processes import proc_words
 from tests.cluster.site import Site
 from tests.cluster.waiting import wait_for
@@ -226,6 +227,28 @@ def test_a_trainer_whose_ranks_are_killed_again_and_again_goes_on(
         assert ending.message.startswith(KILLED_OUTSIDE), live.words()
         generation = live.wait_for_training(generation + 1)
 
+    assert live.newest().keys == {lease.key for lease in leases}
+    assert_no_sample_is_missing(live)
+
+
+def test_a_program_that_hangs_in_the_middle_is_said_to_and_is_started_again(
+    live: LiveLeases,
+) -> None:
+    job = a_live_job(live.state.path, TEST_HANG_AT="1:20")
+    live.prepare(job, patience=f"{PATIENCE},stall_s=5")
+    leases, generation = three(live)
+    head = live.state.lease(leases[0].key).heartbeat
+
+    def has_stalled() -> bool:
+        beat = read_heartbeat(head)
+        return beat is not None and beat.is_stalled
+
+    wait_for("its head to say so", has_stalled)
+    ending = live.wait_for_ending(generation)
+
+    assert ending.message.startswith("stalled: no step for "), live.words()
+    assert (ending.ended, ending.was_asked) == (EndingKind.KILLED, False)
+    live.wait_for_training(generation + 1)
     assert live.newest().keys == {lease.key for lease in leases}
     assert_no_sample_is_missing(live)
 

@@ -62,6 +62,19 @@ def test_it_waits_starts_trains_and_rescales(digits: StateDir) -> None:
 
 
 @pytest.mark.parametrize(
+    ("generation", "doing"), [(1, Doing.STALLED), (9, Doing.TRAINING)]
+)
+def test_it_has_stalled_where_the_agent_of_its_head_says_so(
+    digits: StateDir, generation: int, doing: Doing
+) -> None:
+    head = assign(digits, "digits", 1, nodes=2).members[0].key
+    report(digits, 1, 1)
+    beat(digits, head, AgentState.TRAINING, generation=generation, is_stalled=True)
+
+    assert status(digits).doing is doing
+
+
+@pytest.mark.parametrize(
     ("verb", "rests"), [(Verb.PAUSE, Doing.PAUSED), (Verb.CANCEL, Doing.CANCELLED)]
 )
 def test_a_trainer_that_is_to_stop_is_stopping_until_it_is_over(

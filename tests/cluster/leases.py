@@ -59,7 +59,7 @@ class LiveLeases:
     def trainer(self) -> TrainerDir:
         return self.state.trainer(TRAINER)
 
-    def prepare(self, job: TrainerJob) -> None:
+    def prepare(self, job: TrainerJob, *, patience: str = PATIENCE) -> None:
         """Do what submitting does."""
         self.trainer.create()
         self.trainer.job.write_text(render_job(job), encoding="utf-8")
@@ -69,7 +69,7 @@ class LiveLeases:
         agent = f'"$1" "$task" "$2" {GRACE_S}'
         path.write_text(
             f"#!/bin/sh\nexport PATH='{os.environ['PATH']}' HOME='{Path.home()}'\n"
-            f"export {PATIENCE_VARIABLE}={PATIENCE} PYTHONPATH='{TOP}'\n"
+            f"export {PATIENCE_VARIABLE}={patience} PYTHONPATH='{TOP}'\n"
             f"task=${{SLURM_ARRAY_TASK_ID:-0}}\ntrap : TERM\n"
             f"{python} {self.state.path} {agent} && exit 0\n"
             f'{python} sweep {self.state.path} "$1" "$task"\nexit 0\n',

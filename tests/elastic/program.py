@@ -42,6 +42,9 @@ def misbehave(run: elastic.Fragment, step: int) -> None:
         raise ValueError("the test asked for this")
     if os.environ.get("TEST_GIVE_UP_AT") == f"{run.rank}:{step}":
         run.stop_for_good("diverged, says the test")
+    if run.generation == 1 and os.environ.get("TEST_HANG_AT") == f"{run.rank}:{step}":
+        while True:
+            time.sleep(1)
     # As on a full disk: no file of ours may grow beyond what it has.
     if os.environ.get("TEST_FULL_FROM") == str(step):
         resource.setrlimit(resource.RLIMIT_FSIZE, (4000, resource.RLIM_INFINITY))

@@ -1,6 +1,8 @@
 """Files that broker and agents share are whole, created once, and read as written."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +125,16 @@ def test_an_ending_is_said_once(tmp_path: Path) -> None:
     assert create_ending(folder, first)
     assert not create_ending(folder, first)
     assert read_ending(folder, 1) == first
+
+
+def test_agents_of_the_version_before_can_read_a_heartbeat(tmp_path: Path) -> None:
+    path = tmp_path / "heartbeat.json"
+    beat = Heartbeat(beat=1, t=0.0, node="n", host="h", pid=1)
+
+    write_heartbeat(path, beat)
+    assert "is_stalled" not in json.loads(path.read_bytes())
+    write_heartbeat(path, replace(beat, is_stalled=True))
+    assert read_heartbeat(path) == replace(beat, is_stalled=True)
 
 
 def test_a_heartbeat_is_always_whole_while_it_is_replaced(tmp_path: Path) -> None:
