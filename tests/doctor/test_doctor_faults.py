@@ -112,6 +112,23 @@ def test_a_database_that_is_lost_or_damaged_is_not_well(
     assert database(state).verdict in {"bad", "warn"}
 
 
+def test_a_damaged_page_that_no_reader_has_come_to_yet_is_found(
+    state: StateDir,
+) -> None:
+    path = state.path / DATABASE
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        rows = ((f"node-{number:05d}",) for number in range(5_000))
+        connection.execute("BEGIN")
+        connection.executemany("INSERT INTO forecast_nodes (name) VALUES (?)", rows)
+        connection.execute("COMMIT")
+    whole = database(state).verdict
+
+    _overwrite(path, at=path.stat().st_size // 2)
+
+    assert (whole, database(state).verdict) == ("ok", "bad")
+
+
 @pytest.mark.parametrize(
     ("break_it", "said"),
     [

@@ -94,13 +94,13 @@ class Chaos:
             seen[newest] = (*seen.get(newest, (0,)), committed_step(run))
 
 
-def submit_all(stage: Stage, *, step_s: float) -> Path:
+def submit_all(stage: Stage, *, step_s: float, epochs: int = EPOCHS) -> Path:
     """Submit all trainers; return the file that lets them hurry."""
     hurry = stage.folder / "hurry"
     for name in NAMES:
         stage.submit(
             name,
-            DIGITS_EPOCHS=str(EPOCHS),
+            DIGITS_EPOCHS=str(epochs),
             DIGITS_STEP_S=str(step_s),
             DIGITS_HURRY=str(hurry),
             DIGITS_STRAY="7200",

@@ -253,9 +253,9 @@ EPOCHS = 40
 """What all trainers of these tests train for: 920 steps."""
 
 
-def undisturbed(folder: Path) -> dict[int, float]:
+def undisturbed(folder: Path, *, epochs: int = EPOCHS) -> dict[int, float]:
     """Train in *folder* and return the loss of each step."""
-    variables = {"DIGITS_EPOCHS": str(EPOCHS), "OPENBLAS_NUM_THREADS": "1"}
+    variables = {"DIGITS_EPOCHS": str(epochs), "OPENBLAS_NUM_THREADS": "1"}
     subprocess.run(  # noqa: S603 -- our own interpreter
         [sys.executable, str(PROGRAM), str(EXAMPLE)],
         check=True,

@@ -15,7 +15,7 @@ from tests.e2e.stage import undisturbed
 from tests.soak.harm_runs import Measurement, measure_coverage, measure_harm
 from tests.soak.meetings import meet
 from tests.soak.quality import compare
-from tests.soak.storm import set_up_stage, storm
+from tests.soak.storm import epochs_for, set_up_stage, storm
 
 _UNAVAILABLE = 69
 _MEASURES = {"harm": measure_harm, "coverage": measure_coverage}
@@ -75,7 +75,7 @@ def _faults(
     """Yield each fault and the summary; raises where a promise was broken."""
     alone = folder / "alone"
     alone.mkdir()
-    reference = undisturbed(alone)
+    reference = undisturbed(alone, epochs=epochs_for(faults))
     yield from storm(
         set_up_stage(cluster, folder),
         reference,

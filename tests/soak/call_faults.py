@@ -15,7 +15,9 @@ from random import Random
 
 ERRORS = ("EIO", "ESTALE", "ENOENT", "EACCES", "ENOSPC")
 KINDS = ("agent", "tick")
-_MOST_SKIPPED = 400
+_MOST_SKIPPED = {"agent": 400, "tick": 60}
+"""A tick makes some hundred calls, an agent about as many in some seconds."""
+
 _DONE = "done"
 
 _INJECTOR = """\
@@ -131,7 +133,7 @@ class CallFaults:
         path = self._orders / kind
         if path.exists():
             return ""
-        order = f"{random.choice(ERRORS)} {random.randrange(_MOST_SKIPPED)}"
+        order = f"{random.choice(ERRORS)} {random.randrange(_MOST_SKIPPED[kind])}"
         new = path.with_suffix(".new")
         new.write_text(order, encoding="ascii")
         os.replace(new, path)  # noqa: PTH105 -- as the other side does

@@ -47,7 +47,7 @@ from tests.e2e.faults import (
     wait_for_the_end,
 )
 from tests.e2e.outcome import losses
-from tests.e2e.stage import Stage, TickRun
+from tests.e2e.stage import EPOCHS, Stage, TickRun
 from tests.soak.call_faults import KINDS, CallFaults, make_python
 from tests.soak.harm_runs import LEASE
 
@@ -113,7 +113,7 @@ class Fault(NamedTuple):
 
 
 def weather(
-    random: Random, *, calls_every: int = 6, databases_every: int = 50
+    random: Random, *, calls_every: int = 4, databases_every: int = 50
 ) -> Iterator[Fault]:
     """Yield faults without end; the same for the same seed.
 
@@ -376,6 +376,11 @@ def _damage(path: Path, random: Random) -> None:
             file.write(random.randbytes(512))
 
 
+def epochs_for(faults: int) -> int:
+    """Return how long trainers train: longer than so many faults take."""
+    return max(EPOCHS, EPOCHS * faults // 100)
+
+
 def storm(  # all but two are named
     stage: WatchedStage,
     reference: Mapping[int, float],
@@ -392,7 +397,7 @@ def storm(  # all but two are named
     calls = CallFaults(stage.python.parent.parent)
     random = Random(seed)  # noqa: S311  a test's moments, no secret
     limit_s = 3_600.0
-    hurry = submit_all(stage, step_s=6.0)
+    hurry = submit_all(stage, step_s=6.0, epochs=epochs_for(faults))
     marks = Chaos(stage, NAMES, random)
     visitors = Visitors(stage, Random(seed + 1))  # noqa: S311  as above
     tempest = Storm(stage, calls, visitors, random)

@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.cluster import Cluster
 from tests.cluster.settings import Variant
 from tests.e2e.stage import undisturbed
-from tests.soak.storm import set_up_stage, storm
+from tests.soak.storm import epochs_for, set_up_stage, storm
 
 pytestmark = [pytest.mark.slurm, pytest.mark.long]
 
@@ -25,7 +25,13 @@ def test_nothing_is_lost_or_left_and_nobody_waits_whatever_fails(
     stage = set_up_stage(cluster_of(Variant.SHARED), tmp_path)
 
     said = list(
-        storm(stage, undisturbed(alone), seed=1, faults=FAULTS, most_pause_s=2.0)
+        storm(
+            stage,
+            undisturbed(alone, epochs=epochs_for(FAULTS)),
+            seed=1,
+            faults=FAULTS,
+            most_pause_s=2.0,
+        )
     )
 
     assert len(said) > FAULTS
