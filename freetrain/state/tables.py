@@ -678,7 +678,8 @@ def loss_forecast_of(
     """Return the forecast kept for *trainer*, if it was fitted to these points."""
     where, values = "WHERE trainer = ? AND told = ?", (trainer, fitted_to)
     rows = select(connection, "outlooks", ("outlook",), where=where, values=values)
-    return (_learned(rows[0][0]) or None) if rows else None
+    kept: dict[str, Any] | None = _learned(rows[0][0]) if rows else None
+    return kept
 
 
 # ----------------------------------------------------------------------
