@@ -78,6 +78,9 @@ DATABASE = "state.sqlite"
 LOG = "tick.log"
 """One line a tick, and one for each database that was put back."""
 
+TRAINERS = "trainers"
+"""The folder with one folder a trainer."""
+
 FIND_AGAIN = "find-again"
 """There while the database may lack trainers that have files (``tick.found_again``)."""
 
@@ -163,6 +166,8 @@ def open_store(
             turn = stack.enter_context(turn_in(path, this_process(), wait_s=wait_s))
         connection = _open_sound(path, turn, wait_s=wait_s, allow_wal=allow_wal)
         stack.callback(connection.close)
+        if not version(connection) and (path / TRAINERS).exists():
+            _mark_find_again(path)
         migrate(connection)
         opened = (path / DATABASE).stat().st_ino
         yield connection
@@ -253,11 +258,18 @@ def _put_back(path: Path, error: StoreDamagedError, turn: StateTurn) -> None:
         done = put_back(database, why=error.why, now_s=turn.taken_s)
         if not done:
             raise error
-        (path / FIND_AGAIN).touch(mode=0o600)
+        _mark_find_again(path)
         with (path / LOG).open("a", encoding="utf-8") as log:
             log.write(f"{utc(turn.taken_s)} {one_line(done)}\n")
     except OSError as failure:
         raise _unusable(path, failure) from failure
+
+
+def _mark_find_again(path: Path) -> None:
+    try:
+        (path / FIND_AGAIN).touch(mode=0o600)
+    except OSError as error:
+        raise _unusable(path, error) from error
 
 
 def keep_copy_if_due(

@@ -44,6 +44,7 @@ from freetrain.state.tables import (
 )
 from freetrain.state.tables import leases as known_leases
 from freetrain.tick.environment import HookCall
+from freetrain.tick.found_again import free_generation, older_world
 from freetrain.tick.leases import (
     NOTICE,
     grace_s,
@@ -167,7 +168,11 @@ def _assign(
     assignment: Assignment,
     done: ActionResults,
 ) -> bool:
-    """Create the file of *assignment*; tell whether others may be created, too."""
+    """Create the file of *assignment*; tell whether others may be created, too.
+
+    It is not made while an older world trains of which its files say nothing: two would
+    write one folder.
+    """
     name = assignment.trainer
     if not context.is_dry:
         trainer = next(t for t in observed.trainers if t.row.name == name)
@@ -175,6 +180,13 @@ def _assign(
         folder = context.folder.trainer(name)
         try:
             folder.create()
+            if assignment.leases:
+                older = older_world(context, trainer)
+                if older:
+                    done.problems.append(f"{name} is not started yet: {older}")
+                    return True
+                number = free_generation(folder, trainer, wanted=assignment.generation)
+                assignment = replace(assignment, generation=number)
             with context.effect(f"assigning {assignment.generation} of {name}"):
                 assigned = _assigned(assignment, trainer, leases)
                 is_ours = create_assigned(folder, assigned)

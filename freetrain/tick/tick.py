@@ -47,6 +47,7 @@ from freetrain.tick.environment import (
     opened,
     write_whole,
 )
+from freetrain.tick.found_again import find_again
 from freetrain.tick.leases import silence_s
 from freetrain.tick.observe import observe
 from freetrain.tick.plan import make_plan
@@ -176,6 +177,7 @@ def _seeing_to_leases(
 def _steps(context: TickContext, room: Room, began_s: float) -> TickReport:
     """Take the steps of a tick, each in a module of its own."""
     clock = context.environment.clock
+    found = find_again(context)
     observed = observe(context, room)
     _check_cluster(context, observed)
     planning_s = clock()
@@ -183,6 +185,7 @@ def _steps(context: TickContext, room: Room, began_s: float) -> TickReport:
     planner_s = clock() - planning_s
     record(context, observed, plan)
     done = carry_out(context, observed, plan)
+    done.problems += filter(None, [found])
     if not context.is_dry:
         done.problems += filter(None, [tidy(context, observed)])
     status = report_of(

@@ -58,6 +58,7 @@ def test_after_a_lost_database_leases_without_a_trainer_are_given_up(
 ) -> None:
     running(world, most=3)
     lose(world)
+    world.folder.trainer("a").job.unlink(missing_ok=True)
     world.beat()
     world.tick()
     world.beat()

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from freetrain.broker.lease import LeaseKey
+from freetrain.client.trainers import Verb, change
+from freetrain.elastic.checkpoint import CheckpointStore
 from freetrain.errors import FreeTrainError
 from freetrain.state.copies import (
     COPY_EVERY_S,
@@ -27,13 +30,17 @@ from freetrain.state.database import (
     StoreNewerError,
     open_store,
 )
+from freetrain.state.files import AgentState, Heartbeat, write_heartbeat
 from freetrain.state.tables import TrainerState, leases, trainers
+from freetrain.tick.found_again import QUIET_S
 from slurm.errors import SlurmError
 from tests.cli.commands import run
 from tests.tick.tick_worlds import UID, TickWorld
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from freetrain.elastic.files import RunDir
 
 MOST_S = 2.0
 
@@ -264,3 +271,143 @@ def test_a_database_with_changed_bytes_is_put_back_or_refused_with_advice(
         assert shown.code in {0, 65, 73}, (case, shown)
     assert endings.count("put back") > len(cases) / 10
     print(Counter(endings))  # noqa: T201
+
+
+# What is found again by files, and worlds of which nothing is known
+
+
+def lose_everything(world: TickWorld) -> None:
+    """Let the database and its copies be gone."""
+    for path in (database(world), *copies_of(database(world))):
+        path.unlink(missing_ok=True)
+
+
+def with_job_file(world: TickWorld, name: str) -> None:
+    """Write the job file of a trainer, as ``freetrain submit`` does."""
+    world.folder.trainer(name).job.write_text(world.row(name).job)
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_trainers_that_were_submitted_since_the_copy_are_found_by_their_files(
+    world: TickWorld, *, copies: bool
+) -> None:
+    trained(world)
+    for name in ("a", "b", "later"):
+        if name == "later":
+            world.submit(name)
+        with_job_file(world, name)
+    number = world.generation("a")
+    if copies:
+        is_junk(world)
+    else:
+        lose_everything(world)
+    world.beat(trainer="a")
+
+    status = world.status()
+
+    assert "later" in " ".join(status.problems)
+    assert {name: world.row(name).state for name in ("a", "b", "later")} == (
+        dict.fromkeys(("a", "b", "later"), TrainerState.WANTED)
+    )
+    assert world.row("later").run_dir == str(world.folder.trainer("later").run.path)
+    assert world.generation("a") >= number
+    assert "found again" not in " ".join(world.status().problems)
+
+
+@pytest.mark.parametrize(
+    ("verb", "expected"),
+    [(Verb.PAUSE, TrainerState.PAUSED), (Verb.CANCEL, TrainerState.CANCELLED)],
+)
+def test_what_users_asked_for_since_the_copy_is_found_by_the_generations(
+    world: TickWorld, verb: Verb, expected: TrainerState
+) -> None:
+    trained(world)
+    with_job_file(world, "a")
+    assert world.generation("a")
+    change(world.folder, verb, ["a"], now_s=world.now_s, uid=UID)
+    is_junk(world)
+
+    world.tick()
+
+    assert world.row("a").state is expected
+    assert world.nodes("a") == set()
+
+
+def test_generations_are_numbered_by_all_files_there_are(world: TickWorld) -> None:
+    run_dir = world.submit("a")
+    run_dir.create()
+    run_dir.checkpoint(6, 10).touch()
+    run_dir.outcome(7).touch()
+    world.go_on(2)
+
+    assert world.generation("a") == 8
+
+
+def claimed_by_a_stranger(world: TickWorld) -> tuple[RunDir, str]:
+    """Let a world of which nothing is known train generation 4; its claim."""
+    run_dir = world.submit("a")
+    store = CheckpointStore(run_dir, generation=4)
+    store.claim()
+    return run_dir, run_dir.claim(4).read_text()
+
+
+def age(world: TickWorld, seconds: float) -> None:
+    """Let nothing change in the run directory of a trainer for so long."""
+    run_dir = world.folder.trainer("a").run
+    for path in (run_dir.checkpoints, *run_dir.path.rglob("*")):
+        then_s = path.stat().st_mtime - seconds
+        os.utime(path, (then_s, then_s))
+
+
+def test_no_world_is_started_beside_one_that_trains_unknown_to_the_state(
+    world: TickWorld,
+) -> None:
+    claimed_by_a_stranger(world)
+
+    world.go_on(3)
+    problems = " ".join(world.status().problems)
+
+    assert world.generation("a") == 0
+    assert "a is not started yet: generation 4" in problems
+    age(world, QUIET_S)
+    world.go_on(1)
+    assert world.generation("a") == 5
+
+
+def test_a_world_that_has_ended_holds_up_nobody(world: TickWorld) -> None:
+    run_dir, _ = claimed_by_a_stranger(world)
+    run_dir.over(4).touch()
+
+    world.go_on(2)
+
+    assert world.generation("a") == 5
+
+
+def test_no_first_generation_is_made_while_an_agent_trains_an_earlier_one(
+    world: TickWorld,
+) -> None:
+    world.submit("a")
+    world.go_on(1)
+    stranger = LeaseKey("another", 0)
+    place = world.folder.lease(stranger)
+    place.create()
+    beat = Heartbeat(
+        beat=1,
+        t=0.0,
+        node="n7",
+        host="h",
+        pid=1,
+        state=AgentState.TRAINING,
+        trainer="a",
+        generation=3,
+    )
+    write_heartbeat(place.heartbeat, beat)
+    world.beat()
+
+    status = world.status()
+
+    assert world.generation("a") == 0
+    assert "generation 3 still trains on n7" in " ".join(status.problems)
+    write_heartbeat(place.heartbeat, replace(beat, state=AgentState.ENDED))
+    world.go_on(1)
+    assert world.generation("a") == 1
