@@ -29,6 +29,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SIGNAL = re.compile(r"[A-Z][A-Z0-9]{1,9}", re.ASCII)
 _GONE = re.compile(
     "Invalid job id specified|already (completing or completed|finished)"
+    # scontrol's answer for each task that it did change, beside those that are gone
+    "|: No error$"
 )
 _ANSWER = re.compile(r"([0-9]{1,10})(?:;(\S+))?\n", re.ASCII)
 

@@ -198,4 +198,6 @@ def test_only_jobs_that_have_ended_are_no_complaint() -> None:
     assert only_gone(f"scancel: error: {gone}")
     assert only_gone("scancel: error: x: Job/step already completing or completed\n")
     assert not only_gone(f"{gone}b: Access/permission denied\n")
+    assert only_gone("60_0,2-3: Job has already finished\n60_1: No error\n")
+    assert not only_gone("60_0: Access/permission denied\n60_1: No error\n")
     assert not only_gone("")
