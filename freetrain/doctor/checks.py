@@ -46,9 +46,14 @@ from freetrain.errors import CannotWriteError, FreeTrainError
 from freetrain.launch.base import CannotLaunchError
 from freetrain.launch.mpirun import flavour_of, unfit_path
 from freetrain.lookahead.base import DEFAULT_FORECASTER
+from freetrain.state.copies import damaged_of
 from freetrain.state.database import (
+    DATABASE,
+    FIND_AGAIN,
+    LOCAL_LOCKS,
     JournalMode,
     Locking,
+    Mount,
     StoreBusyError,
     StoreDamagedError,
     StoreError,
@@ -188,7 +193,9 @@ def look_at_state(subject: Subject) -> Iterator[Finding]:
     path = subject.site.state_directory
     prepare_directory(path, uid=subject.uid)
     yield ok("state directory", f"{path}: ours alone, mode 0700")
+    yield look_at_mount(mount_of(path.resolve(), mounts=read_mounts()))
     yield look_at_database(path, uid=subject.uid)
+    yield from look_at_damaged(path)
     with tempfile.TemporaryDirectory(prefix="doctor-", dir=path) as name:
         folder = Path(name)
         yield _look_at_space(folder)
@@ -199,10 +206,50 @@ def look_at_state(subject: Subject) -> Iterator[Finding]:
         yield _look_at_clock(folder, subject)
 
 
+def look_at_mount(mount: Mount | None) -> Finding:
+    """Find what the mount options of the state directory mean for it."""
+    name = "mount"
+    if mount is None:
+        return skipped(name, "the kernel does not list the file system")
+    local = sorted(mount.options & LOCAL_LOCKS.keys())
+    if local:
+        meaning = "; ".join(sorted({LOCAL_LOCKS[option] for option in local}))
+        return warn(
+            name,
+            f"{mount.kind} with {', '.join(local)}: {meaning}",
+            "Ticks are kept apart by files in turns/, and commands that write wait for "
+            "a tick to end. Ask for a mount without it, or tick on one host only.",
+        )
+    if "soft" in mount.options:
+        return warn(
+            name,
+            f"{mount.kind} with soft: where the server is slow, writes fail",
+            "Ask for a hard mount. A failed write ends a tick or a commit, and is "
+            "tried again.",
+        )
+    if "noac" in mount.options:
+        return ok(name, f"{mount.kind} with noac: each look asks the server; slower")
+    return ok(name, f"{mount.kind}, without options that keep locks on one host")
+
+
 _LOST = (
-    "Stop ticks (`freetrain cron remove`), keep the file for a bug report, and put an "
-    "earlier state.sqlite in its place if you have one."
+    "The next tick puts its copy back, if there is a good one. If this stays, move the "
+    "file away, keep it for a bug report, and run `freetrain tick`: trainers and "
+    "leases are found again."
 )
+
+
+def look_at_damaged(path: Path) -> Iterator[Finding]:
+    """Find damaged databases that were kept aside when a copy was put back."""
+    kept = damaged_of(path / DATABASE)
+    if kept:
+        yield warn(
+            "put back",
+            f"the database was damaged {len(kept)} times, and a copy of it put back: "
+            f"{', '.join(place.name for place in kept)}",
+            "Look at the disk; tick.log has the reasons. Remove these files then: with "
+            "five of them no copy is put back any more.",
+        )
 
 
 def look_at_database(path: Path, *, uid: int) -> Finding:
@@ -220,7 +267,10 @@ def look_at_database(path: Path, *, uid: int) -> Finding:
     if not folders <= known:
         unknown = ", ".join(sorted(folders - known))
         seen = f"it knows nothing of trainers that have folders: {unknown}"
-        return warn(name, seen, "Submit them again with --go-on, if they should go on.")
+        advice = "Submit them again with --go-on, if they should go on."
+        if (path / FIND_AGAIN).exists():
+            advice = "The next tick finds them again by their files."
+        return warn(name, seen, advice)
     return ok(name, f"it is whole, and has {len(known)} trainers")
 
 
@@ -302,16 +352,16 @@ def _look_at_locking(folder: Path) -> Finding:
             return warn(
                 "locking",
                 "the file system does not lock",
-                "Ticks are kept apart by turns in the database only; another file "
-                "system is safer.",
+                "Ticks are kept apart by files in turns/; another file system is "
+                "safer for commands that write meanwhile.",
             )
         try:
             with local_lock(path):
                 return warn(
                     "locking",
                     "two locks at a time were granted",
-                    "Two ticks on one host are kept apart by turns in the database "
-                    "only; another file system is safer.",
+                    "Ticks are kept apart by files in turns/; another file system is "
+                    "safer for commands that write meanwhile.",
                 )
         except StoreBusyError:
             return ok("locking", "a second lock on this host is refused")

@@ -9,6 +9,8 @@ only a folder that cannot be written is an error.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import importlib.metadata
 import json
 import os
@@ -152,7 +154,8 @@ def _run(
     subject.backend.submit(request)
     jobs: tuple[JobRecord, ...] = ()
     for patience_s in _LOOKS_S:
-        answer = _wait(subject, folder / RESULT, patience_s)
+        with locked(folder / LOCKED):  # while the job tries the same
+            answer = _wait(subject, folder / RESULT, patience_s)
         if answer is not None:
             ended_s = subject.now_s()
             yield from look_at_answer(answer, begun_s=begun_s, ended_s=ended_s)
@@ -299,6 +302,7 @@ def main() -> None:
         "python": ".".join(map(str, sys.version_info[:3])),
         "freetrain": importlib.metadata.version("freetrain"),
         "links": look_at_links(folder).verdict,
+        "locks_granted": granted_locks(folder / LOCKED),
         **_launch(folder, os.environ),
     }
     found["ended_s"] = time.time()  # noqa: TID251 -- as above
@@ -365,6 +369,39 @@ def _try_agent(state: StateDir, member: AssignedLease) -> dict[str, object]:
     return {"agent_reached": f"reached-{member.key.uuid}-" in said, "agent_said": said}
 
 
+LOCKED = "locked"
+
+_LOCKS = {"flock": fcntl.flock, "fcntl": fcntl.lockf}
+"""flock(2), and the locks that SQLite uses."""
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold both kinds of locks on *path*, as far as they can be had."""
+    with path.open("a") as file:
+        for lock in _LOCKS.values():
+            with suppress(OSError):
+                lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+def granted_locks(path: Path) -> list[str]:
+    """Return the kinds of locks that are granted here though another host holds them.
+
+    A kind that the file system does not have is one that it does not hold either.
+    """
+    granted = []
+    for name, lock in _LOCKS.items():
+        with path.open("a") as file:
+            try:
+                lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
+                    continue
+        granted.append(name)
+    return granted
+
+
 def look_at_links(folder: Path) -> Finding:
     """Find whether link(2) makes a name once: assignments depend on it."""
     source, target = folder / "link-source", folder / "link-target"
@@ -408,6 +445,7 @@ def look_at_answer(
     yield ok("one-step run", f"ran on {node}, {ended_s - begun_s:.1f} s in all")
     yield _look_at_versions(answer, node)
     yield _look_at_state(answer, node)
+    yield look_at_locks(answer, node)
     yield _look_at_clock(answer, node, begun_s=begun_s, ended_s=ended_s)
     yield _look_at_world(answer)
     yield _look_at_agent(answer)
@@ -432,6 +470,23 @@ def _look_at_state(answer: Mapping[str, object], node: str) -> Finding:
         advice = "Assignments need link(2) on compute nodes: use another file system."
         return bad(name, f"{node} sees it, but link(2) does not work there", advice)
     return ok(name, f"{node} sees it and can write; link(2) works")
+
+
+def look_at_locks(answer: Mapping[str, object], node: str) -> Finding:
+    """Find whether locks of this host were seen on the compute node *node*."""
+    name, granted = "locks there", answer.get("locks_granted")
+    if not isinstance(granted, list):
+        return skipped(name, "the job did not try them")
+    if granted:
+        kinds = ", ".join(map(str, granted))
+        return warn(
+            name,
+            f"{node} was granted a lock that this host holds ({kinds})",
+            "Ticks are kept apart by files in turns/, which need no locks. Run "
+            "commands on the host that ticks, or ask for a mount without nolock, "
+            "local_lock or localflock.",
+        )
+    return ok(name, f"a lock of this host is refused on {node}")
 
 
 def _look_at_clock(

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
 import sys
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from freetrain.cron import back_ends_of
 from freetrain.doctor.checks import (
+    look_at_damaged,
     look_at_database,
     look_at_last_tick,
+    look_at_mount,
     look_at_mpi,
     look_at_state,
     look_at_ticks,
 )
-from freetrain.doctor.one_step_run import look_at_links
-from freetrain.state.database import DATABASE, STEPS
+from freetrain.doctor.one_step_run import (
+    locked,
+    look_at_links,
+    look_at_locks,
+)
+from freetrain.state.database import DATABASE, STEPS, mount_of
 from freetrain.state.files import StateDir
 from tests.client.client_states import NOW_S, a_job, a_page, put_page, submitted
 from tests.cron.tables import install_fake
@@ -29,7 +37,6 @@ from tests.doctor.subjects import a_subject, by_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from freetrain.cron import Programs
     from freetrain.doctor.findings import Finding, Subject
@@ -290,3 +297,63 @@ def test_a_disk_without_room_for_files_is_not_well(
     found = by_name(list(look_at_state(a_subject(tmp_path, {}))))
 
     assert found["space"].verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict", "words"),
+    [
+        ("rw,vers=4.2,local_lock=none,hard", "ok", "nfs4, without"),
+        ("rw,vers=3,nolock", "warn", "locks are kept by each host for itself"),
+        ("rw,local_lock=all", "warn", "locks are kept by each host for itself"),
+        ("rw,local_lock=posix", "warn", "SQLite's locks"),
+        ("rw,localflock", "warn", "locks are kept by each host for itself"),
+        ("rw,soft", "warn", "writes fail"),
+        ("rw,noac", "ok", "slower"),
+    ],
+)
+def test_mount_options_are_said_with_what_they_mean(
+    options: str, verdict: str, words: str
+) -> None:
+    line = f"30 22 0:26 / /home rw,relatime - nfs4 server:/home {options}\n"
+
+    found = look_at_mount(mount_of(Path("/home/ada"), mounts=line))
+
+    assert found.verdict == verdict
+    assert words in found.seen
+
+
+def test_databases_that_were_put_back_are_told_of(state: StateDir) -> None:
+    assert list(look_at_damaged(state.path)) == []
+    (state.path / f"{DATABASE}.damaged-2026-01-01T000000Z").touch()
+
+    (found,) = look_at_damaged(state.path)
+
+    assert found.verdict == "warn"
+    assert "damaged-2026" in found.seen
+
+
+_TRY = """
+import sys
+from pathlib import Path
+from freetrain.doctor.one_step_run import granted_locks
+print(*granted_locks(Path(sys.argv[1])))
+"""
+
+
+def tried_elsewhere(path: Path) -> list[str]:
+    words = [sys.executable, "-c", _TRY, str(path)]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603
+    return done.stdout.split()
+
+
+def test_a_lock_that_another_host_is_granted_as_well_is_told_of(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "locked"
+    with locked(path):
+        reaches = look_at_locks({"locks_granted": tried_elsewhere(path)}, "n1")
+    # As where the lock stays on the host that holds it: nothing is in the way.
+    found = look_at_locks({"locks_granted": tried_elsewhere(path)}, "n1")
+
+    assert (reaches.verdict, found.verdict) == ("ok", "warn")
+    assert "flock, fcntl" in found.seen
