@@ -36,6 +36,7 @@ from freetrain.agent.observer import (
     StartedSpare,
 )
 from freetrain.agent.rules import (
+    AskOfLeases,
     AskSlurm,
     AskToStop,
     BeginToLeave,
@@ -594,6 +595,9 @@ class Executor:
                 self._start_spare(action.assigned)
             case EndSpare():
                 self._end_spare()
+            case AskOfLeases():
+                others = (m for m in action.assigned.members if m.key != self._me)
+                self._environment.ask_of_leases(tuple(others))
             case AskSlurm():
                 self._memory.has_asked_slurm = True
                 self._environment.ask_slurm()

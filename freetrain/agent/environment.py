@@ -11,6 +11,7 @@ is not found.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import select
@@ -25,7 +26,7 @@ from datetime import UTC, datetime
 from threading import Thread
 from typing import TYPE_CHECKING, Protocol
 
-from freetrain.broker.lease import LeaseKey
+from freetrain.broker.lease import LeaseKey, job_name
 from freetrain.elastic.contract import SPARE
 from freetrain.elastic.rank import is_spare_listening
 from freetrain.errors import FreeTrainError
@@ -44,7 +45,7 @@ from freetrain.processes import (
 from freetrain.state.files import lease_name
 from freetrain.text import one_line
 from slurm.errors import SlurmError, SlurmMissingError, SlurmUnavailableError
-from slurm.records import JobKey
+from slurm.records import JobKey, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -56,6 +57,9 @@ if TYPE_CHECKING:
     from freetrain.launch.local import LocalLauncher
     from freetrain.state.files import AssignedLease, AssignmentFile
     from slurm.backend import SlurmBackend
+
+
+_ASK_AGAIN_S = 1.0
 
 
 class ProcessGroup(Protocol):
@@ -79,6 +83,10 @@ class ProcessGroup(Protocol):
 
     def lingers(self) -> bool:
         """Tell whether a process of it is left but for the first."""
+        ...
+
+    def has_lost_client(self) -> bool:
+        """Tell whether a client of a step on another node has ended, at some look."""
         ...
 
     def kill(self) -> None:
@@ -115,6 +123,8 @@ class Environment:
         self._journal = journal
         self._is_asked_to_leave = False
         self._slurm_answers: bool | None = None
+        self._asked_of_leases_s = -math.inf
+        self._gone_leases: frozenset[LeaseKey] = frozenset()
         self._woken, self._wakes = socket.socketpair()
         for end in (self._woken, self._wakes):
             end.settimeout(0.0)
@@ -194,6 +204,36 @@ class Environment:
     def slurm_answers(self) -> bool | None:
         """Return whether slurmctld answered when last asked; None until it is known."""
         return self._slurm_answers
+
+    def ask_of_leases(self, members: Collection[AssignedLease]) -> None:
+        """Begin to ask Slurm which of *members* have ended; does not wait for it.
+
+        It asks no more than once a second.
+        """
+        if members and self.elapsed_s() >= self._asked_of_leases_s + _ASK_AGAIN_S:
+            self._asked_of_leases_s = self.elapsed_s()
+            Thread(target=self._ask_of_leases, args=(members,), daemon=True).start()
+
+    def gone_leases(self) -> frozenset[LeaseKey]:
+        """Return the leases whose jobs have ended, as Slurm said when asked."""
+        return self._gone_leases
+
+    def _ask_of_leases(self, members: Collection[AssignedLease]) -> None:
+        try:
+            names = {job_name(member.key.uuid) for member in members}
+            jobs = self._slurm.find_by_name(*sorted(names))
+        except (SlurmError, OSError, ValueError) as error:
+            self.log(f"Slurm does not say which leases have ended: {error}")
+            return
+        ended = {
+            job.display_id
+            for job in jobs
+            if job.has_ended or JobState.COMPLETING in job.states
+        }
+        gone = {member.key for member in members if member.display_id in ended}
+        for key in gone - self._gone_leases:
+            self.log(f"the job of lease {lease_name(key)} has ended without notice")
+        self._gone_leases |= gone
 
     def _ask_slurm(self) -> None:
         self._slurm_answers = does_answer(self._slurm, log=self.log)

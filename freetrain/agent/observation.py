@@ -420,6 +420,8 @@ class ObservedGeneration:
         has_begun: Whether its program left a sign of life, or could not.
         is_stop_requested: Whether the request to stop is there for its world.
         notices: Leases that must leave it.
+        has_broken_off: Whether its world, or the part of it that this agent sees, ended
+            without an outcome: its launcher, a client of a step, or the ranks here.
         processes: How many processes of it this lease has on this node.
         world: Its world, where this agent launched it.
     """
@@ -433,6 +435,7 @@ class ObservedGeneration:
     has_begun: bool = False
     is_stop_requested: bool = False
     notices: frozenset[LeaseKey] = frozenset()
+    has_broken_off: bool = False
     processes: int = 0
     world: ObservedWorld | None = None
 
@@ -527,6 +530,7 @@ class Observation:
         idle_s: Since it last had a trainer.
         silence: For how long ticks have given no sign.
         ended_leases: Leases whose jobs it has ended already.
+        gone_leases: Leases whose jobs have ended, as Slurm said.
         spare: Its spare, also one that has ended by itself; None without one.
         patience: Times to go by.
     """
@@ -541,6 +545,7 @@ class Observation:
     idle_s: float = 0.0
     silence: TickSilence = TickSilence()
     ended_leases: frozenset[LeaseKey] = frozenset()
+    gone_leases: frozenset[LeaseKey] = frozenset()
     spare: ObservedSpare | None = None
     patience: Patience = Patience()
 
@@ -551,7 +556,9 @@ class Observation:
         return self.peers.get(key, Peer())
 
     def is_lost(self, member: AssignedLease) -> bool:
-        """Tell whether *member* is silent; this lease itself never is."""
+        """Tell whether *member* is silent or gone; this lease itself never is."""
+        if member.key in self.gone_leases:
+            return member.key != self.me
         return member.key != self.me and self.peer(member.key).is_lost(self.patience)
 
     def occupied_by(self, *, but: str) -> tuple[str, int] | None:

@@ -52,6 +52,7 @@ class LaunchedWorld:
         why_killed: The reason, for people; empty if it was not killed.
         exit_s: When its launcher was first seen gone.
         lingers: Whether a process of its session was left at the last look.
+        has_lost_client: Whether a client of one of its steps ended before the launcher.
         has_begun: Whether its program ever left a sign of life: the sign is removed
             when the next generation begins.
         is_told: Whether the request to stop was delivered whole.
@@ -73,6 +74,7 @@ class LaunchedWorld:
     exit_s: float | None = None
     exit_code: int | None = None
     lingers: bool = False
+    has_lost_client: bool = False
     has_begun: bool = False
     is_told: bool = False
     oom_kills: int = 0
@@ -89,6 +91,8 @@ class LaunchedWorld:
                 self.exit_s = now_s
         if self.exit_s is not None and self.killed_s is None:
             self.lingers = self.process.lingers()
+        if self.exit_s is None and self.asked_s is None and not self.has_lost_client:
+            self.has_lost_client = self.process.has_lost_client()
 
     def observed(self, now_s: float) -> ObservedWorld:
         """Return the part of it that decisions need."""
@@ -229,6 +233,7 @@ class Observer:
         # By trainer: its files when all that they name could be read.
         self._readable: dict[str, TrainerFolder] = {}
         self._announced_spare = ""
+        self._were_here: set[tuple[str, int]] = set()
         self._room_due_s = now_s
         self._ticks = TickWatch(now_s=now_s)
         self._sign_due_s = now_s + patience.poll_s  # once the first beat is written
@@ -346,6 +351,7 @@ class Observer:
             idle_s=memory.now_s - memory.busy_s,
             silence=self._observe_silence(),
             ended_leases=frozenset(memory.ended_leases),
+            gone_leases=self._environment.gone_leases(),
             spare=None
             if spare is None
             else ObservedSpare(
@@ -531,6 +537,9 @@ class Observer:
                     name, number, outcome=outcome, wants_spare=wants_spare
                 ),
                 is_stop_requested=board.is_stop_requested(name, number),
+                has_broken_off=not outcome
+                and number not in folder.over
+                and self._has_broken_off(name, number),
                 notices=frozenset(key for g, key in notices if g == number),
                 processes=sum(mark.world == (name, number) for mark in marks),
                 world=None if world is None else world.observed(memory.now_s),
@@ -559,6 +568,16 @@ class Observer:
                 progress.begin_anew()
         except UnknownNowError:
             progress.skip(now_s=now_s)
+
+    def _has_broken_off(self, name: str, number: int) -> bool:
+        """Tell whether a world, or its part on this node, is gone."""
+        world = self.memory.worlds.get((name, number))
+        if world is not None and (world.exit_s is not None or world.has_lost_client):
+            return True
+        is_here = any(p.mark.world == (name, number) for p in self.processes.mine)
+        if is_here:
+            self._were_here.add((name, number))
+        return not is_here and (name, number) in self._were_here
 
     def _has_begun(
         self, name: str, number: int, *, outcome: str, wants_spare: bool

@@ -141,6 +141,13 @@ class CancelSilentLease:
 
 
 @dataclass(frozen=True, slots=True)
+class AskOfLeases:
+    """Begin to ask Slurm which of the other leases of a generation have ended."""
+
+    assigned: AssignmentFile
+
+
+@dataclass(frozen=True, slots=True)
 class StartSpare:
     """Start a spare for the trainer of a generation."""
 
@@ -192,6 +199,7 @@ Action = (
     | CancelSilentLease
     | SweepAll
     | AskSlurm
+    | AskOfLeases
     | BeginToLeave
     | GiveBackLease
 )
@@ -218,6 +226,7 @@ def choose_actions(
     for trainer in observed.trainers:
         actions += write_notices(observed, trainer)
         actions += kill_lingering_ranks(observed, trainer)
+        actions += ask_of_leases(trainer)
         actions += act_as_head(observed, trainer)
         reason = succession_reason(observed, trainer)
         if reason is not None:
@@ -574,6 +583,10 @@ def _reason_to_kill_at_once(
     is_left = any(observed.is_leaving(trainer, generation, m.key) for m in members)
     if is_left and trainer.job.elastic and not generation.has_begun:
         return "a lease leaves, and it has not begun"
+    if not generation.outcome and not generation.assigned.keys.isdisjoint(
+        observed.gone_leases
+    ):
+        return "the job of a lease has ended, and with it a part of the world"
     if observed.leaving_s is None:
         return ""
     # Not before the other nodes that leave, whose steps have their clients here.
@@ -732,6 +745,18 @@ class Orphan:
     generation: int
 
 
+def ask_of_leases(trainer: ObservedTrainer) -> tuple[AskOfLeases, ...]:
+    """Return the generations of whose leases Slurm is asked, as their worlds broke off.
+
+    A lease that ended without notice is known by that much sooner than by its silence.
+    """
+    return tuple(
+        AskOfLeases(generation.assigned)
+        for generation in trainer.generations
+        if generation.has_broken_off and not generation.is_over
+    )
+
+
 def orphans_of(observed: Observation, trainer: ObservedTrainer) -> tuple[Orphan, ...]:
     """Return the generations before the newest whose head is gone."""
     return tuple(
@@ -764,9 +789,10 @@ def rescue_orphans(
         age_s = ages_s.get(Orphan(trainer.name, generation.number))
         if age_s is not None and age_s >= turn * observed.patience.turn_s:
             waited_s = age_s - turn * observed.patience.turn_s
-            actions += _rescue(
-                trainer, generation, observed.patience, waited_s=waited_s
-            )
+            head = generation.assigned.head
+            is_gone = head is not None and head.key in observed.gone_leases
+            rescue_s = 0.0 if is_gone else observed.patience.rescue_s
+            actions += _rescue(trainer, generation, rescue_s, waited_s=waited_s)
     if turn == 0:
         actions += _silent_leases(observed, trainer)
     return tuple(actions)
@@ -787,12 +813,12 @@ def _turn_of_this_lease(observed: Observation, trainer: ObservedTrainer) -> int 
 def _rescue(
     trainer: ObservedTrainer,
     generation: ObservedGeneration,
-    patience: Patience,
+    rescue_s: float,
     *,
     waited_s: float,
 ) -> Iterator[Action]:
     where = (trainer.name, generation.number)
-    if not generation.outcome and waited_s < patience.rescue_s:
+    if not generation.outcome and waited_s < rescue_s:
         if not generation.is_stop_requested:
             yield RequestStop(*where)
         return
@@ -820,7 +846,7 @@ def _silent_leases(
     members = {m.key: m for assigned in before for m in assigned.members}
     for key, member in members.items():
         came = observed.peer(key).beat is not None
-        is_due = key not in observed.ended_leases and key not in heads
+        is_due = key not in observed.ended_leases | observed.gone_leases | heads
         if key not in mine and came and is_due and observed.is_lost(member):
             yield CancelSilentLease(member)
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -279,6 +280,7 @@ def reserved_port() -> socket.socket:
 _PRIVATE = 0o700
 _LOG_MODE = 0o600
 _KILL_ROUNDS = 10
+_LOOK_EVERY_S = 0.2
 
 
 def start(plan: WorldPlan, *, mark: str, keep: tuple[int, ...] = ()) -> Session:
@@ -339,6 +341,9 @@ class Session:
         self._plan = plan
         self._mark = mark.encode()
         self._is_signalled = False
+        self._clients: set[int] = set()
+        self._has_lost_client = False
+        self._look_due_s = 0.0
 
     @property
     def pid(self) -> int:
@@ -373,6 +378,19 @@ class Session:
         """Tell whether a process of the session is left, but for the launcher."""
         return any(pid != self.pid and self._is_of_ours(pid) for pid in self._members())
 
+    def has_lost_client(self) -> bool:
+        """Tell whether a client of a step has ended; looks five times a second.
+
+        That is an srun, as the launch agent becomes one for each other node.
+        """
+        now_s = time.monotonic()
+        if now_s >= self._look_due_s:
+            self._look_due_s = now_s + _LOOK_EVERY_S
+            found = {pid for pid in self._members() if _is_client(pid)}
+            self._has_lost_client |= bool(self._clients - found)
+            self._clients |= found
+        return self._has_lost_client
+
     def kill(self) -> None:
         """Kill every process of the session, in all its process groups, now.
 
@@ -400,6 +418,12 @@ class Session:
         with suppress(OSError):
             return self._mark in (PROC / f"{pid}/environ").read_bytes().split(b"\0")
         return False
+
+
+def _is_client(pid: int) -> bool:
+    with suppress(OSError):
+        return (PROC / f"{pid}/comm").read_bytes().strip() == b"srun"
+    return False
 
 
 def _spawn(plan: WorldPlan, log: int, keep: tuple[int, ...]) -> subprocess.Popen[bytes]:

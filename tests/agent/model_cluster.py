@@ -237,6 +237,9 @@ class ModelWorld:
     def lingers(self) -> bool:
         return bool(self.ranks - {self.members[0]})  # clients of their steps
 
+    def has_lost_client(self) -> bool:
+        return len(self.ranks) < len(self.members)
+
     def kill(self) -> None:
         if self.exit_code is None:
             self.exit_code = -9
@@ -341,6 +344,9 @@ class ModelSpare:
         self.exit_code = 0
 
     def lingers(self) -> bool:
+        return False
+
+    def has_lost_client(self) -> bool:
         return False
 
     def kill(self) -> None:
@@ -553,6 +559,7 @@ class ModelEnvironment(Environment):
 
     cluster: ModelCluster
     key: LeaseKey
+    gone: set[LeaseKey] = field(default_factory=set)
 
     def elapsed_s(self) -> float:
         return self.cluster.now_s + self.key.task * 1000  # clocks are never compared
@@ -562,6 +569,14 @@ class ModelEnvironment(Environment):
 
     def is_asked_to_leave(self) -> bool:
         return self.cluster.leases[self.key].signalled_s is not None
+
+    def ask_of_leases(self, members: Collection[AssignedLease]) -> None:
+        if self.cluster.does_slurm_answer:
+            leases = self.cluster.leases
+            self.gone.update(m.key for m in members if not leases[m.key].is_alive)
+
+    def gone_leases(self) -> frozenset[LeaseKey]:
+        return frozenset(self.gone)
 
     def ask_slurm(self) -> None:
         self.cluster.questions_s.append(self.cluster.now_s)

@@ -113,6 +113,9 @@ class Program:
     def lingers(self) -> bool:
         return False
 
+    def has_lost_client(self) -> bool:
+        return False
+
     def kill(self) -> None:
         self.was_killed |= self.exit_code is None
         self.exit_code = -9 if self.exit_code is None else self.exit_code
@@ -184,6 +187,12 @@ class Life(Environment):
 
     def oom_kills(self) -> int:
         return 0
+
+    def ask_of_leases(self, members: object) -> None:
+        pass
+
+    def gone_leases(self) -> frozenset[LeaseKey]:
+        return frozenset()
 
     def end_own_job(self) -> None:
         pass

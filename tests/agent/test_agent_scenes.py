@@ -80,11 +80,14 @@ def test_the_last_lease_leaves_a_trainer_that_runs_nowhere() -> None:
     assert cluster.board.over[TRAINER, 1].ended == "rescaled"
 
 
-@pytest.mark.parametrize(("place", "limit_s"), [(0, 20), (2, 15)])
+@pytest.mark.parametrize("place", [0, 2])
+@pytest.mark.parametrize("does_slurm_answer", [True, False])
 def test_survivors_of_a_killed_lease_go_on_without_it(
-    place: int, limit_s: float
+    place: int, *, does_slurm_answer: bool
 ) -> None:
-    cluster, keys = training_on(3)
+    """Seen red by 11 s: only silence told that a lease was gone."""
+    cluster, keys = training_on(3, does_slurm_answer=does_slurm_answer)
+    limit_s = 4 if does_slurm_answer else 20
 
     cluster.end_lease(keys[place])
     cluster.run_until(lambda: cluster.training() == [2], limit_s=limit_s)
