@@ -203,7 +203,7 @@ def pool_of(
             refused[name] = why
     over = _over_cap(nodes, limits.most_leases, rank or _by_end)
     refused |= dict.fromkeys(over, Refusal.LEASE_CAP)
-    if situation.share is not None:
+    if situation.share is not None and situation.share.binds:
         within = [node for node in nodes if node.name not in over]
         beyond = _over_cap(within, situation.share.nodes, rank or _by_end)
         refused |= dict.fromkeys(beyond, Refusal.SHARE)

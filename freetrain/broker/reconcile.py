@@ -281,7 +281,7 @@ def _allowance(
     live = sum(lease.is_live for lease in situation.belief.leases)
     live += sum(intent.tasks for intent in _under_way(situation))
     may_ask, under_way = limits.most_new_leases, _under_way(situation)
-    if situation.share is not None:
+    if situation.share is not None and situation.share.binds:
         may_ask = situation.share.may_ask - sum(intent.tasks for intent in under_way)
     return min(
         (max(0, may_ask), Brake.SHARE),
@@ -331,7 +331,7 @@ def _without_hole(
     share = situation.share
     if share is None or not share.is_full:
         return
-    tasks = most - sum(missing for _, missing in lacking)
+    tasks = min(most, share.may_ask) - sum(missing for _, missing in lacking)
     hungry = [
         (trainer.curve.sizes[-1] - len(trainer.leases), trainer)
         for trainer in situation.trainers

@@ -321,6 +321,7 @@ class Share:
         may_wait: How many of its leases may wait; more would take what others lack.
         is_full: Whether nothing is idle, so that leases wait for what others give.
         gives: How many of its leases it gives to others.
+        binds: Whether it may have fewer than it wants, or all together are capped.
     """
 
     nodes: int
@@ -328,6 +329,7 @@ class Share:
     may_wait: int = 0
     is_full: bool = False
     gives: int = 0
+    binds: bool = True
 
 
 @dataclass(slots=True)
@@ -386,6 +388,7 @@ def share_of(pool: LeasePool, *, owner: int, want: int) -> Share | None:
         may_wait=min(lacks, MOST_WAITING) if is_full else lacks,
         is_full=is_full,
         gives=mine.gives,
+        binds=mine.share < want or pool.most is not None,
     )
 
 

@@ -238,6 +238,12 @@ def test_who_has_its_share_asks_for_nothing() -> None:
     assert share == Share(nodes=4, may_ask=0, is_full=True)
 
 
+def test_who_has_all_it_wants_is_bound_by_no_share() -> None:
+    leases = [*held(ANN, 2, want=2), *held(BEN, 4, want=8)]
+    share = share_of(pool_with(*leases, idle=2), owner=ANN, want=2)
+    assert share == Share(nodes=2, may_ask=0, binds=False)
+
+
 def test_surplus_goes_at_once_to_those_who_have_waited_and_hold_two_fewer() -> None:
     def gives(*leases: PooledLease, idle: int = 0) -> int:
         share = share_of(pool_with(*leases, idle=idle), owner=ANN, want=8)

@@ -160,3 +160,16 @@ def test_a_cap_for_all_users_together_is_kept(world: TickWorld) -> None:
         world.go_on(1, every_s=30.0)
 
     assert len(ours(world)) == 2
+
+
+def test_a_small_trainer_waits_with_no_more_leases_than_it_wants(
+    world: TickWorld,
+) -> None:
+    bobs(world, *(f"n{k}" for k in range(1, 9)))
+    world.submit(most=2)
+
+    for _ in range(3):
+        world.go_on(1, every_s=10.0)
+
+    assert len(ours(world)) == 2
+    assert world.status().brake != str(Brake.SHARE), "nothing binds it"
