@@ -132,6 +132,7 @@ class EndReason(StrEnum):
     CLAIMED = "another user's job could start on its node"
     KEPT_FREE = "another user's job would need its node if a running job ended"
     LIMITED = "a job waits for a limit that it counts against"
+    OVERDUE = "Slurm did not preempt it for a job that could start on its node"
     MAKES_ROOM = "waiting leases must not take what is given up"
     SECOND_JOB = "a lease has two jobs"
     HOLE_CLOSED = "its hole closes"
@@ -147,6 +148,7 @@ FOR_OTHERS = {
     EndReason.KEPT_FREE,
     EndReason.LIMITED,
     EndReason.MAKES_ROOM,
+    EndReason.OVERDUE,
 }
 """The reasons for which leases end because other users' jobs need their nodes."""
 

@@ -84,6 +84,7 @@ class Claims:
         limited: Those of the leased nodes that go only as their leases count against a
             limit that holds a job.
         held: Jobs that wait for such limits, or did a moment ago.
+        overdue: Those of the leased nodes that Slurm should have preempted.
     """
 
     leased: Mapping[str, int]
@@ -92,6 +93,7 @@ class Claims:
     kept_free: KeptFree = NONE_KEPT_FREE
     limited: Mapping[str, int] = field(default_factory=dict)
     held: HeldJobs = NONE_HELD
+    overdue: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def startable(self) -> frozenset[str]:
@@ -119,6 +121,10 @@ class Claims:
         leased = {**self.leased, **limited}
         return replace(self, leased=leased, limited=limited, held=held)
 
+    def with_overdue(self, nodes: Mapping[str, int]) -> Claims:
+        """Return the claims with *nodes* that Slurm should have preempted."""
+        return replace(self, leased={**nodes, **self.leased}, overdue=nodes)
+
     def with_held_before(self, jobs: Iterable[int]) -> Claims:
         """Return the claims with *jobs* that limits held a moment ago."""
         reasons = {**dict.fromkeys(jobs, ""), **self.held.reasons}
@@ -128,7 +134,9 @@ class Claims:
         """Return why the lease on *node*, one of ``leased``, is ended."""
         if node in self.kept_free.nodes:
             return EndReason.KEPT_FREE
-        return EndReason.LIMITED if node in self.limited else EndReason.CLAIMED
+        if node in self.limited:
+            return EndReason.LIMITED
+        return EndReason.OVERDUE if node in self.overdue else EndReason.CLAIMED
 
     @property
     def nodes(self) -> frozenset[str]:

@@ -951,6 +951,14 @@ STEPS: tuple[tuple[str, ...], ...] = (
             learned_s REAL NOT NULL
         ) STRICT""",
     ),
+    (
+        # Jobs that Slurm should preempt leases for.
+        """CREATE TABLE awaited_preemptions (
+            job_id INTEGER PRIMARY KEY,
+            since_s REAL NOT NULL,
+            given_s REAL
+        ) STRICT""",
+    ),
 )
 """Step i takes a state from version i to i + 1. Never change a step; add another."""
 

@@ -22,6 +22,7 @@ from freetrain.broker.lease import (
     LeaseState,
 )
 from freetrain.broker.limits import Pace
+from freetrain.broker.overdue import AwaitedPreemption
 from freetrain.broker.sharing import CallMemory, SeenOwner
 from freetrain.lookahead.base import Departure
 from freetrain.state.database import reading, translated
@@ -794,6 +795,28 @@ def limit_memory(connection: sqlite3.Connection) -> LimitMemory:
     held, most_leases, learned_s = rows[0]
     held_s = {int(job): at_s for job, at_s in json.loads(held).items()}
     return LimitMemory(held_s, most_leases, learned_s)
+
+
+# ----------------------------------------------------------------------
+# Jobs that Slurm should preempt leases for
+
+
+def put_awaited_preemptions(
+    connection: sqlite3.Connection, awaited: Mapping[int, AwaitedPreemption]
+) -> None:
+    """Keep *awaited* instead of the last."""
+    connection.execute("DELETE FROM awaited_preemptions")
+    rows = [(job, seen.since_s, seen.given_s) for job, seen in awaited.items()]
+    connection.executemany("INSERT INTO awaited_preemptions VALUES (?, ?, ?)", rows)
+
+
+def awaited_preemptions(
+    connection: sqlite3.Connection,
+) -> dict[int, AwaitedPreemption]:
+    """Return those that were kept last, by the number of the job."""
+    names = ("job_id", "since_s", "given_s")
+    rows = select(connection, "awaited_preemptions", names)
+    return {job: AwaitedPreemption(*rest) for job, *rest in rows}
 
 
 # ----------------------------------------------------------------------

@@ -7,22 +7,26 @@ is what leases ask of their nodes, under a name that never changes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from freetrain.broker.decide import Decision, decide_leases
 from freetrain.broker.job_limits import LIMIT_REST_S
 from freetrain.broker.lease import uuid_in
-from freetrain.broker.limits import Refusal
+from freetrain.broker.limits import Mode, Refusal
+from freetrain.broker.overdue import overdue_leases
 from freetrain.broker.pool import Situation, Trainer
 from freetrain.config.job import NodeSettings
 from freetrain.config.site import RULES_NAME, requirement_of
 from freetrain.planning.policy import Tools, make_policy
 from freetrain.planning.rating import Ratings
 from freetrain.planning.settings import HORIZON_S, POLICIES
+from freetrain.state.tables import awaited_preemptions
+from freetrain.text import counted
 from freetrain.tick.leases import margin_s
-from freetrain.tick.room import SlurmView, with_begun
+from freetrain.tick.room import SlurmView, preemptable, with_begun
 from freetrain.tick.sharing import settled_pool, share_now, wanted_nodes
 from milp.planner import Planner, SolverName
 from slurm.batch import MAX_VALUE_BYTES, gres_argument
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 
     from freetrain.broker.belief import Belief
     from freetrain.broker.lease import Intent
+    from freetrain.broker.overdue import AwaitedPreemption
     from freetrain.broker.reconcile import Submit
     from freetrain.broker.sharing import CallMemory
     from freetrain.broker.yielding import Claims
@@ -45,6 +50,7 @@ if TYPE_CHECKING:
     from freetrain.tick.environment import TickContext
     from freetrain.tick.lookahead import NodeForecasts
     from freetrain.tick.observe import Observed
+    from freetrain.tick.sharing import SettledPool
     from freetrain.tick.trainers import TickTrainer
     from slurm.holes import Hole
     from slurm.records import JobRecord
@@ -65,6 +71,7 @@ class TickPlan:
         loss_forecasts: Those that were fitted for the ratings, to be kept.
         forecasts: How long nodes stay; None where the policy asks no forecasts.
         calls: Which brokers of other users leave calls unanswered, to be kept.
+        awaited: Jobs that Slurm should preempt leases for, to be kept.
         want: Nodes that the trainers could use, within our own cap.
     """
 
@@ -77,6 +84,7 @@ class TickPlan:
     want: int
     loss_forecasts: tuple[LossForecastRow, ...] = ()
     forecasts: NodeForecasts | None = None
+    awaited: Mapping[int, AwaitedPreemption] = field(default_factory=dict)
 
 
 def make_plan(
@@ -111,6 +119,8 @@ def make_plan(
     )
     claims = with_begun(settled.claims, observed.belief)
     claims = claims.with_held_before(observed.limit_memory.held_s)
+    overdue, awaited = _overdue(context, observed, settled)
+    claims = claims.with_overdue(overdue)
     holes = _before_bookings(site, observed, holes, shapes, claims)
     nodes = {hole.node for found in holes.values() for hole in found}
     ratings, loss_forecasts = _ratings(context, observed, nodes=len(nodes))
@@ -182,8 +192,10 @@ def make_plan(
             *_never_started(settings, ratings, forecasts),
             *_untried(claims),
             *_limited(claims),
+            *_not_preempted(claims),
         ),
         calls=settled.calls,
+        awaited=awaited,
         want=want,
         loss_forecasts=loss_forecasts,
         forecasts=forecasts,
@@ -462,6 +474,44 @@ def _ending_by(hole: Hole, end_s: float) -> Hole:
     if hole.end_s is None or end_s >= hole.end_s:
         return hole
     return replace(hole, end_s=end_s, ends_by=HoleEnd.PLANNED_JOB, blocker="")
+
+
+def _overdue(
+    context: TickContext, observed: Observed, settled: SettledPool
+) -> tuple[dict[str, int], dict[int, AwaitedPreemption]]:
+    """Return the nodes that Slurm should have preempted, and what to remember of that.
+
+    Raises:
+        UnreadableOutputError: Slurm's lists of nodes cannot be read.
+        StoreError: What it remembers cannot be read.
+    """
+    if observed.limits.mode is not Mode.PREEMPT:
+        return {}, {}
+    claims = preemptable(
+        context.environment,
+        settled.seen,
+        pool=settled.pool,
+        partitions=settled.partitions,
+    )
+    waiting = {job.job_id for job in observed.snapshot.jobs if job.is_pending}
+    grace_s = observed.partition.grace_time_s
+    return overdue_leases(
+        claims.leased,
+        awaited_preemptions(context.state),
+        waiting,
+        patience_s=grace_s + 2.0 * observed.config.bf_interval_s,
+        now_s=observed.now_s,
+    )
+
+
+def _not_preempted(claims: Claims) -> Iterator[str]:
+    """Yield for each job that leases are given up for in place of Slurm."""
+    for job, count in Counter(claims.overdue.values()).items():
+        yield (
+            f"Slurm has not preempted {counted(count, 'lease')} for job {job}, which "
+            f"could start there, within the grace time and two cycles of backfill: "
+            f"FreeTrain gives them up itself. Please tell the site's administrators."
+        )
 
 
 def _limited(claims: Claims) -> Iterator[str]:

@@ -34,6 +34,7 @@ from freetrain.state.tables import (
     has_old_histories,
     has_old_intents,
     old_leases,
+    put_awaited_preemptions,
     put_backfill_plans,
     put_call_memory,
     put_delivery,
@@ -92,6 +93,7 @@ def record(
         put_backfill_plans(state, observed.plans)
         put_call_memory(state, plan.calls)
         put_limit_memory(state, observed.limit_memory)
+        put_awaited_preemptions(state, plan.awaited)
         if forecasts is not None:
             # Imported here: most sites' ticks need no forecasts.
             from freetrain.tick.lookahead import save  # noqa: PLC0415

@@ -365,7 +365,13 @@ def claims_of(
     """
     claims, uid = NO_CLAIMS, environment.uid
     if seen.limits.mode is Mode.YIELD:
-        claims = _startable(site, environment, seen, pool=pool, partitions=partitions)
+        claims = _startable(
+            environment,
+            seen,
+            pool=pool,
+            partitions=partitions,
+            is_careful=site.lease.careful,
+        )
     jobs = seen.snapshot.jobs
     leases = [job for job in jobs if is_our_lease(job, uid)]
     accounts = Accounts(partition_qos={p.name: p.qos for p in seen.snapshot.partitions})
@@ -374,13 +380,48 @@ def claims_of(
     return claims.with_limits(held, nodes)
 
 
-def _startable(
-    site: Site,
+def preemptable(
     environment: TickEnvironment,
     seen: SlurmView,
     *,
     pool: LeasePool,
     partitions: frozenset[str],
+) -> Claims:
+    """Return the nodes of leases on which Slurm could start jobs by preemption now.
+
+    Only jobs in a partition of a higher tier than all that leases are in preempt them.
+
+    Args:
+        environment: Clocks, our user number.
+        seen: What Slurm said.
+        pool: Leases of all users.
+        partitions: Those that leases are in or may go to.
+
+    Raises:
+        UnreadableOutputError: Slurm's lists of nodes cannot be read.
+    """
+    tiers = {p.name: p.priority_tier for p in seen.snapshot.partitions}
+    ours = max((tiers[name] for name in partitions if name in tiers), default=0)
+
+    def may_preempt(job: JobRecord) -> bool:
+        return any(tiers.get(name, 0) > ours for name in job.partitions)
+
+    jobs = tuple(j for j in seen.snapshot.jobs if not j.is_pending or may_preempt(j))
+    if not any(job.is_pending for job in jobs):
+        return NO_CLAIMS
+    seen = seen._replace(snapshot=replace(seen.snapshot, jobs=jobs))
+    return _startable(
+        environment, seen, pool=pool, partitions=partitions, is_careful=False
+    )
+
+
+def _startable(
+    environment: TickEnvironment,
+    seen: SlurmView,
+    *,
+    pool: LeasePool,
+    partitions: frozenset[str],
+    is_careful: bool,
 ) -> Claims:
     """Return the nodes that others' jobs could start on; see ``claims_of``."""
     config = seen.config
@@ -411,7 +452,7 @@ def _startable(
         backfill=Backfill(grain_s=config.bf_resolution_s, window_s=config.bf_window_s),
     )
     protect = None
-    if site.lease.careful:
+    if is_careful:
         protect = _protection(
             [job for job in jobs if job.holds_nodes and not gives_way(job)],
             cycle_s=config.bf_interval_s,

@@ -84,3 +84,33 @@ def test_an_array_that_a_limit_refuses_is_halved_and_that_is_kept(
     world.now_s += 3_600.0
     world.beat(*world.running())
     assert world.status().brake != Brake.SUBMIT_LIMIT
+
+
+def test_what_slurm_should_preempt_and_does_not_is_given_up(world: TickWorld) -> None:
+    # The fake Slurm starts a job without a plan on idle nodes alone.
+    running(world, most=8)
+    world.beat(*world.running(), state=AgentState.TRAINING, trainer="a")
+    world.slurm.standin.add([theirs(world, partition="main")])
+
+    world.now_s += 1.0
+    early = world.status()
+    assert (early.mode, told(world)) == ("preempt", [])
+    world.now_s += 1.0
+    world.tick()
+    assert told(world) == []
+    world.now_s += 30.0
+    status = world.status()
+
+    (lease,) = told(world)
+    assert world.events(lease_of(lease).uuid)[-1].detail == str(EndReason.OVERDUE)
+    assert any("has not preempted 1 lease for job" in line for line in status.problems)
+
+
+def test_jobs_of_the_tier_of_leases_preempt_none(world: TickWorld) -> None:
+    running(world, most=8)
+    world.beat(*world.running(), state=AgentState.TRAINING, trainer="a")
+    world.slurm.standin.add([theirs(world)])
+    for _ in range(3):
+        world.now_s += 30.0
+        assert world.status().mode == "preempt"
+    assert told(world) == []
