@@ -245,10 +245,11 @@ def _check_cluster(context: TickContext, observed: Observed) -> None:
     cluster, report = observed.config.cluster, context.folder.status_report
     live = [
         lease
-        for lease in observed.belief.leases
+        for lease in observed.previous_leases
         if lease.is_live and lease.deadline_s > observed.now_s
     ]
-    if not live or any(lease.missed == 0 for lease in live):
+    shown = {lease.key for lease in observed.belief.leases if lease.missed == 0}
+    if not live or any(lease.key in shown for lease in live):
         return
     try:
         last = read_status_report(report)
