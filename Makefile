@@ -9,7 +9,7 @@ MPI := $(VENV)/.mpi-installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST ?= $(BIN)/python -m pytest
 
-.PHONY: help demo test test-all test-slurm test-slurm-rest soak cluster cluster-down lint types format coverage test-wheel wheel bench sample curves constraints clean
+.PHONY: help demo test test-all test-slurm test-slurm-rest soak fuzz cluster cluster-down lint types format coverage test-wheel wheel bench sample curves constraints clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -63,6 +63,9 @@ test-slurm: $(DEV)  ## Only the tests on a real Slurm; RELEASE=24.11 or 26.05 fo
 
 soak: $(DEV)  ## Train on a real Slurm through faults; ARGS="faults --faults 1000 --seed 1"
 	@$(BIN)/python -m tests.soak $(or $(ARGS),faults)
+
+fuzz: $(DEV)  ## Give every reader changed samples for MINUTES=5, and print counts
+	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),5)
 
 cluster: $(DEV)  ## Start a real Slurm of eight nodes on this machine; VARIANTS="gres memory"
 	@$(BIN)/python -m tests.cluster up $(VARIANTS:%=--variant=%)

@@ -9,11 +9,12 @@ import signal
 import sys
 import time
 import traceback
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 MOST_S = 2.0
 MOST_BYTES = 300 << 20
@@ -38,14 +39,19 @@ class Spent:
     ended: str = ""
 
 
-def spent(call: Callable[[], object]) -> Spent:
-    """Return what *call* costs, in a child of its own."""
+def spent(
+    call: Callable[[], object], *, cpu_s: float = MOST_S, is_one: bool = True
+) -> Spent:
+    """Return what *call* costs, in a child of its own that is killed after *cpu_s*.
+
+    Where it is more than one reading, each limits its own memory.
+    """
     read, write = os.pipe()
     pid = os.fork()
     if not pid:
         try:
             os.close(read)
-            os.write(write, pickle.dumps(_measured(call)))
+            os.write(write, pickle.dumps(_measured(call, cpu_s, is_one=is_one)))
         finally:
             os._exit(0)
     os.close(write)
@@ -59,22 +65,33 @@ def spent(call: Callable[[], object]) -> Spent:
     return Spent(None, "", 0.0, 0, ended=f"it ended with {how}")
 
 
-def _measured(call: Callable[[], object]) -> Spent:
+@contextmanager
+def memory_limited() -> Iterator[None]:
+    """Let the block use 300 MB more than what is in use now."""
+    most, hard = resource.getrlimit(resource.RLIMIT_AS)
     held = int(_field("VmSize")) << 10
-    resource.setrlimit(resource.RLIMIT_AS, (held + MOST_BYTES,) * 2)
-    limit_s = int(time.process_time() + MOST_S) + 2
+    resource.setrlimit(resource.RLIMIT_AS, (held + MOST_BYTES, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+def _measured(call: Callable[[], object], cpu_s: float, *, is_one: bool) -> Spent:
+    limit_s = int(time.process_time() + cpu_s) + 2
     resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 1))
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)
     before, began_s = int(_field("VmRSS")), time.process_time()
     error, message = None, ""
     try:
-        call()
+        with memory_limited() if is_one else nullcontext():
+            call()
     except BaseException as raised:  # noqa: BLE001 -- the parent judges it
         error = type(raised).__name__
         message = traceback.format_exc()[-2_000:]
-    cpu_s = time.process_time() - began_s
+    took_s = time.process_time() - began_s
     grown = (int(_field("VmHWM")) - before) << 10
-    return Spent(error, message, cpu_s, max(0, grown))
+    return Spent(error, message, took_s, max(0, grown))
 
 
 def _field(name: str) -> str:
