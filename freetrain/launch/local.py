@@ -307,7 +307,8 @@ def start(plan: WorldPlan, *, mark: str, keep: tuple[int, ...] = ()) -> Session:
     try:
         return Session(_spawn(plan, log, keep), plan, mark=mark)
     finally:
-        os.close(log)
+        with suppress(OSError):  # what was started must not be lost
+            os.close(log)
 
 
 def _check_own(folder: Path) -> None:

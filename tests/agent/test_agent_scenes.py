@@ -436,25 +436,25 @@ def test_a_head_says_that_its_world_has_stalled() -> None:
 
 def test_a_program_that_hangs_each_time_fails_after_longer_and_longer_waits() -> None:
     """It may have been at work after all, as in a long validation."""
-    cluster, _ = training_on(1, stalls_s=30.0)
+    twice = structs.replace(a_job(), restart=RestartSettings(attempts=2, wait_s=5.0))
+    cluster, _ = training_on(1, job=twice, stalls_s=30.0)
 
-    cluster.run(3_000)
+    cluster.run(720)
 
     newest = cluster.newest()
     assert newest.members == ()
-    assert newest.reason.startswith(f"{GAVE_UP}, 3 in a row without a commit: stalled")
+    assert newest.reason.startswith(f"{GAVE_UP}, 2 in a row without a commit: stalled")
     over = cluster.board.over.values()
     ran_s = [e.ended_s - (e.started_s or 0.0) for e in over]
     assert 150 <= ran_s[0] <= 170
     assert 510 <= ran_s[1] <= 530
-    assert 1_950 <= ran_s[2] <= 1_970
 
 
-@pytest.mark.parametrize("step_s", [1.0, 50.0, 110.0])
+@pytest.mark.parametrize("step_s", [1.0, 110.0])
 def test_a_world_that_makes_steps_however_slowly_is_left_alone(step_s: float) -> None:
-    cluster, _ = training_on(2, step_s=step_s)
+    cluster, _ = training_on(1, step_s=step_s)
 
-    cluster.run(600)
+    cluster.run(400)
 
     assert cluster.training() == [1]
     assert cluster.newest().generation == 1
@@ -471,9 +471,9 @@ def test_slow_steps_make_the_watch_patient() -> None:
 
 
 def test_a_program_that_reports_nothing_is_never_judged() -> None:
-    cluster, _ = training_on(2, stalls_s=30.0, reports=False)
+    cluster, _ = training_on(1, stalls_s=30.0, reports=False)
 
-    cluster.run(1_000)
+    cluster.run(400)
 
     assert cluster.newest().generation == 1
 
@@ -554,7 +554,7 @@ def test_a_program_that_does_not_stop_keeps_no_lease_beyond_the_silence() -> Non
 def test_leases_stay_while_every_tick_gives_a_sign() -> None:
     cluster, keys = silent(2)
 
-    for tick in range(8, 14):
+    for tick in range(8, 11):
         cluster.run(100)
         cluster.board.sign = TickSign(tick=tick, silence_s=180.0)
 
@@ -579,9 +579,9 @@ def test_leases_stay_while_slurm_does_not_answer_either_and_then_go() -> None:
     cluster, keys = silent(2)
     cluster.does_slurm_answer = False
 
-    cluster.run(500)
+    cluster.run(320)
     assert cluster.living() == keys
-    assert len(cluster.questions_s) <= 2 * 500 / 145
+    assert len(cluster.questions_s) <= 2 * 320 / 145
     assert "slurmctld does not answer" in "\n".join(cluster.log)
     cluster.does_slurm_answer = True
     cluster.run(180)
