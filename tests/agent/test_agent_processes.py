@@ -23,7 +23,13 @@ from freetrain.agent.environment import (
     read_mark,
 )
 from freetrain.broker.lease import LeaseKey
-from freetrain.processes import oom_kills, pidfd_problem, send_signal
+from freetrain.processes import (
+    free_memory_bytes,
+    oom_kills,
+    pidfd_problem,
+    resident_bytes,
+    send_signal,
+)
 from tests.cluster.waiting import wait_for
 
 SLEEP = "import time; time.sleep(600)"
@@ -269,3 +275,33 @@ def _ignores_term(pid: int) -> bool:
             if line.startswith("SigIgn:"):
                 return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
     return False
+
+
+@pytest.mark.parametrize(
+    ("of_group", "limit_mib", "free_mib"),
+    [("0::/", "max", 1000), ("0::/", "400", 350), ("4:cpu,memory:/", "400", 350)],
+)
+def test_free_memory_is_the_node_s_or_what_a_group_has_left(
+    tmp_path: Path, of_group: str, limit_mib: str, free_mib: int
+) -> None:
+    mib = 1 << 20
+    proc, cgroups = tmp_path / "proc", tmp_path / "cgroup"
+    (proc / "self").mkdir(parents=True)
+    (proc / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable: {1000 * 1024} kB\n")
+    (proc / "self" / "cgroup").write_text(f"7:pids:/x\n{of_group}job/step\n")
+    is_first = "memory" in of_group  # version 1 of the kernel's groups
+    job = (cgroups / "memory" if is_first else cgroups) / "job"
+    (job / "step").mkdir(parents=True)
+    names = ("limit_in_bytes", "usage_in_bytes") if is_first else ("max", "current")
+    limit = limit_mib if limit_mib == "max" else str(int(limit_mib) * mib)
+    (job / f"memory.{names[0]}").write_text(f"{limit}\n")
+    (job / f"memory.{names[1]}").write_text(f"{60 * mib}\n")
+    (job / "memory.stat").write_text(f"anon 5\ninactive_file {10 * mib}\n")
+
+    assert free_memory_bytes(proc=proc, cgroups=cgroups) == free_mib * mib
+
+
+def test_resident_memory_is_that_of_all_processes_that_are_there() -> None:
+    own = resident_bytes([os.getpid()])
+    assert own > 10 << 20
+    assert resident_bytes([os.getpid(), 2**22 + 1]) == pytest.approx(own, rel=0.1)

@@ -321,13 +321,13 @@ def main() -> None:
             for kind in kinds:
                 for one in (kind, "grown"):
                     found.append(rescale(on, one, turn))
+                    sys.stdout.write(f"{one}: {found[-1].pause_s:.2f}\n")
+                    sys.stdout.flush()
                     if asked.phases:
-                        sys.stdout.write(f"{one}: {found[-1].pause_s:.2f}\n")
                         for words, at_s in sorted(
                             found[-1].phases.items(), key=lambda p: p[1]
                         ):
                             sys.stdout.write(f"   {at_s:7.3f} {words}\n")
-                        sys.stdout.flush()
         sys.stdout.write("\n".join(told(found)) + "\n")
 
 

@@ -1,12 +1,14 @@
 """Every kind of world keeps the same contract, and its ranks agree at one pace."""
 
+from pathlib import Path
+
 import pytest
 
 from freetrain.elastic import World, WorldMismatchError
 from freetrain.elastic.contract import Launch, Stop, read_launch
 from freetrain.elastic.files import Clock
 from freetrain.elastic.fragment import Agreement
-from freetrain.elastic.world import LoneWorld, find_world
+from freetrain.elastic.world import LoneWorld, find_world, is_loaded_mpi_found
 from tests.elastic.launching import Stand
 from tests.elastic.threads import ThreadWorld, on_every_rank
 from tests.elastic.world_contract import check_world
@@ -109,3 +111,33 @@ def test_all_ranks_do_the_largest_wish_and_commit_for_one_of_them() -> None:
         return Agreement(world, Clock()).agree(wanted, commit=world.rank == 0)
 
     assert on_every_rank(3, work) == [(Stop.FOR_GOOD, True)] * 3
+
+
+@pytest.mark.parametrize(
+    ("search", "is_found"),
+    [("", True), ("{own}", True), ("{none}:{own}", True), ("{other}:{own}", False)],
+)
+def test_a_spare_s_mpi_is_right_where_its_ranks_would_load_the_same(
+    tmp_path: Path, search: str, *, is_found: bool
+) -> None:
+    folders = {name: tmp_path / name for name in ("own", "other", "none")}
+    for name, folder in folders.items():
+        folder.mkdir()
+        if name != "none":
+            (folder / "libmpi.so.40").touch()
+    maps = tmp_path / "maps"
+    maps.write_text(
+        f"7f00-7f01 r-xp 00000000 fd:00 1   {folders['own']}/libmpi.so.40\n"
+        "7f01-7f02 rw-p 00000000 00:00 0\n"
+    )
+
+    found = is_loaded_mpi_found(search.format(**folders), maps=maps)
+
+    assert found is is_found
+
+
+def test_without_a_loaded_mpi_nothing_can_be_wrong(tmp_path: Path) -> None:
+    (tmp_path / "libmpi.so.40").touch()
+    maps = tmp_path / "maps"
+    maps.write_text("7f01-7f02 rw-p 00000000 00:00 0\n")
+    assert is_loaded_mpi_found(str(tmp_path), maps=maps)

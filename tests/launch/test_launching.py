@@ -26,6 +26,7 @@ from freetrain.launch.local import (
 from freetrain.launch.mpirun import Flavour
 from freetrain.plugins import LAUNCHERS, find_launcher
 from freetrain.state.files import StateDir, UnreadableFileError
+from tests.cluster.waiting import wait_for as wait_until
 from tests.launch.launch_records import PATIENCE_S, job, request, wait
 
 
@@ -245,6 +246,23 @@ def test_a_missing_program_is_named_with_how_to_get_it(
         find_tool(alone)
     assert f"there is no {launcher} on the PATH" in str(raised.value)
     assert advice in str(raised.value)
+
+
+def test_a_client_of_a_step_that_ends_before_the_launcher_is_noticed(
+    place: Place,
+) -> None:
+    srun = place.folder / "srun"
+    srun.symlink_to("/bin/sleep")
+    world = place.launch("sh", "-c", f"{srun} 600 & echo $! > pid; sleep 600")
+    wait_for(place.folder / "pid")
+    assert not world.has_lost_client()
+    time.sleep(0.3)
+    assert not world.has_lost_client()
+
+    os.kill(int((place.folder / "pid").read_text()), signal.SIGKILL)
+
+    wait_until("it to be noticed", world.has_lost_client)
+    assert world.poll() is None
 
 
 def test_a_port_is_held_for_a_listener_and_given_to_nobody_else() -> None:
