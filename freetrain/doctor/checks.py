@@ -11,6 +11,7 @@ import importlib.metadata
 import importlib.util
 import math
 import os
+import pwd
 import re
 import shlex
 import sqlite3
@@ -72,6 +73,7 @@ from freetrain.text import render_duration
 from freetrain.tick.environment import PYSLURM
 from freetrain.tick.leases import hidden_queue, mode_of
 from freetrain.tick.status_report import read_status_report
+from slurm.associations import associations_argv, parse_associations
 from slurm.batch import sbatch_argv
 from slurm.errors import SlurmError, SlurmRefusedError, SlurmUnavailableError
 from slurm.json import JSON
@@ -683,6 +685,7 @@ def look_at_cluster(subject: Subject, seen: SlurmAnswers) -> Iterator[Finding]:
         uid=subject.uid,
     )
     yield look_at_arrays(site, config)
+    yield look_at_limits(subject)
     yield look_at_endings(site, config)
     yield look_at_nodes(site, config)
     if seen.partition is not None:
@@ -929,6 +932,35 @@ def look_at_arrays(site: Site, config: ClusterConfig) -> Finding:
         seen = f"{most}, below [caps] requests_per_tick = {site.caps.requests_per_tick}"
         return ok("MaxArraySize", f"{seen}: several arrays a tick")
     return ok("MaxArraySize", str(most))
+
+
+def look_at_limits(subject: Subject) -> Finding:
+    """Find the limits of our accounts that allow fewer leases than the cap."""
+    name, most = "limits of accounts", subject.site.caps.leases
+    try:
+        user = pwd.getpwuid(subject.uid).pw_name
+        said = subject.runner.run(associations_argv(user), timeout_s=_TIMEOUT_S)
+        found = parse_associations(said)
+    except (SlurmError, KeyError, ValueError) as error:
+        why = f"sacctmgr does not tell them: {error}"
+        return skipped(name, why[:_ANSWER_CHARACTERS])
+    account = subject.site.lease.account
+    binding = [
+        f"{a.account}: {a.most_leases} one-node jobs at a time"
+        for a in found
+        if account in {"", a.account}
+        and a.most_leases is not None
+        and a.most_leases < most
+    ]
+    if not binding:
+        return ok(name, f"none of ours is below the cap of {most} leases")
+    return warn(
+        name,
+        "; ".join(binding)[:_ANSWER_CHARACTERS],
+        "Leases count against them like your own jobs, and leave for a job that waits "
+        "for such a limit. Where Slurm enforces them, `leases` under [caps] in "
+        "freetrain.toml should be lower, or a QOS of its own should bind leases.",
+    )
 
 
 def look_at_overrun(config: ClusterConfig, partition: Partition) -> Finding:

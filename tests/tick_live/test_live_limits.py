@@ -16,6 +16,7 @@ from freetrain.broker.limits import Brake, EndReason
 from freetrain.state.database import read_store
 from freetrain.state.tables import EventKind, intents
 from freetrain.tick.status_report import StatusReport
+from slurm.associations import associations_argv, parse_associations
 from tests.cluster import accounting
 from tests.cluster.broker import LiveBroker
 from tests.cluster.cluster import Cluster
@@ -112,6 +113,10 @@ def test_an_array_that_slurm_refuses_for_a_limit_is_halved(
     limit(cluster, "user", US, "MaxSubmitJobs=6")
     broker = LiveBroker(cluster, folder, partition="main")
     broker.submit_a_sleeper(8)
+
+    argv = associations_argv(US)
+    said = parse_associations(cluster.run(*argv))
+    assert 6 in {found.most_leases for found in said}
 
     first = broker.tick()
     broker.until_leased(4)
