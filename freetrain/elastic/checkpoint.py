@@ -529,7 +529,10 @@ class CheckpointStore:
         until_s = self._clock.elapsed_s() + LISTING_S
         while True:
             committed = self._run_dir.committed()
-            if step <= max((found.step for found in committed), default=0):
+            newest_is_gone = committed and not committed[-1].path.exists()
+            if not newest_is_gone and step <= max(
+                (c.step for c in committed), default=0
+            ):
                 return [found.path for found in committed]
             if self._clock.elapsed_s() >= until_s:
                 break

@@ -17,11 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.config.document import BaseFolders
-from freetrain.config.job import parse_job
 from freetrain.elastic.files import RunDir
 from freetrain.errors import BadConfigurationError
-from freetrain.launch.base import run_dir_of
 from freetrain.state.database import FIND_AGAIN
 from freetrain.state.files import (
     GO_ON,
@@ -107,6 +104,11 @@ def _row_of(folder: TrainerDir, text: str) -> TrainerRow:
         BadConfigurationError: Its job file cannot be read.
         OSError: Likewise.
     """
+    # Imported here: most ticks find nothing again, and must stay cheap.
+    from freetrain.config.document import BaseFolders  # noqa: PLC0415
+    from freetrain.config.job import parse_job  # noqa: PLC0415
+    from freetrain.launch.base import run_dir_of  # noqa: PLC0415
+
     name = folder.path.name
     job = parse_job(text.encode(), path=name, places=BaseFolders(Path("/")))
     if job.name != name:

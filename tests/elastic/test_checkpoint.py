@@ -5,6 +5,7 @@ import io
 import json
 import os
 import random
+import tempfile
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -473,6 +474,22 @@ def test_a_listing_that_lags_is_waited_for(
     assert found[1].position.step == 30
 
 
+def test_a_listing_of_files_that_were_removed_since_is_old(run: Run) -> None:
+    first = run.start(1)
+    commit(first, 1, 10)
+    stale = run.dir.committed()
+    commit(first, 1, 20, 30)
+    run.dir.claim(1).write_bytes(b"")  # a version before wrote no more
+    lagging = LaggingRunDir(run.dir.path, [stale] * 3)
+    second = CheckpointStore(lagging, generation=2, clock=Ticking().clock)
+    second.claim()
+
+    found = second.newest()
+
+    assert found is not None
+    assert found[1].position.step == 30
+
+
 @pytest.mark.parametrize("shown", [20, 0])
 def test_steps_are_not_trained_twice_where_the_listing_never_catches_up(
     run: Run, shown: int
@@ -555,3 +572,78 @@ def test_a_killed_writer_s_leftover_is_never_written_through(tmp_path: Path) -> 
     assert not create_once(target, b"second")
 
     assert target.read_bytes() == b"first"
+
+
+@dataclass(frozen=True)
+class Life:
+    """What befalls one generation.
+
+    Attributes:
+        steps: Steps that it trains.
+        commits: After which of its steps it commits.
+        is_killed: Whether it leaves no outcome.
+        lag: How often the folder of checkpoints is shown as it was before.
+        is_moved: Whether another world's claim takes the place of its own midway.
+    """
+
+    steps: int
+    commits: frozenset[int]
+    is_killed: bool
+    lag: int
+    is_moved: bool
+
+
+lives = st.builds(
+    Life,
+    steps=st.integers(0, 4),
+    commits=st.frozensets(st.integers(1, 4)),
+    is_killed=st.booleans(),
+    lag=st.sampled_from([0, 0, 1, 7, 1000]),
+    is_moved=st.sampled_from([False, False, False, True]),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(lives, min_size=1, max_size=8))
+def test_each_committed_step_is_trained_once_whatever_listings_and_folders_show(
+    histories: list[Life],
+) -> None:
+    """Each step's sample is in the state: none may be missing, or there twice."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(Path(folder) / "run")
+        stale: tuple[Committed, ...] = ()
+        promised = 0
+        for generation, life in enumerate(histories, start=1):
+            lagging = LaggingRunDir(run.dir.path, [stale] * life.lag)
+            clock = Ticking().clock
+            store = CheckpointStore(lagging, generation=generation, clock=clock)
+            store.claim()
+            stale = run.dir.committed()
+            try:
+                found = store.newest()
+            except CheckpointMissingError:
+                assert life.lag == 1000
+                continue
+            used = list(found[1].state["used"]) if found else []
+            assert len(used) == promised
+            for step in range(1, life.steps + 1):
+                if life.is_moved and step == 3:
+                    run.dir.claim(generation).write_text(
+                        json.dumps({"world": "another", "committed_step": promised})
+                    )
+                used.append(len(used))
+                if step in life.commits:
+                    position = Position(len(used))
+                    kept = store.commit(
+                        Checkpoint(generation, position, {}, {"used": list(used)})
+                    )
+                    assert kept is not (life.is_moved and step >= 3)
+                    promised = len(used) if kept else promised
+            if not life.is_killed and not life.is_moved:
+                ended = Outcome(
+                    OutcomeKind.RESCALED, generation, len(used), promised, "", 0.0
+                )
+                write_outcome(run.dir, ended)
+        last = CheckpointStore(run.dir, generation=99, clock=Ticking().clock).newest()
+        state = list(last[1].state["used"]) if last else []
+        assert state == list(range(promised))
