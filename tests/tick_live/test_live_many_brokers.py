@@ -45,7 +45,7 @@ name = "a"
 command = "sleep 900"
 elastic = false
 [nodes]
-max = 8
+max = {most}
 [launch]
 launcher = "custom"
 command = ["env"]
@@ -84,7 +84,6 @@ class UserBroker:
         (self.folder / "freetrain.toml").write_text(
             _SETTINGS.format(folder=self.folder)
         )
-        (self.folder / "job.toml").write_text(_JOB)
         for path in (self.folder, *self.folder.iterdir()):
             os.chown(path, self.uid, -1)
 
@@ -110,7 +109,10 @@ class UserBroker:
                 start_new_session=True,
             )
 
-    def submit(self) -> None:
+    def submit(self, *, most: int = 8) -> None:
+        job = self.folder / "job.toml"
+        job.write_text(_JOB.format(most=most))
+        os.chown(job, self.uid, -1)
         assert self._start("$FT submit job.toml").wait(60) == 0, self.said()
 
     def begin(self) -> None:
@@ -128,7 +130,8 @@ class UserBroker:
     def said(self) -> str:
         log = self.folder / "state" / "tick.log"
         text = log.read_text() if log.exists() else ""
-        return (self.folder / "said.txt").read_text()[-3000:] + text[-3000:]
+        said = self.folder / "said.txt"
+        return (said.read_text()[-3000:] if said.exists() else "") + text[-3000:]
 
 
 @dataclass(slots=True)
@@ -246,19 +249,20 @@ def test_others_step_in_for_a_broker_that_stopped_and_old_leases_harm_nobody_els
         *("--nodes=1", "--array=0-1", "--time=20", "--output=/dev/null", "--exclusive"),
         *(f"--job-name=freetrain-{uuid}", f"--comment=freetrain {uuid}", script),
     )
+    ann.submit(most=2)
+    ben.submit()
     for broker in (ann, ben):
-        broker.submit()
         broker.begin()
-    thirds = {ann.user: 3, ben.user: 3, old.user: 2}
-    crowd.until("thirds", lambda held: held == thirds)
+    full = {ann.user: 2, ben.user: 4, old.user: 2}
+    crowd.until("all leased", lambda held: held == full)
 
     first, waited_s = crowd.job_waits_s(4)
     assert waited_s < 30.0
     assert crowd.held()[old.user] == 2
     crowd.cluster.run("scancel", str(first))
-    crowd.until("thirds again", lambda held: held == thirds)
+    crowd.until("all leased again", lambda held: held == full)
 
-    ben.stop()
+    ben.stop()  # who holds most, and would give
     _, waited_s = crowd.job_waits_s(2)
     assert waited_s < 120.0
     assert crowd.held()[old.user] == 2
