@@ -462,6 +462,9 @@ def expand_hostlist(text: str, *, limit: int = MAX_NODES) -> tuple[str, ...]:
     return tuple(name for parts in _terms(text) for name in _names(parts))
 
 
+_LONGEST_NAME = 300
+"""Characters of a node's name, a range counting as one; DNS takes 253."""
+
 _Words = tuple[Sequence[int] | Sequence[str], int]
 """Numbers and their width; or one word, and 0."""
 
@@ -471,8 +474,12 @@ def _terms(text: str) -> Iterator[list[list[_Words]]]:
     at = 0
     while at < len(text):
         parts: list[list[_Words]] = []
+        longest = _LONGEST_NAME
         while found := _PART.match(text, at):
             parts.append([((found[1],), 0)] if found[1] else _ranges(found[2]))
+            longest -= len(found[1] or "") + 1
+            if longest < 0:
+                raise ValueError(f"a name of more than {_LONGEST_NAME} characters")
             at = found.end()
         if not parts or (at < len(text) and text[at] != ","):
             raise ValueError(f"no node name at character {at + 1}")

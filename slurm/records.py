@@ -601,8 +601,12 @@ def leaf_by_node(leaves: Iterable[Leaf]) -> dict[str, str]:
 MAX_NAMES = 200_000
 """Names that one expression may mean; the largest machines have 160,000 nodes."""
 
+_LONGEST = 300
+"""Characters of a name, a range counting as one; DNS takes 253."""
+
 _NOTHING = frozenset({"", "(null)", "None assigned"})
 _RANGE = re.compile(r"([0-9]{1,15})(?:-([0-9]{1,15}))?", re.ASCII)
+_PLAIN = re.compile(r"[^\[\],\s]+")
 _TERM = re.compile(r"(?:[^\[\],\s]+|\[[^\[\]\s]*\])+")
 _PART = re.compile(r"[^\[\]]+|\[([^\[\]]*)\]")
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,15})([^0-9]*)", re.ASCII | re.DOTALL)
@@ -622,7 +626,7 @@ def expand(expression: str, *, limit: int = MAX_NAMES) -> tuple[str, ...]:
     text = expression.strip()
     if text in _NOTHING:
         return ()
-    if not any(mark in text for mark in "[], \t\n"):
+    if _PLAIN.fullmatch(text):
         return (text,)
     names: list[str] = []
     for term in _terms(text):
@@ -672,7 +676,10 @@ def _expand_term(term: str, text: str, limit: int) -> Iterator[str]:
     if "[" not in term:
         parts = [[(term, term)]]
     else:
-        parts = [_bounds(found, text) for found in _PART.finditer(term)]
+        found_parts = list(_PART.finditer(term))
+        if sum(1 if f[1] is not None else len(f[0]) for f in found_parts) > _LONGEST:
+            raise _unreadable(text, f"a name of more than {_LONGEST} characters")
+        parts = [_bounds(found, text) for found in found_parts]
     count = prod(sum(_length(bound) for bound in part) for part in parts)
     if count > limit:
         raise _unreadable(text, f"more than {MAX_NAMES} names are not believed")

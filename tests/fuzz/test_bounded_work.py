@@ -60,7 +60,12 @@ def test_node_lists_of_a_small_dump_mean_no_more_names_than_it_can_have(
     assert "nodes" in found.message
 
 
-@pytest.mark.parametrize("text", ["n[0-999999],m", "n[0-999999999999999999]"])
+LONG_NAMES = ["a." * 3_000 + "[0-199999]", "[1]" * 3_000 + "[0-199999]"]
+
+
+@pytest.mark.parametrize(
+    "text", ["n[0-999999],m", "n[0-999999999999999999]", *LONG_NAMES], ids=len
+)
 def test_a_node_list_is_counted_before_it_is_written_out(text: str) -> None:
     in_dump = check_bounded(lambda: expand_hostlist(text), ValueError)
     in_answer = check_bounded(lambda: expand(text), UnreadableOutputError)
