@@ -529,6 +529,7 @@ class CheckpointStore:
         until_s = self._clock.elapsed_s() + LISTING_S
         while True:
             committed = self._run_dir.committed()
+            # A name without its file is of a listing from before a removal.
             newest_is_gone = committed and not committed[-1].path.exists()
             if not newest_is_gone and step <= max(
                 (c.step for c in committed), default=0
