@@ -9,12 +9,14 @@ from slurm.errors import RequestsSpentError, SlurmRefusedError
 from slurm.holes import find_holes
 from slurm.records import (
     JobKey,
+    JobRecord,
     JobState,
     NodeState,
     Requirement,
     leaf_by_node,
     must_have_leaves,
 )
+from tests.cluster.waiting import wait_for
 from tests.contract.conftest import World
 
 RUNNING, WAITING, CANCELLED = "RUNNING", "PENDING", "CANCELLED"
@@ -44,6 +46,23 @@ def test_a_snapshot_takes_six_requests_and_each_is_counted(
     backend.submit(world.lease(world.new_name()))
     backend.find_by_name(world.new_name())
     assert backend.requests == SNAPSHOT_REQUESTS + 2
+
+
+def test_a_snapshot_tells_which_nodes_a_waiting_job_excludes(
+    world: World, backend: SlurmBackend
+) -> None:
+    name = world.new_name()
+    request = replace(world.lease(name, tasks=8), excluded="n8")
+    backend.submit(request)
+
+    def waits() -> list[JobRecord]:
+        jobs = [job for job in backend.snapshot().jobs if job.name == name]
+        running = [job for job in jobs if job.holds_nodes]
+        return [job for job in jobs if job.is_pending and len(running) == 7]
+
+    (job,) = wait_for("a lease that waits for a node", waits)
+    assert job.excluded_nodes == "n8"
+    assert (job.least_cpus, job.task_count, job.het_job_id) == (1, 1, 0)
 
 
 def test_what_goes_beyond_the_allowed_requests_is_not_sent(world: World) -> None:
