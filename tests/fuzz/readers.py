@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -330,7 +331,7 @@ def _progress(form: ProgressFormat | None) -> Callable[[bytes, Path], object]:
             reader = ProgressReader(job, folder, folder / "logs")
             reader.read()
             latest_progress(job, folder, folder / "logs")
-        except (ValueError, RecursionError, OverflowError) as error:
+        except (re.error, ValueError, RecursionError, OverflowError) as error:
             # Patterns are checked before: ``_read_pattern`` refuses what `re` does.
             if not mark or not _is_of_re(error):
                 raise
