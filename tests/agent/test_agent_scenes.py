@@ -85,7 +85,7 @@ def test_the_last_lease_leaves_a_trainer_that_runs_nowhere() -> None:
 def test_survivors_of_a_killed_lease_go_on_without_it(
     place: int, *, does_slurm_answer: bool
 ) -> None:
-    """Seen red by 11 s: only silence told that a lease was gone."""
+    """By silence alone the others would know only after 11 s."""
     cluster, keys = training_on(3, does_slurm_answer=does_slurm_answer)
     limit_s = 4 if does_slurm_answer else 20
 

@@ -287,7 +287,7 @@ def test_a_port_is_held_for_a_listener_and_given_to_nobody_else() -> None:
 def test_the_port_of_a_world_is_held_until_its_ranks_have_bound_it(
     place: Place,
 ) -> None:
-    """Seen red where it was chosen and let go: then anybody could bind it."""
+    """A port that is chosen and let go can be bound by anybody."""
     rank = (
         "import os, socket, sys\n"
         "port = int(os.environ['MASTER_PORT'])\n"
