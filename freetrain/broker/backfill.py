@@ -213,7 +213,8 @@ class Eligibility:
         )
         if choice.each is not None:
             units &= self._with_features(choice.each)
-        least = sum(count for _, count in some) if choice.is_apart else 0
+        counts = [count for _, count in some]
+        least = sum(counts) if choice.is_apart else max(counts, default=0)
         nodes = max(demand.nodes, least, self._nodes_for(demand, units))
         if not demand.required <= self.nodes.keys():
             units = 0

@@ -160,18 +160,20 @@ any_job = st.builds(
 def could_have(job: JobRecord, names: tuple[str, ...]) -> bool:
     """Tell by Slurm's documentation whether *job* could have exactly these nodes."""
     demand, nodes = demand_of(job), [BY_NAME[name] for name in names]
-    if len(nodes) < demand.nodes or not demand.required <= set(names):
+    if not demand.required <= set(names):
         return False
     for partition in demand.partitions or ("main",):
         for choice in demand.choices:
+            many = [count for _, count in choice.some]
+            least = sum(many) if choice.is_apart else max(many, default=0)
+            if len(nodes) != max(demand.nodes, least):
+                continue
             if not all(suits(node, demand, choice, partition) for node in nodes):
                 continue
             counts = [
                 (sum(part in node.features for node in nodes), count)
                 for part, count in choice.some
             ]
-            if choice.is_apart and sum(c for _, c in choice.some) > len(nodes):
-                continue
             if all(there >= count for there, count in counts):
                 return True
     return False
