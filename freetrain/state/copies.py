@@ -33,6 +33,20 @@ def copies_of(database: Path) -> tuple[Path, Path]:
     return database.with_name(f"{name}.copy"), database.with_name(f"{name}.copy-before")
 
 
+def is_gone(database: Path) -> bool:
+    """Tell whether there is no file *database*: neither found by name nor listed.
+
+    A file server may once not find what is there, and a copy put back for that would
+    take the place of a good database.
+
+    Raises:
+        OSError: It cannot be looked for.
+    """
+    if database.exists():
+        return False
+    return all(path.name != database.name for path in database.parent.iterdir())
+
+
 def damage(connection: sqlite3.Connection) -> str:
     """Return what is wrong with the database; an empty text for nothing.
 

@@ -55,6 +55,7 @@ from freetrain.state.copies import (
     damage,
     damaged_of,
     is_copy_due,
+    is_gone,
     keep_copy,
     put_back,
 )
@@ -214,7 +215,7 @@ def _connect_sound(
         StoreError: It could not be opened now.
     """
     has_copy = any(copy.exists() for copy in copies_of(database))
-    if has_copy and not database.exists():
+    if has_copy and is_gone(database):
         raise damaged(f"the state {database}", "it is gone")
     connection = connect(database, wait_s=wait_s, allow_wal=allow_wal)
     try:
@@ -365,7 +366,7 @@ def read_store(
     check_exists(path)
     check_directory(path, uid=uid)
     database = path / DATABASE
-    if not database.exists():
+    if is_gone(database):
         raise damaged(f"the state {database}", "it is gone")
     with closing(connect_reading(database, wait_s=wait_s)) as connection:
         check_sound(connection, database)
