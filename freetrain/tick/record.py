@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import LeaseEnd, LeaseKey
-from freetrain.broker.limits import failed_to_start
+from freetrain.broker.limits import EndReason, failed_to_start
 from freetrain.state.files import (
     UnreadableFileError,
     generation_name,
@@ -122,9 +122,13 @@ def record(
 
 
 def _room_events(observed: Observed) -> Iterator[Event]:
-    """Yield for each submission how many leases were asked to make room, and why."""
+    """Yield for each submission how many leases were asked to make room, and why.
+
+    Waiting leases were cancelled first.
+    """
     asked = Count((key.uuid, why) for key, why in observed.gave_way.items())
-    for (uuid, why), count in asked.items():
+    ways = sorted(asked.items(), key=lambda way: way[0][1] is not EndReason.MAKES_ROOM)
+    for (uuid, why), count in ways:
         yield Event(observed.now_s, EventKind.YIELDED, uuid, count, str(why))
 
 
