@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -282,7 +283,7 @@ every = "1h"
 samples = 1e6
 scaling = { "1" = 100.0, "2" = 190.0 }
 """
-CURVE_FOLDER = TOP / "freetrain" / "losscurve" / "curves"
+CURVE_FOLDER = Path(str(files("freetrain.losscurve"))) / "curves"
 
 
 def _curves() -> tuple[bytes, ...]:
