@@ -18,8 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
 
 from logs.timeline import Agenda, Need, members
-from slurm.constraints import has_features
-from slurm.demands import asked_for, demand_of
+from slurm.demands import asked_for, demand_of, has_features
 from slurm.holes import HoleEnd
 from slurm.records import gres_count
 
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from logs.timeline import Placement, UnitSet
-    from slurm.constraints import Expression, FeatureChoice
-    from slurm.demands import NodeDemand
+    from slurm.demands import Expression, FeatureChoice, NodeDemand
     from slurm.holes import Hole
     from slurm.records import Gres, JobRecord, Node
 

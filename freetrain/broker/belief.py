@@ -24,10 +24,10 @@ from freetrain.broker.lease import (
     LeaseKey,
     LeaseState,
     is_lease,
+    parse_comment,
     submitted_leases,
     uuid_in,
 )
-from freetrain.broker.lease_comment import parse_comment
 from slurm.records import JobState, expand
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def is_adoptable(
         job: Any job of the queue.
         known: Uuids of all intents that may still have jobs.
         uid: Our own user number.
-        state: The tag of the state directory (``lease_comment.state_tag``).
+        state: The tag of the state directory (``broker.lease.state_tag``).
     """
     uuid, said = uuid_in(job.name), parse_comment(job.comment)
     if job.uid != uid or not is_lease(job) or uuid in known or said is None:

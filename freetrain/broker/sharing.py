@@ -16,8 +16,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from freetrain.broker.backfill import startable_tasks
-from freetrain.broker.lease import is_lease
-from freetrain.broker.lease_comment import parse_comment
+from freetrain.broker.lease import is_lease, parse_comment
 from slurm.records import JobState
 
 if TYPE_CHECKING:

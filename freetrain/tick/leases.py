@@ -12,8 +12,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from freetrain.agent.observation import PATIENCE_VARIABLE as PATIENCE
-from freetrain.broker.lease import job_name
-from freetrain.broker.lease_comment import LeaseComment, render_comment, state_tag
+from freetrain.broker.lease import LeaseComment, job_name, render_comment, state_tag
 from freetrain.broker.limits import Limits, Mode
 from freetrain.config.site import LeaseMode
 from freetrain.elastic.files import replaced

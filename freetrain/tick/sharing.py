@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.broker.lease import uuid_in
-from freetrain.broker.lease_comment import parse_comment
+from freetrain.broker.lease import parse_comment, uuid_in
 from freetrain.broker.sharing import movable, share_of
 from freetrain.tick.leases import lease_comment
 from freetrain.tick.room import claims_of, idle_nodes, is_our_lease

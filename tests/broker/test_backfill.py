@@ -16,8 +16,7 @@ from freetrain.broker.backfill import (
     idle_first,
     startable_tasks,
 )
-from slurm.constraints import FeatureChoice, has_features
-from slurm.demands import NodeDemand, demand_of
+from slurm.demands import FeatureChoice, NodeDemand, demand_of, has_features
 from slurm.holes import Hole, HoleEnd
 from slurm.records import Gres, JobRecord, Node
 from tests.broker.broker_records import NOW_S

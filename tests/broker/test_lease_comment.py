@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.broker.lease_comment import (
+from freetrain.broker.lease import (
     LeaseComment,
     parse_comment,
     render_comment,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from freetrain.agent.observation import read_patience
-from freetrain.broker.lease_comment import parse_comment
+from freetrain.broker.lease import parse_comment
 from freetrain.client.submit import kept_environment
 from freetrain.config.document import BaseFolders
 from freetrain.config.job import (
@@ -56,7 +56,7 @@ from logs.read import read_trace
 from logs.sacct import expand_hostlist
 from logs.trace import LogError
 from slurm.batch import parse_sbatch
-from slurm.constraints import parse_constraint
+from slurm.demands import parse_constraint
 from slurm.errors import SlurmError
 from slurm.json import (
     parse_jobs_json,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.constraints import ANY_NODE, FeatureChoice, has_features, parse_constraint
+from slurm.demands import ANY_NODE, FeatureChoice, has_features, parse_constraint
 
 FEATURES = ("a", "b", "c")
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.constraints import ANY_NODE
-from slurm.demands import NodeDemand, asked_for, demand_of
+from slurm.demands import ANY_NODE, NodeDemand, asked_for, demand_of
 from slurm.json import parse_jobs_json
 from slurm.records import Gres, JobRecord, JobState
 from slurm.text import parse_squeue

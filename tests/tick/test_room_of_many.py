@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from freetrain.broker.lease import job_name
-from freetrain.broker.lease_comment import LeaseComment, render_comment
+from freetrain.broker.lease import LeaseComment, job_name, render_comment
 from freetrain.broker.limits import Mode
 from freetrain.broker.sharing import leases_in
 from freetrain.broker.yielding import Claims

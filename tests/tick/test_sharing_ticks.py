@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from freetrain.broker.lease import job_name
-from freetrain.broker.lease_comment import LeaseComment, parse_comment, render_comment
+from freetrain.broker.lease import LeaseComment, job_name, parse_comment, render_comment
 from freetrain.broker.limits import Brake, EndReason
 from freetrain.broker.sharing import MOST_WAITING, TICK_S
 from freetrain.config.site import LeaseMode, SiteCaps, SiteRules
