@@ -3,7 +3,8 @@
 ``find_claims`` names the nodes that other users' jobs could start on now, or are booked
 for. ``keep_free`` adds, on a site that asks for it, the nodes that a job would need if
 a running job ended early. ``Cycles`` and ``QueueDigest`` say when to poll the queue
-again between two ticks.
+again between two ticks. ``overdue_leases`` names the leases that Slurm should have
+preempted.
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ from freetrain.broker.limits import EndReason
 from slurm.holes import Hole, HoleEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from freetrain.broker.backfill import Allocation, BackfillState, NodeRequest, Rank
     from slurm.records import ClusterConfig, JobRecord, Sdiag
@@ -577,3 +585,59 @@ def last_lead_s(took_s: float) -> float | None:
     """
     lead_s = max(LEAST_LEAD_S, took_s + LEAVING_S + SECOND_S)
     return lead_s if lead_s < LEAD_S else None
+
+
+# Leases that Slurm should have preempted for a job, and has not. Where Slurm preempts
+# leases, ticks leave that to it; a job that could start on leases and still waits after
+# the grace time and two cycles of backfill gets them from the broker. That happens once
+# for each job: where it does not start then, it waits for something that is not seen
+# from here.
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedPreemption:
+    """Since when a job could start on leases; times are Unix seconds.
+
+    Attributes:
+        since_s: When that was first seen.
+        given_s: When leases were given up for it; None while they were not.
+    """
+
+    since_s: float
+    given_s: float | None = None
+
+
+def overdue_leases(
+    claimed: Mapping[str, int],
+    awaited: Mapping[int, AwaitedPreemption],
+    waiting: Collection[int],
+    *,
+    patience_s: float,
+    now_s: float,
+) -> tuple[dict[str, int], dict[int, AwaitedPreemption]]:
+    """Return the nodes of leases to give up, each with the job, and what to remember.
+
+    Args:
+        claimed: Leased nodes that Slurm should preempt, each with the job.
+        awaited: What the last tick remembered.
+        waiting: All jobs that wait.
+        patience_s: How long Slurm may take.
+        now_s: Time of the snapshot, Unix time.
+    """
+    jobs = set(claimed.values())
+    kept = {
+        job: seen
+        for job, seen in awaited.items()
+        if (job in jobs or (seen.given_s is not None and job in waiting))
+        and seen.since_s <= now_s
+    }
+    for job in sorted(jobs):
+        seen = kept.setdefault(job, AwaitedPreemption(now_s))
+        if seen.given_s is None and now_s - seen.since_s >= patience_s:
+            kept[job] = replace(seen, given_s=now_s)
+    due = {
+        job
+        for job, seen in kept.items()
+        if seen.given_s is not None and now_s - seen.given_s < patience_s
+    }
+    return {node: job for node, job in claimed.items() if job in due}, kept

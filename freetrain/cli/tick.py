@@ -8,8 +8,7 @@ from pathlib import Path
 from freetrain.cli.context import CliContext, json_text, write_out
 from freetrain.state.files import StateDir
 from freetrain.text import one_line
-from freetrain.tick.deadline import deadline
-from freetrain.tick.environment import real_environment, rotate_full
+from freetrain.tick.environment import deadline, real_environment, rotate_full
 from freetrain.tick.status_report import as_plain, summary_line
 from freetrain.tick.tick import TickReport, tick_and_follow_up
 from freetrain.tick.tick import tick as run_tick

@@ -22,8 +22,8 @@ from freetrain.broker.lease import (
     LeaseState,
 )
 from freetrain.broker.limits import Pace
-from freetrain.broker.overdue import AwaitedPreemption
 from freetrain.broker.sharing import CallMemory, SeenOwner
+from freetrain.broker.yielding import AwaitedPreemption
 from freetrain.lookahead.base import Departure
 from freetrain.state.database import reading, translated
 from slurm.holes import BackfillPlans, HiddenPlan, PlannedStart

@@ -16,8 +16,8 @@ from freetrain.broker.decide import Decision, decide_leases
 from freetrain.broker.job_limits import LIMIT_REST_S
 from freetrain.broker.lease import uuid_in
 from freetrain.broker.limits import Mode, Refusal
-from freetrain.broker.overdue import overdue_leases
 from freetrain.broker.pool import Situation, Trainer
+from freetrain.broker.yielding import overdue_leases
 from freetrain.config.job import NodeSettings
 from freetrain.config.site import RULES_NAME, requirement_of
 from freetrain.planning.policy import Tools, make_policy
@@ -39,10 +39,9 @@ if TYPE_CHECKING:
 
     from freetrain.broker.belief import Belief
     from freetrain.broker.lease import Intent
-    from freetrain.broker.overdue import AwaitedPreemption
     from freetrain.broker.reconcile import Submit
     from freetrain.broker.sharing import CallMemory
-    from freetrain.broker.yielding import Claims
+    from freetrain.broker.yielding import AwaitedPreemption, Claims
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import PlannerSettings, Site
     from freetrain.planning.policy import Search

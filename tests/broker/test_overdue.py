@@ -1,6 +1,6 @@
 """Leases that Slurm should have preempted: after its time, once, and not for ever."""
 
-from freetrain.broker.overdue import AwaitedPreemption, overdue_leases
+from freetrain.broker.yielding import AwaitedPreemption, overdue_leases
 from tests.broker.broker_records import NOW_S
 
 PATIENCE_S = 70.0

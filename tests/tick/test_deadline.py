@@ -11,7 +11,7 @@ import pytest
 
 from freetrain.cli.context import error_line, exit_code
 from freetrain.errors import FreeTrainError
-from freetrain.tick.deadline import deadline
+from freetrain.tick.environment import deadline
 from freetrain.tick.tick import tick
 from tests.tick.test_room import crowd, told
 from tests.tick.tick_worlds import TickWorld
