@@ -1,13 +1,13 @@
 """Opening files in folders where other users may have put something.
 
 A name in such a folder may be a link to a file of the user's own, a pipe on which
-opening waits for ever, or a file of somebody else. ``open_plain`` opens plain files
+opening waits for ever, or a file of another user. ``open_plain`` opens plain files
 alone, follows no link at the end of the path, and never waits. ``why_unsafe`` says
 whether other users could change what lies in a folder at any time; such a folder is
 refused whole (``check_own``), since a file that is checked can be exchanged after.
 
 Folders that a group may write to are let through: projects of several people share
-them, and whoever is in the group is trusted by its members. FreeTrain's own subfolders
+them, and members of a group trust each other. FreeTrain's own subfolders
 are for their owner alone.
 """
 

@@ -194,7 +194,7 @@ def free_memory_bytes(*, proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
     that a group has read and no longer uses count as free.
 
     Raises:
-        OSError, ValueError: It cannot be told.
+        OSError, ValueError: It is unknown.
     """
     lines = _read(f"{proc}/meminfo").decode("ascii", "replace").splitlines()
     words = next(line for line in lines if line.startswith("MemAvailable:")).split()

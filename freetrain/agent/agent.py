@@ -699,7 +699,7 @@ class Executor:
     def _killed_how(
         self, ending: GenerationEnding, action: WriteEnding, *, elastic: bool
     ) -> str:
-        """Return who killed a world, as far as can be told; empty if nobody did."""
+        """Return who killed a world, as far as is known; empty if it was not killed."""
         if ending.ended is not EndingKind.KILLED or _is_ours(action):
             return ""
         output = self._board.last_output(action.trainer, action.generation)

@@ -55,7 +55,7 @@ class Verdict:
 
 MAY_RUN = Verdict()
 
-_MOST_KILLS = 10  # by then, hours later, somebody means it, or the cause is not seen
+_MOST_KILLS = 10  # by then, hours later, they are meant, or their cause is not seen
 
 
 def judge(endings: Iterable[GenerationEnding], job: TrainerJob) -> Verdict:
@@ -99,7 +99,7 @@ def is_failure(ending: GenerationEnding) -> bool:
 
 
 def is_killed_outside(ending: GenerationEnding) -> bool:
-    """Tell whether somebody else ended the world that ended so, by a signal."""
+    """Tell whether a signal from outside ended the world that ended so."""
     return ending.lost_lease and ending.message.startswith(KILLED_OUTSIDE)
 
 
@@ -270,7 +270,7 @@ class TickSilence:
 
     Attributes:
         age_s: Since the last sign, or since slurmctld did not answer either: until
-            then nobody could start.
+            then no job could start.
         limit_s: After how long a lease is to be gone; None where no tick asks for it.
         is_asked: Whether slurmctld was asked in this silence.
         slurm_answers: Whether it answered; None while that is not known.

@@ -392,7 +392,7 @@ class Observer:
         answers = self._environment.slurm_answers() if memory.has_asked_slurm else None
         if answers is False:
             self._environment.log(
-                "no tick gives a sign, and slurmctld does not answer: nobody could "
+                "no tick gives a sign, and slurmctld does not answer: no job could "
                 "start on this node, and the lease stays"
             )
             ticks.begin_anew(now_s=now_s)

@@ -862,7 +862,7 @@ _TOGETHER_S = 10.0  # agents see a sign, and hear of Slurm, so many seconds apar
 def end_in_silence(observed: Observation) -> tuple[Action, ...]:
     """Return the actions of a lease that has seen no sign of a tick for long.
 
-    While slurmctld does not answer either nobody could start, and the lease stays.
+    While slurmctld does not answer either, no job could start, and the lease stays.
     Leases of one trainer leave together.
     """
     silence = observed.silence
@@ -967,7 +967,7 @@ def give_back(observed: Observation) -> tuple[Action, ...]:
         return (SweepAll(), *last, GiveBackLease("the time to leave is up"))
     is_free = all(_is_free(observed, trainer) for trainer in observed.trainers)
     if is_free and not observed.unknown:
-        return (GiveBackLease("told to leave"),)
+        return (GiveBackLease("it was asked to leave"),)
     return (SweepAll(),) if observed.leaving_s >= observed.bound_s else ()
 
 

@@ -337,7 +337,7 @@ def _node_classes(
 # Classes by expected lives, for a planner that goes by them.
 
 _STEP_S = 60.0
-"""Nodes of a group whose ends are known are told apart by the minute."""
+"""Nodes of a group whose ends are known form one class for each such time."""
 
 _ALIKE_S = 20.0
 """Nodes that leave alone fall into one class where their lives differ by less."""

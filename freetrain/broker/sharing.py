@@ -1,10 +1,10 @@
 """Leases of all users as one pool: which go first, whose broker is deaf, who gets more.
 
-No broker talks to another. Each reads the same queue, and these functions return the
-same from it whoever asks: ``pool_order`` says in which order leases give way to other
-jobs, ``CallMemory`` whose broker does not answer, so that others step in for it, and
-``share_of`` how many nodes each user may have. Users know each other by number, the
-*owner* of a lease.
+No broker talks to another. All read the same queue, and from the same queue these
+functions return the same for every broker: ``pool_order`` the order in which leases
+give way to other jobs, ``CallMemory`` the brokers that do not answer, so that others
+step in for them, and ``share_of`` how many nodes each user may have. Brokers know users
+by number: the *owner* of a lease.
 """
 
 from __future__ import annotations
@@ -409,8 +409,8 @@ def _owners(alive: Iterable[PooledLease], *, now_s: float) -> dict[int, _Owner]:
 def dealt(capacity: int, wants: Mapping[int, int], weights: Weights) -> dict[int, int]:
     """Deal *capacity* nodes out, one by one, to those who have least by their weight.
 
-    This is max-min fairness in whole nodes: nobody gets more than it wants, and what it
-    leaves goes to the others. Of equals the smaller number is served first.
+    This is max-min fairness in whole nodes: no owner gets more than it wants, and what
+    it leaves goes to the others. Of equals the smaller number is served first.
     """
     shares = dict.fromkeys(wants, 0)
     heap = [(1.0 / _weight(weights, o), o) for o, want in wants.items() if want > 0]
@@ -434,7 +434,7 @@ def _give(
     Args:
         owners: All living ones, with their shares.
         weights: By owner.
-        room: Nodes that are dealt out and that nobody holds; below 0 where more are
+        room: Nodes that are dealt out and that no owner holds; below 0 where more are
             held than may be.
         is_capped: Whether all together may have no more; then waiting takes no node
             that comes free, and wants count in place of requests.

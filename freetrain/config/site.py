@@ -475,7 +475,7 @@ def _site_of(content: bytes, path: Path, around: SiteSearch) -> Site:
 
 
 def _read_found(path: Path, around: SiteSearch) -> Site | None:
-    """Return the site of a file that nobody named; None where there is no file.
+    """Return the site of a file found by its place; None where there is no file.
 
     What is checked is what is read: the file is opened once, and no other user can
     exchange a folder above it.
@@ -537,7 +537,7 @@ def find_rules(around: SiteSearch) -> SiteRules:
     """
     path = around.system_folder / RULES_NAME
     try:
-        # Nobody else can exchange the file after this, as the folder is root's too.
+        # No other user can exchange the file after this: the folder is root's too.
         found = path.stat()
         folder = path.parent.stat()
     except (FileNotFoundError, NotADirectoryError):

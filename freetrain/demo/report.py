@@ -451,7 +451,7 @@ def render_page(
     histories = last.histories
     bars = (*_held(last, last.begin_s + figures.seconds), *_trained(last))
     colours = [(history.name, colour) for history, colour in _coloured(histories)]
-    kinds = (("somebody else's job", OTHERS), ("lease, not training", LEASED))
+    kinds = (("another user's job", OTHERS), ("lease, not training", LEASED))
     return render(
         "live.html",
         headline=cards(figures),

@@ -13,7 +13,7 @@ from freetrain.own_packages import prefer_own_packages
 def _print_world_size() -> None:
     """Print the size that the launcher set and the size that mpi4py sees."""
     size = os.environ.get("OMPI_COMM_WORLD_SIZE") or os.environ.get("PMI_SIZE") or "?"
-    sys.stdout.write(f"doctor-rank told={size} found={_size_by_mpi4py()}\n")
+    sys.stdout.write(f"doctor-rank set={size} seen={_size_by_mpi4py()}\n")
 
 
 def _size_by_mpi4py() -> str:

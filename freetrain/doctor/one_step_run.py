@@ -427,10 +427,10 @@ _LINKED = 2
 
 RANKS = 2
 _SKEW_S = 2.0
-_UNTOLD = "?"
+_UNSET = "?"
 """What a rank prints whose launcher set no size (``freetrain.doctor.__main__``)."""
 
-_RANK = re.compile(r"doctor-rank told=(\S+) found=(\S+)")
+_RANK = re.compile(r"doctor-rank set=(\S+) seen=(\S+)")
 
 
 def look_at_answer(
@@ -518,23 +518,23 @@ def _look_at_world(answer: Mapping[str, object]) -> Finding:
         return bad(
             name, f"mpirun {ended}: {one_line(said)[-_SHOWN_CHARACTERS:]}", advice
         )
-    sizes = {found for _, found in ranks}
+    sizes = {seen for _, seen in ranks}
     if sizes == {"none"}:
-        return _look_at_told_sizes({told for told, _ in ranks})
+        return _look_at_set_sizes({size for size, _ in ranks})
     if sizes != {str(RANKS)}:
         advice = "mpi4py is bound to another MPI than mpirun's; see `mpi4py` above."
         return bad(name, f"each rank saw a world of {', '.join(sizes)}", advice)
     return ok(name, f"mpirun started one world of {RANKS}, and mpi4py sees it so")
 
 
-def _look_at_told_sizes(told: set[str]) -> Finding:
-    """Find whether mpirun made one world, by what it told ranks without mpi4py."""
+def _look_at_set_sizes(sizes: set[str]) -> Finding:
+    """Find whether mpirun made one world, by the size that it set for each rank."""
     name = "MPI there"
-    if told == {str(RANKS)}:
+    if sizes == {str(RANKS)}:
         return ok(name, f"mpirun started one world of {RANKS}; no mpi4py to try")
-    if _UNTOLD in told:
+    if _UNSET in sizes:
         return skipped(name, "neither mpirun nor mpi4py said how large the world is")
-    seen = f"mpirun told its ranks of a world of {', '.join(sorted(told))}"
+    seen = f"mpirun set worlds of {', '.join(sorted(sizes))} for its ranks"
     return bad(name, seen, "Use another mpirun: this one starts no world.")
 
 

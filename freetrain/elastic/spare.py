@@ -123,7 +123,7 @@ def _shared_files() -> Iterator[str]:
                 yield f"{where} was opened"
 
 
-# A program that nobody wrote for spares may take its rank, or its device, from a
+# A program that was not written for spares may take its rank, or its device, from a
 # variable before it joins; all forks would have the spare's, which has none.
 
 _OF_A_RANK = re.compile(

@@ -247,9 +247,9 @@ class LocalFinder:
 def reserved_port() -> socket.socket:
     """Return a socket that holds a TCP port of this node, and does not listen on it.
 
-    Nobody is given the port while it is held, and a program that allows addresses to
-    be used again (``SO_REUSEADDR``), as PyTorch's store does, can listen on it all the
-    same. It is held by the launcher, for as long as the world lives.
+    The kernel gives the port to no other program while it is held. One that allows
+    addresses to be used again (``SO_REUSEADDR``), as PyTorch's store does, can listen
+    on it all the same. It is held by the launcher, for as long as the world lives.
 
     Raises:
         CannotLaunchError: There is none: another program holds them all.

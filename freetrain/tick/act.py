@@ -83,7 +83,7 @@ class ActionResults:
         problems: What went wrong, for people. Hostile text.
         error: Why no further command is run; None where Slurm answers.
         held_back: Leases of trainers whose next generation could not be written.
-        is_room_made: Whether all leases were told to go that others wait for.
+        is_room_made: Whether the notice was sent to all leases that others wait for.
     """
 
     assigned: int = 0
@@ -111,7 +111,7 @@ def carry_out(
     """
     room = observed.room
     done = ActionResults(
-        ended=len(room.told) + len(room.cancelled),
+        ended=len(room.notified) + len(room.cancelled),
         problems=list(room.problems),
         error=room.error,
         is_room_made=room.is_made,

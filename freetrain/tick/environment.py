@@ -415,7 +415,7 @@ def append_line(path: Path, line: str) -> None:
 def rotate_full(path: Path) -> None:
     """Rename the log at *path*, to which our output is appended, once it is full.
 
-    Whoever appends to it opens it anew for each tick. A log that cannot be renamed is
+    Each tick opens it anew. A log that cannot be renamed is
     left as it is: no tick fails for it.
     """
     with suppress(OSError):
@@ -434,7 +434,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def may_exist(path: Path) -> bool:
-    """Tell whether there is a file at *path*; True where that cannot be told now."""
+    """Tell whether there is a file at *path*; True where that is unknown."""
     try:
         return path.exists()
     except OSError:

@@ -38,7 +38,7 @@ from freetrain.state.tables import (
 )
 from freetrain.tick.leases import limits_of, tag_of
 from freetrain.tick.plan import shape_of
-from freetrain.tick.room import told_leases
+from freetrain.tick.room import with_room_made
 from slurm.holes import carry_plans, plans_of
 from slurm.records import choose_partition
 
@@ -69,7 +69,7 @@ class Observed:
     """What a tick observed: Slurm, leases, agents and trainers.
 
     Attributes:
-        room: What was asked of Slurm first, and whom it was told to leave.
+        room: What Slurm said first, and the leases that were sent the notice by it.
         snapshot: Slurm's, with backfill's plans carried over where it was torn.
         config: How the cluster is set up.
         partition: Where leases are submitted unless a trainer says otherwise.
@@ -154,7 +154,7 @@ def observe(context: TickContext, room: Room) -> Observed:
     looked_s = counters(state)[TickCounter.LOOKED_S]
     sources = Sources(uid, snapshot.jobs, found, looked_s)
     believed = believe(previous, known, sources, now_s=now_s, limits=limits)
-    belief, gave_way = told_leases(believed, room, now_s)
+    belief, gave_way = with_room_made(believed, room, now_s)
     whole_s = last.whole_s if snapshot.is_torn else now_s
     known_trainers, progress = _read_trainers(context, now_s=now_s)
     return Observed(

@@ -5,7 +5,7 @@ known by user and name alone. Those that others wait for are sent the notice to 
 and waiting leases that would take what is given up are cancelled. No lock is taken and
 no file is read, so that room is made whatever becomes of the state directory, the files
 of trainers, or another tick. The tick then goes on with the same answers and claims,
-and records what was sent (``told_leases``).
+and records what was sent (``with_room_made``).
 
 A lease that stays after its notice must be cancelled. A tick that has the state sees to
 that (``broker.reconcile``). Where a tick fails, ``end_those_that_stay`` waits for that
@@ -75,10 +75,10 @@ class Room:
         pool: Leases of all users; deaf are those whose brokers are silent.
         partitions: Those whose nodes the claims are about.
         claims: Nodes that others' jobs could start on.
-        told: Leases that were sent the notice, or in a dry run would be: why, by
+        notified: Leases that were sent the notice, or in a dry run would be: why, by
             display id.
         cancelled: Waiting leases that were cancelled, likewise.
-        told_s: When the notice was sent, by the environment's clock.
+        notified_s: When the notice was sent, by the environment's clock.
         problems: What Slurm refused, for people. Hostile text.
         error: Why not all was sent; None where Slurm answered.
         is_recorded: Whether the state has what was sent: then the next ticks see to
@@ -89,9 +89,9 @@ class Room:
     pool: LeasePool
     partitions: frozenset[str]
     claims: Claims
-    told: dict[str, EndReason] = field(default_factory=dict)
+    notified: dict[str, EndReason] = field(default_factory=dict)
     cancelled: dict[str, EndReason] = field(default_factory=dict)
-    told_s: float = 0.0
+    notified_s: float = 0.0
     problems: list[str] = field(default_factory=list)
     error: SlurmError | None = None
     is_recorded: bool = False
@@ -106,10 +106,10 @@ class Room:
         """What was done, for the message of a tick that fails after it."""
         if self.seen.limits.mode is Mode.PREEMPT:
             return "Slurm itself takes leases that others need."
-        if not self.told and not self.cancelled:
+        if not self.notified and not self.cancelled:
             return "No lease had to make room for another job."
-        told = counted(len(self.told), "lease")
-        said = f"Room was made before that: {told} asked to leave"
+        notified = counted(len(self.notified), "lease")
+        said = f"Room was made before that: {notified} asked to leave"
         if self.cancelled:
             said += f", {len(self.cancelled)} waiting cancelled"
         return f"{said}."
@@ -121,7 +121,7 @@ def make_room(
     backend: SlurmBackend,
     *,
     is_dry: bool,
-    told_before: MutableMapping[str, float],
+    notified_before: MutableMapping[str, float],
 ) -> Room:
     """Ask Slurm how things are, and make room for the jobs that wait for our leases.
 
@@ -130,8 +130,9 @@ def make_room(
         environment: Clocks, our user number.
         backend: Slurm.
         is_dry: Whether nothing may be sent.
-        told_before: When this process sent each lease a notice, by its clock; notices
-            of this call are added. A second one would tell the lease nothing new.
+        notified_before: When this process sent each lease a notice, by its clock;
+            notices of this call are added. A lease is sent one, as a second would
+            change nothing.
 
     Raises:
         BadConfigurationError: Leases are to yield to jobs that are hidden from us.
@@ -150,7 +151,7 @@ def make_room(
     room = Room(seen=seen, pool=pool, partitions=partitions, claims=claims)
     try:
         _cancel_waiting(room, environment, backend, is_dry=is_dry)
-        _give_notice(room, environment, backend, told_before, is_dry=is_dry)
+        _give_notice(room, environment, backend, notified_before, is_dry=is_dry)
     except (SlurmRefusedError, ValueError) as error:
         room.problems.append(str(error))
     except SlurmError as error:
@@ -243,7 +244,7 @@ def _give_notice(
     room: Room,
     environment: TickEnvironment,
     backend: SlurmBackend,
-    told_before: MutableMapping[str, float],
+    notified_before: MutableMapping[str, float],
     *,
     is_dry: bool,
 ) -> None:
@@ -257,16 +258,16 @@ def _give_notice(
         job.display_id: (job, name)
         for job in _running(room.seen.snapshot.jobs, environment.uid)
         for name in expand(job.nodes)
-        if name in claims.leased and job.display_id not in told_before
+        if name in claims.leased and job.display_id not in notified_before
     }
     if not leases:
         return
     if not is_dry:
         with environment.effect(f"ending {EndReason.CLAIMED.name} {len(leases)}"):
             backend.signal([job.key for job, _ in leases.values()], NOTICE)
-    room.told_s = environment.clock()
-    told_before.update(dict.fromkeys(leases, room.told_s))
-    room.told |= {
+    room.notified_s = environment.clock()
+    notified_before.update(dict.fromkeys(leases, room.notified_s))
+    room.notified |= {
         display_id: claims.end_reason(name) for display_id, (_, name) in leases.items()
     }
 
@@ -284,21 +285,21 @@ def end_those_that_stay(
 ) -> int:
     """Cancel the leases that stay after their notice; return how many.
 
-    For a tick that cannot record whom it told: no later tick would know since when they
+    For a tick that cannot record its notices: no later tick would know since when they
     stay. Waits for the rest of their time, at most ``claim_patience_s``.
 
     Raises:
         SlurmError: Slurm did not answer; they may stay.
     """
-    if not room.told:
+    if not room.notified:
         return 0
-    left_s = room.seen.limits.claim_patience_s - (environment.clock() - room.told_s)
+    left_s = room.seen.limits.claim_patience_s - (environment.clock() - room.notified_s)
     if left_s > 0.0:
         environment.sleep(left_s)
     stayed = [
         job.key
         for job in _running(backend.jobs(), environment.uid)
-        if job.display_id in room.told
+        if job.display_id in room.notified
     ]
     if stayed:
         with environment.effect(f"ending {EndReason.STAYED.name} {len(stayed)}"):
@@ -306,7 +307,7 @@ def end_those_that_stay(
     return len(stayed)
 
 
-def told_leases(
+def with_room_made(
     belief: Belief, room: Room, now_s: float
 ) -> tuple[Belief, dict[LeaseKey, EndReason]]:
     """Return *belief* with the times at which room was asked for, and of whom.
@@ -320,9 +321,9 @@ def told_leases(
     leases: list[Lease] = []
     for lease in belief.leases:
         changed = lease
-        if lease.display_id in room.told and lease.notice_s is None:
+        if lease.display_id in room.notified and lease.notice_s is None:
             changed = replace(lease, notice_s=now_s)
-            why[lease.key] = room.told[lease.display_id]
+            why[lease.key] = room.notified[lease.display_id]
         elif lease.display_id in room.cancelled:
             changed = replace(lease, cancel_s=now_s)
             why[lease.key] = room.cancelled[lease.display_id]
@@ -483,7 +484,7 @@ def _with_leaving(snapshot: Snapshot, leases: Iterable[PooledLease]) -> Snapshot
 
 
 LEAST_HOLE_S = 180.0
-"""Holes that end sooner are nobody's share: a lease takes whole minutes."""
+"""Holes that end sooner are not shared out: a lease takes whole minutes."""
 
 
 def idle_nodes(

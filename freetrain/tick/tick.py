@@ -105,7 +105,7 @@ def tick(
     environment: TickEnvironment,
     *,
     dry_run: bool = False,
-    told_before: MutableMapping[str, float] | None = None,
+    notified_before: MutableMapping[str, float] | None = None,
 ) -> TickReport:
     """Run one tick; a dry run plans and reports, and writes nothing at all.
 
@@ -116,8 +116,8 @@ def tick(
         site: The site's settings.
         environment: Clocks, random names and Slurm.
         dry_run: Whether nothing may be changed.
-        told_before: When this process sent each lease a notice; ticks of one process
-            share it.
+        notified_before: When this process sent each lease a notice; ticks of one
+            process share it.
 
     Raises:
         SlurmError: Slurm did not answer, or not in a way that can be read. Where this
@@ -127,13 +127,17 @@ def tick(
         CannotWriteError: A file cannot be written.
         MilpError: No plan can be made.
     """
-    told_before = {} if told_before is None else told_before
+    notified_before = {} if notified_before is None else notified_before
     with environment.deadline(site.planner.solver_limit_s):
         began_s = environment.clock()
         backend = connected(site, environment)
         try:
             room = make_room(
-                site, environment, backend, is_dry=dry_run, told_before=told_before
+                site,
+                environment,
+                backend,
+                is_dry=dry_run,
+                notified_before=notified_before,
             )
         except (SlurmError, BadConfigurationError) as error:
             with (
@@ -406,10 +410,10 @@ def tick_and_follow_up(
             same; the error is raised if the last attempt failed.
     """
     end_s = environment.clock() + within_s
-    told_before: dict[str, float] = {}
+    notified_before: dict[str, float] = {}
 
     def again() -> TickReport:
-        return tick(site, environment, told_before=told_before)
+        return tick(site, environment, notified_before=notified_before)
 
     report = again()
     yield report

@@ -94,7 +94,7 @@ def test_a_lease_does_not_leave_while_it_is_unknown_whether_it_is_needed() -> No
 
     assert choose_actions(observed, ages_s={}) == ()
     known = replace(observed, unknown=frozenset())
-    assert choose_actions(known, ages_s={}) == (GiveBackLease("told to leave"),)
+    assert choose_actions(known, ages_s={}) == (GiveBackLease("it was asked to leave"),)
 
 
 RUNNING = ObservedWorld(age_s=9.0)

@@ -237,7 +237,7 @@ def test_clocks_that_are_apart_are_told(here_s: float, verdict: str) -> None:
     assert look_at_clock(1000.0, here_s).verdict == verdict
 
 
-RANK = "doctor-rank told=2 found={}\n"
+RANK = "doctor-rank set=2 seen={}\n"
 GOOD: dict[str, object] = {
     "started_s": 1001.0,
     "ended_s": 1003.0,
@@ -269,8 +269,8 @@ def test_a_good_answer_is_well_in_all_respects() -> None:
     ("name", "changes", "verdict"),
     [
         ("MPI there", {"world_said": 2 * RANK.format("none")}, "ok"),
-        ("MPI there", {"world_said": 2 * "doctor-rank told=1 found=none\n"}, "bad"),
-        ("MPI there", {"world_said": 2 * "doctor-rank told=? found=none\n"}, "skipped"),
+        ("MPI there", {"world_said": 2 * "doctor-rank set=1 seen=none\n"}, "bad"),
+        ("MPI there", {"world_said": 2 * "doctor-rank set=? seen=none\n"}, "skipped"),
         ("versions there", {"python": "3.6.8"}, "bad"),
         ("versions there", {"freetrain": "0.0.1"}, "bad"),
         ("state directory there", {"links": "bad"}, "bad"),

@@ -54,7 +54,7 @@ def test_what_is_lost_with_a_node_is_told_again_later() -> None:
     assert way.times_s == (45.0, 55.0, 65.0, 75.0)
 
 
-def test_a_final_target_ends_the_training_and_nobody_is_told_before() -> None:
+def test_a_final_target_ends_the_training_and_nobody_is_notified_before() -> None:
     target = Target(deliver=2.0, final=1.0)
 
     result = replay({0: [(0.0, 90.0)]}, [learner(target=target)], policy="equal")

@@ -389,7 +389,7 @@ def planned(
             context.environment,
             context.backend,
             is_dry=True,
-            told_before={},
+            notified_before={},
         )
         observed = observe(context, room)
         return make_plan(context, observed, foresee=foresee), observed.gave_way
