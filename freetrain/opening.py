@@ -2,9 +2,14 @@
 
 A name in such a folder may be a link to a file of the user's own, a pipe on which
 opening waits for ever, or a file of another user. ``open_plain`` opens plain files
-alone, follows no link at the end of the path, and never waits. ``why_unsafe`` says
-whether other users could change what lies in a folder at any time; such a folder is
-refused whole (``check_own``), since a file that is checked can be exchanged after.
+alone, and never waits. ``why_unsafe`` says whether other users could change what lies
+in a folder at any time; such a folder is refused whole (``check_own``), since a file
+that is checked can be exchanged after.
+
+Links: FreeTrain makes none, so it follows none where it names the file itself. A path
+that the user named may lead over links, as to scratch. Those are followed that the
+kernel follows with ``fs.protected_symlinks``: a link in a folder that all may write to
+must belong to the user or to root, and the folder must be sticky (``lead_of``).
 
 Folders that a group may write to are let through: projects of several people share
 them, and members of a group trust each other. FreeTrain's own subfolders
@@ -32,6 +37,10 @@ class NotPlainError(OSError):
     """A pipe, device, folder or link is where a plain file was expected."""
 
 
+class PlantedLinkError(OSError):
+    """A link is on the way that another user could have made."""
+
+
 def open_plain(
     path: Path, flags: int = os.O_RDONLY, *, mode: int = 0o600, follows: bool = False
 ) -> int:
@@ -41,16 +50,15 @@ def open_plain(
         path: The file.
         flags: As for ``os.open``.
         mode: Of a file that is created.
-        follows: Whether *path* may be a link: where its user named this very file.
+        follows: Whether *path* may lead over links: where its user named it.
 
     Raises:
+        PlantedLinkError: Another user could have made a link on the way.
         OSError: It cannot be opened, or is no plain file.
     """
-    flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    if not follows:
-        flags |= os.O_NOFOLLOW
+    flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        descriptor = os.open(path, flags, mode)
+        descriptor = os.open(lead_of(path) if follows else path, flags, mode)
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENXIO}:  # a link; a pipe or a socket
             raise NotPlainError(error.errno, "not a plain file", str(path)) from error
@@ -129,6 +137,70 @@ def _refuse(name: str) -> NoReturn:
 
 
 # ----------------------------------------------------------------------
+# Links
+
+_MOST_LINKS = 40
+"""On the way to one file; the kernel follows as many."""
+
+
+def lead_of(path: Path, *, uid: int | None = None) -> Path:
+    """Return where *path* leads, over links that no other user could have made.
+
+    Parts that are missing, and those below them, stay as they are.
+
+    Args:
+        path: Absolute, or from the working directory.
+        uid: Our own number; None for this process's.
+
+    Raises:
+        PlantedLinkError: Another user could have made a link on the way.
+        OSError: A part cannot be looked at, or there are too many links.
+    """
+    own = owners_trusted_by(os.geteuid() if uid is None else uid)
+    place, links = Path("/"), 0
+    left = [*reversed(path.absolute().parts[1:])]
+    while left:
+        name = left.pop()
+        if name == "..":  # of a link's text, behind links that were followed
+            place = place.parent
+            continue
+        step = place / name
+        try:
+            target = Path(os.readlink(step))  # noqa: PTH115 -- half the time
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+            place = step
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        if why := _why_planted(step, own):
+            raise PlantedLinkError(errno.EPERM, why, str(path))
+        place = Path("/") if target.is_absolute() else place
+        left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+    return place
+
+
+_NO_LINK = {errno.EINVAL, errno.ENOENT, errno.ENOTDIR}
+"""Of readlink: it is something else than a link, or missing."""
+
+
+def _why_planted(link: Path, own: frozenset[int]) -> str:
+    folder, owner = link.parent.stat(), link.lstat().st_uid
+    if not folder.st_mode & stat.S_IWOTH:
+        return ""
+    if not folder.st_mode & stat.S_ISVTX:
+        return f"{link} is a link, and {_open_to_all(link.parent, folder.st_mode)}"
+    if owner in own:
+        return ""
+    return (
+        f"{link} is a link of user {owner} in a folder that anybody may write to; name "
+        f"the place that it should lead to"
+    )
+
+
+# ----------------------------------------------------------------------
 # Folders
 
 
@@ -153,12 +225,16 @@ def why_unsafe(folder: Path, *, uid: int) -> str:
 
     The folder must be the user's own or root's. Folders above it may be anybody's, as
     its user chose to work below them, but not open to all: unless its sticky bit is
-    set, anybody could put another folder in place of this one.
+    set, anybody could put another folder in place of this one. Links on the way are
+    judged as ``lead_of`` does.
 
     Raises:
         OSError: It cannot be looked at.
     """
-    place = folder.resolve()
+    try:
+        place = lead_of(folder, uid=uid)
+    except PlantedLinkError as error:
+        return str(error.strerror)
     try:
         found = place.stat()
     except FileNotFoundError:

@@ -490,8 +490,8 @@ def read_tail(path: Path, most_bytes: int) -> bytes:
 def _plain_file(path: Path) -> Iterator[int]:
     """Open a plain file for reading; OSError for anything else.
 
-    It may be a link: the user named the file, or the folder of logs, which is checked
-    when a world is launched, and nothing but progress is made of what is read.
+    The way to it may lead over the user's own links: the user named the file, or the
+    folder that it lies in.
     """
     descriptor = open_plain(path, follows=True)
     try:

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import WorkSettings, read_job
-from freetrain.elastic.contract import OutcomeKind, parse_outcome
+from freetrain.elastic.contract import MOST_OUTCOME_BYTES, OutcomeKind, parse_outcome
 from freetrain.errors import FreeTrainError, TryLaterError
 from freetrain.launch.base import log_of, logs_of, run_dir_of
+from freetrain.opening import open_plain, read_plain
 from freetrain.progress import (
     Bookmark,
     FilePosition,
@@ -69,6 +70,8 @@ _MOST_REMEMBERED = 1_000
 _LONGEST_MESSAGE = 2_000
 _MOST_OPEN = 20  # generations that are not over, as far back as an agent looks
 _MOST_ANSWERS = 10_000
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+
 _LAST_OUTPUT_BYTES = 1 << 16
 
 
@@ -303,7 +306,7 @@ class Board:
         folder = file.parent if file else logs_of(job, self._trainer_dir(trainer))
         probe = folder / f".freetrain-{os.uname().nodename}-{os.getpid()}"
         try:
-            with probe.open("wb") as trial:
+            with os.fdopen(open_plain(probe, _NEW_FILE), "wb") as trial:
                 trial.write(b"\n")
                 trial.flush()
                 os.fsync(trial.fileno())
@@ -461,7 +464,8 @@ class Board:
     def _outcome(self, run: RunDir, generation: int) -> Outcome | None:
         path = run.outcome(generation)
         if path.name in self._listing.names(run.outcomes):
-            return parse_outcome(path.read_bytes(), generation)
+            with suppress(ValueError):  # no program writes one as large as that
+                return parse_outcome(read_plain(path, MOST_OUTCOME_BYTES), generation)
         return None
 
     def _forget(self, trainer: str) -> None:

@@ -51,7 +51,7 @@ from freetrain.launch.base import (
 )
 from freetrain.launch.local import LocalFinder, find_tool
 from freetrain.launch.mpirun import Flavour, unfit_path
-from freetrain.opening import why_unsafe
+from freetrain.opening import PlantedLinkError, lead_of, why_unsafe
 from freetrain.pack.pack import Inbox, read_pack
 from freetrain.patterns import advice, slow_line
 from freetrain.state.database import (
@@ -382,7 +382,7 @@ def check_launch_folder(
 
 
 def check_folders(job: TrainerJob, *, uid: int) -> None:
-    """Refuse a job whose program would write where other users could put links.
+    """Refuse a job that would write, or be read, where other users could put links.
 
     Raises:
         BadConfigurationError: Others can change what lies in a folder of its own.
@@ -397,6 +397,15 @@ def check_folders(job: TrainerJob, *, uid: int) -> None:
                 f"Nothing was submitted, as other users could have FreeTrain write "
                 f"into files of yours."
             )
+    if job.progress is not None and job.progress.file is not None:
+        try:
+            lead_of(job.progress.file, uid=uid)
+        except PlantedLinkError as error:
+            raise BadConfigurationError(
+                f"progress.file = {shown(str(job.progress.file))} cannot be used: "
+                f"{error.strerror}. Nothing was submitted, as the trainer's progress "
+                f"would not be read."
+            ) from error
 
 
 def find_program(

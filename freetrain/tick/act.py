@@ -6,6 +6,7 @@ ticks find it, whatever happens to this one; what is recorded after it tells its
 
 from __future__ import annotations
 
+import os
 from collections import Counter as Count
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from freetrain.broker.reconcile import EndLeases, Submit, intent_of, marked_endi
 from freetrain.elastic.checkpoint import copy_checked
 from freetrain.elastic.contract import CheckpointError
 from freetrain.elastic.files import RunDir, replaced
+from freetrain.opening import NotPlainError, open_plain
 from freetrain.state.files import (
     BROKER,
     AssignedLease,
@@ -608,14 +610,15 @@ def publish(run_dir: RunDir, place: Path, *, since_step: int | None) -> str:
     for checkpoint in reversed(run_dir.committed()):
         if checkpoint.step < (since_step or 0):
             continue
-        with suppress(CheckpointError, FileNotFoundError):  # torn, or pruned just now
+        # Torn, no file of ours, or pruned just now.
+        with suppress(CheckpointError, NotPlainError, FileNotFoundError):
             _copy(checkpoint.path, place)
             return checkpoint.path.name
     return ""
 
 
 def _copy(path: Path, place: Path) -> None:
-    with path.open("rb") as source:
+    with os.fdopen(open_plain(path), "rb") as source:
         place.parent.mkdir(parents=True, exist_ok=True)
         temporary = place.with_name(f".{place.name}.new")
         with replaced(place, temporary=temporary) as target:

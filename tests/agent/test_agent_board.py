@@ -297,6 +297,30 @@ def test_a_checkpoint_that_grows_is_seen_and_a_program_without_room_excused(
     assert not list(folder.run.path.glob(".freetrain-*"))
 
 
+def test_looking_whether_a_program_can_report_writes_over_no_planted_link(
+    board: Board, folder: TrainerDir, tmp_path: Path
+) -> None:
+    folder.run.create()
+    own = tmp_path / ".bashrc"
+    own.write_text("kept")
+    probe = f".freetrain-{os.uname().nodename}-{os.getpid()}"
+    (folder.run.path / probe).symlink_to(own)
+
+    board.can_report("t")
+
+    assert own.read_text() == "kept"
+
+
+def test_a_pipe_in_place_of_an_outcome_is_not_waited_for(
+    board: Board, folder: TrainerDir
+) -> None:
+    folder.run.create()
+    os.mkfifo(folder.run.outcome(1))
+
+    with pytest.raises(OSError, match="not a plain file"):
+        board.with_outcome("t", ending(1))
+
+
 def test_a_trainer_without_limits_is_done_when_its_program_says_so(
     board: Board,
 ) -> None:

@@ -398,6 +398,23 @@ def test_a_pattern_that_backtracks_is_refused(tmp_path: Path) -> None:
     check_pattern(a_job(tmp_path))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs files of another user")
+def test_a_progress_file_behind_a_link_of_another_user_is_refused(
+    tmp_path: Path,
+) -> None:
+    link = tmp_path / "log.csv"
+    link.symlink_to(tmp_path / "real.csv")
+    progress = ProgressSettings(form=ProgressFormat.CSV, file=link)
+    job = structs.replace(a_job(tmp_path), elastic=False, progress=progress)
+    tmp_path.chmod(0o1777)
+    check_folders(job, uid=0)
+
+    os.chown(link, 4_711, -1, follow_symlinks=False)
+
+    with pytest.raises(BadConfigurationError, match="is a link of user 4711"):
+        check_folders(job, uid=0)
+
+
 def test_a_folder_that_others_can_change_is_refused(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()

@@ -12,8 +12,10 @@ import pytest
 from freetrain.elastic.files import RunDir, replaced
 from freetrain.opening import (
     NotPlainError,
+    PlantedLinkError,
     UnsafeFolderError,
     check_own,
+    lead_of,
     open_plain,
     read_json,
     read_plain,
@@ -58,11 +60,69 @@ def test_only_a_plain_file_is_opened_and_nothing_waits(
     assert own.read_text() == "alias ll='ls -l'\n"
 
 
-def test_a_link_that_its_user_named_is_followed(tmp_path: Path) -> None:
-    (tmp_path / "real").write_text("step,loss\n")
-    (tmp_path / "link").symlink_to("real")
+def linked(tmp_path: Path, name: str, *, mode: int, owner: int) -> Path:
+    """Return a file of the user's below a folder of this mode, over a link there."""
+    real, shared = tmp_path / "real" / "run", tmp_path / "shared"
+    real.mkdir(parents=True)
+    shared.mkdir()
+    (real / "log.csv").write_text("step,loss\n")
+    link = shared / name
+    link.symlink_to(real if name == "run" else real / "log.csv")
+    os.chown(link, owner, -1, follow_symlinks=False)
+    shared.chmod(mode)
+    return shared / "run" / "log.csv" if name == "run" else link
 
-    os.close(open_plain(tmp_path / "link", follows=True))
+
+WHOSE_LINKS = pytest.mark.parametrize(
+    ("mode", "owner", "is_followed"),
+    [
+        (0o755, 0, True),  # the user's own link to scratch
+        (0o1777, 0, True),  # in /tmp
+        (0o775, OTHER, True),  # in a project's folder, whose members are trusted
+        (0o1777, OTHER, False),
+        (0o777, 0, False),  # anybody could have put the user's own link there
+        (0o777, OTHER, False),
+    ],
+)
+
+
+@needs_root
+@WHOSE_LINKS
+@pytest.mark.parametrize("name", ["log.csv", "run"])
+def test_links_are_followed_that_no_other_user_could_have_made(
+    tmp_path: Path, name: str, mode: int, owner: int, *, is_followed: bool
+) -> None:
+    path = linked(tmp_path, name, mode=mode, owner=owner)
+
+    if is_followed:
+        os.close(open_plain(path, follows=True))
+        assert lead_of(path) == path.resolve()
+    else:
+        with pytest.raises(PlantedLinkError, match=f"{path.parent.name}.* is a link"):
+            open_plain(path, follows=True)
+
+
+@needs_root
+@WHOSE_LINKS
+def test_a_folder_behind_a_link_of_another_user_is_refused(
+    tmp_path: Path, mode: int, owner: int, *, is_followed: bool
+) -> None:
+    folder = linked(tmp_path, "run", mode=mode, owner=owner).parent
+
+    assert (why_unsafe(folder, uid=0) == "") is is_followed
+
+
+def test_a_way_leads_where_the_kernel_leads(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "c").symlink_to("a/b")
+    (tmp_path / "a" / "b" / "up").symlink_to("../../a/./b")
+    (tmp_path / "a" / "d").symlink_to(tmp_path / "c" / "missing")
+    (tmp_path / "loop").symlink_to("loop")
+
+    for way in ("c/up/../b/x", "a/d/y", "c/../b", "nothing/../a", "a"):
+        assert lead_of(tmp_path / way) == (tmp_path / way).resolve()
+    with pytest.raises(OSError, match="Too many levels"):
+        lead_of(tmp_path / "loop" / "x")
 
 
 def test_what_lies_at_a_temporary_name_is_not_written_to(tmp_path: Path) -> None:

@@ -297,6 +297,23 @@ def test_what_is_no_plain_file_has_nothing_new(
     assert stage.latest() is None
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs files of another user")
+@pytest.mark.parametrize(("owner", "read"), [(0, [7]), (4_711, [])])
+def test_progress_is_read_over_own_links_and_not_over_those_of_others(
+    stage: Stage, owner: int, read: list[int]
+) -> None:
+    reader = stage.reader()
+    scratch = stage.folder / "scratch" / "log"
+    scratch.parent.mkdir()
+    scratch.write_text('{"step": 7, "samples": 1}\n')
+    stage.path.symlink_to(scratch)
+    os.chown(stage.path, owner, -1, follow_symlinks=False)
+    stage.folder.chmod(0o1777)
+
+    assert steps(reader) == read
+    assert (stage.latest() is None) is (read == [])
+
+
 def test_bad_lines_are_counted_and_the_others_read(stage: Stage) -> None:
     stage.report(line(1), "{", "x" * 300_000, '{"step": -1}', line(2))
     reader = stage.reader()

@@ -108,6 +108,11 @@ def test_the_model_is_published_and_the_hook_called_once(world: TickWorld) -> No
     assert read_checkpoint(whole.read_bytes()).position.step == 3
 
 
+def whole_elsewhere(run_dir: RunDir) -> Path:
+    """A good checkpoint outside of the folder of checkpoints."""
+    return commit(run_dir, 8).rename(run_dir.path / "elsewhere")
+
+
 def test_a_checkpoint_before_the_target_or_not_whole_is_not_delivered(
     world: TickWorld,
 ) -> None:
@@ -119,6 +124,8 @@ def test_a_checkpoint_before_the_target_or_not_whole_is_not_delivered(
     corrupt.write_bytes(b"x" + corrupt.read_bytes()[1:])
     digest = hashlib.sha256(b"x" * 100 + b"0" * 64).hexdigest()
     other.write_bytes(b"x" * 100 + digest.encode())
+    os.mkfifo(run_dir.checkpoint(1, 7))
+    run_dir.checkpoint(1, 8).symlink_to(whole_elsewhere(run_dir))
     world.tick()
     still_waits = not place(world).exists()
     whole = commit(run_dir, 3)
