@@ -204,18 +204,17 @@ def _why_planted(link: Path, own: frozenset[int]) -> str:
 # Folders
 
 
-def check_own(folder: Path, *, uid: int | None = None) -> None:
+def check_own(folder: Path) -> None:
     """Check that no other user can change what lies in *folder*; it may be missing.
 
     Args:
         folder: Absolute.
-        uid: Our own number; None for this process's.
 
     Raises:
         UnsafeFolderError: One can.
         OSError: It cannot be looked at.
     """
-    why = why_unsafe(folder, uid=os.geteuid() if uid is None else uid)
+    why = why_unsafe(folder, uid=os.geteuid())
     if why:
         raise UnsafeFolderError(errno.EPERM, why, str(folder))
 

@@ -178,12 +178,12 @@ def oom_kills(*, proc: Path = PROC) -> int:
     return 0
 
 
-def resident_bytes(pids: Iterable[int], *, proc: Path = PROC) -> int:
+def resident_bytes(pids: Iterable[int]) -> int:
     """Return the memory that processes have in RAM, by statm; 0 for those gone."""
     pages = 0
     for pid in pids:
         with suppress(OSError, ValueError, IndexError):
-            pages += int(_read(f"{proc}/{pid}/statm").split()[1])
+            pages += int(_read(f"{PROC}/{pid}/statm").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 

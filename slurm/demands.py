@@ -231,7 +231,7 @@ def _parsed(text: str) -> tuple[list[_Term], list[_Term] | None]:
     tokens.reverse()
     bracketed: list[_Term] | None = None
     terms: list[_Term] = []
-    for operator in _operators(tokens, first="&"):
+    for operator in _operators(tokens):
         if tokens and tokens[-1] == "[":
             if bracketed is not None:
                 raise ValueError("brackets twice")
@@ -246,15 +246,15 @@ def _parsed(text: str) -> tuple[list[_Term], list[_Term] | None]:
     return terms, bracketed
 
 
-def _operators(tokens: list[str], *, first: str) -> Iterator[str]:
+def _operators(tokens: list[str]) -> Iterator[str]:
     """Yield the operator before each operand; the caller takes the operand."""
-    yield first
+    yield "&"
     while tokens and tokens[-1] in _OPERATORS:
         yield _OPERATORS[tokens.pop()]
 
 
 def _terms(tokens: list[str]) -> Iterator[_Term]:
-    for operator in _operators(tokens, first="&"):
+    for operator in _operators(tokens):
         yield _term(tokens, operator)
 
 
@@ -263,7 +263,7 @@ def _term(tokens: list[str], operator: str) -> _Term:
     operand: Expression
     if tokens and tokens[-1] == "(":
         tokens.pop()
-        operand = tuple((op, _feature(tokens)) for op in _operators(tokens, first="&"))
+        operand = tuple((op, _feature(tokens)) for op in _operators(tokens))
         _take(tokens, ")")
     else:
         operand = _feature(tokens)

@@ -523,9 +523,6 @@ class QueueDigest:
         return bool(self.waiting) and self != before
 
 
-EMPTY_DIGEST = QueueDigest(frozenset(), frozenset())
-
-
 def digest_of(jobs: Iterable[JobRecord], *, now_s: float) -> QueueDigest:
     """Return the digest of all jobs that wait or hold nodes at *now_s*, Unix time."""
     others = [job for job in jobs if not is_lease(job)]

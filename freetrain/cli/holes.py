@@ -150,17 +150,15 @@ LENGTHS_S = (120.0, 600.0, 1_800.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0)
 """Lengths of time for which idle nodes are counted."""
 
 
-def idle_nodes_by_length(
-    idle: PartitionHoles, *, lengths_s: Sequence[float] = LENGTHS_S
-) -> tuple[tuple[float, int], ...]:
+def idle_nodes_by_length(idle: PartitionHoles) -> tuple[tuple[float, int], ...]:
     """Return pairs of a length in seconds and the number of nodes idle for so long.
 
     The lengths ascend; of those with equally many nodes only the longest is returned.
     A hole whose end is not known counts for no length.
     """
     lives = [_end_s(hole) - idle.now_s for hole in idle.holes]
-    counts = [sum(life >= length_s for life in lives) for length_s in lengths_s]
-    pairs = zip(lengths_s, counts, [*counts[1:], 0], strict=True)
+    counts = [sum(life >= length_s for life in lives) for length_s in LENGTHS_S]
+    pairs = zip(LENGTHS_S, counts, [*counts[1:], 0], strict=True)
     return tuple((length_s, now) for length_s, now, longer in pairs if now > longer)
 
 

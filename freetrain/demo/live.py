@@ -429,14 +429,13 @@ def play(
 def losses_alone(
     folder: Path,
     environment: DemoEnvironment,
-    trainers: tuple[DemoTrainer, ...] = TRAINERS,
 ) -> dict[str, Mapping[int, float]]:
     """Return the losses by step of runs of the same trainers without disturbances.
 
     Each runs as one process, without MPI, without a pause, all at the same time.
     """
     runs = {}
-    for trainer in trainers:
+    for trainer in TRAINERS:
         variables = {"FREETRAIN_RUN_DIR": str(folder / trainer.name)}
         runs[trainer.name] = subprocess.Popen(  # noqa: S603 - our own words
             trainer.command(chunk_s=0.0),

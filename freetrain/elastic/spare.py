@@ -145,9 +145,9 @@ class _Noting(dict[bytes, bytes]):
         return super().__getitem__(name)
 
 
-def watch_variables(variables: MutableMapping[str, str] = os.environ) -> None:
+def watch_variables() -> None:
     """Note from now on which variables the program asks for."""
-    own = vars(variables)
+    own = vars(os.environ)
     own["_data"] = _Noting(own["_data"])
 
 

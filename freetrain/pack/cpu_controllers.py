@@ -230,18 +230,18 @@ def choose_controller(
 
 _CPU = "cpu"
 
+_OWN = Path("/proc/self")
 
-def own_cgroups(
-    proc: Path = Path("/proc/self"),
-) -> tuple[tuple[ControllerName, Path], ...]:
+
+def own_cgroups() -> tuple[tuple[ControllerName, Path], ...]:
     """Return this process' groups that could share CPUs, v2 first.
 
     Returns:
         Pairs of the version, ``CGROUP_V1`` or ``CGROUP_V2``, and the group's folder.
     """
     try:
-        mounts = (proc / "mountinfo").read_text("utf-8", "replace")
-        groups = (proc / "cgroup").read_text("utf-8", "replace")
+        mounts = (_OWN / "mountinfo").read_text("utf-8", "replace")
+        groups = (_OWN / "cgroup").read_text("utf-8", "replace")
     except OSError:
         return ()
     return cgroups_in(mounts, groups)

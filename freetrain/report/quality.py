@@ -39,9 +39,10 @@ JUST_AS_SLOW = 0.01
 """A trainer that waits longer by less than this share has not lost."""
 
 
-def sample_times_s(end_s: float, *, count: int = SAMPLE_TIMES) -> NDArray[np.float64]:
-    """Return the middles of *count* equal spans up to *end_s*."""
-    return np.linspace(0.0, end_s, count, endpoint=False) + end_s / (2 * count)
+def sample_times_s(end_s: float) -> NDArray[np.float64]:
+    """Return the middles of ``SAMPLE_TIMES`` equal spans up to *end_s*."""
+    starts_s = np.linspace(0.0, end_s, SAMPLE_TIMES, endpoint=False)
+    return starts_s + end_s / (2 * SAMPLE_TIMES)
 
 
 def quality_over_time(

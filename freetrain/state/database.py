@@ -75,6 +75,9 @@ if TYPE_CHECKING:
 
 _CLOCK = Clock()
 
+_WAIT_S = 5.0
+"""How long to wait for another process's transaction, or turn."""
+
 DATABASE = "state.sqlite"
 LOG = "tick.log"
 """One line a tick, and one for each database that was put back."""
@@ -138,7 +141,6 @@ def open_store(
     path: Path,
     *,
     uid: int,
-    wait_s: float = 5.0,
     allow_wal: bool | None = None,
     turn: StateTurn | None = None,
 ) -> Iterator[sqlite3.Connection]:
@@ -150,7 +152,6 @@ def open_store(
     Args:
         path: The state directory.
         uid: Our own user number.
-        wait_s: How long to wait for another process's transaction, or turn.
         allow_wal: Whether the directory is on a local file system; None to find
             out, and to assume a network one in doubt.
         turn: The turn, where this process has it.
@@ -164,8 +165,8 @@ def open_store(
         allow_wal = is_local(mount)
     with ExitStack() as stack:
         if turn is None and keeps_locks_to_itself(mount):
-            turn = stack.enter_context(turn_in(path, this_process(), wait_s=wait_s))
-        connection = _open_sound(path, turn, wait_s=wait_s, allow_wal=allow_wal)
+            turn = stack.enter_context(turn_in(path, this_process(), wait_s=_WAIT_S))
+        connection = _open_sound(path, turn, allow_wal=allow_wal)
         stack.callback(connection.close)
         if not version(connection) and (path / TRAINERS).exists():
             _mark_find_again(path)
@@ -186,7 +187,7 @@ def _inode(path: Path) -> int:
 
 
 def _open_sound(
-    path: Path, turn: StateTurn | None, *, wait_s: float, allow_wal: bool
+    path: Path, turn: StateTurn | None, *, allow_wal: bool
 ) -> sqlite3.Connection:
     """Connect to the database in *path*; where it is damaged, to its copy put back.
 
@@ -195,19 +196,17 @@ def _open_sound(
         StoreError: It could not be done now.
     """
     try:
-        return _connect_sound(path / DATABASE, wait_s=wait_s, allow_wal=allow_wal)
+        return _connect_sound(path / DATABASE, allow_wal=allow_wal)
     except StoreDamagedError as error:
         if turn is None:
             # Another process may put it back while this one waits for its turn.
-            with turn_in(path, this_process(), wait_s=wait_s) as taken:
-                return _open_sound(path, taken, wait_s=wait_s, allow_wal=allow_wal)
+            with turn_in(path, this_process(), wait_s=_WAIT_S) as taken:
+                return _open_sound(path, taken, allow_wal=allow_wal)
         _put_back(path, error, turn)
-    return _connect_sound(path / DATABASE, wait_s=wait_s, allow_wal=allow_wal)
+    return _connect_sound(path / DATABASE, allow_wal=allow_wal)
 
 
-def _connect_sound(
-    database: Path, *, wait_s: float, allow_wal: bool
-) -> sqlite3.Connection:
+def _connect_sound(database: Path, *, allow_wal: bool) -> sqlite3.Connection:
     """Connect to *database*, made if there never was one.
 
     Raises:
@@ -217,7 +216,7 @@ def _connect_sound(
     has_copy = any(copy.exists() for copy in copies_of(database))
     if has_copy and is_gone(database):
         raise damaged(f"the state {database}", "it is gone")
-    connection = connect(database, wait_s=wait_s, allow_wal=allow_wal)
+    connection = connect(database, allow_wal=allow_wal)
     try:
         check_sound(connection, database, may_be_new=not has_copy)
     except BaseException:
@@ -297,7 +296,6 @@ def turn_in(
     *,
     is_alive: Callable[[int], bool] = is_alive,
     wait_s: float = 0.0,
-    clock: Clock = _CLOCK,
 ) -> Iterator[StateTurn]:
     """Hold the turn in the state directory *path*.
 
@@ -305,7 +303,7 @@ def turn_in(
         StoreBusyError: Another process has it, for longer than *wait_s*.
         StoreUnwritableError: The directory cannot be written.
     """
-    until_s = clock.elapsed_s() + wait_s
+    until_s = _CLOCK.elapsed_s() + wait_s
     while True:
         try:
             taken = take_turn(path, process, is_alive=is_alive)
@@ -313,13 +311,13 @@ def turn_in(
             raise _unusable(path, error) from error
         if isinstance(taken, StateTurn):
             break
-        if clock.elapsed_s() >= until_s:
+        if _CLOCK.elapsed_s() >= until_s:
             by = f"process {taken.pid} on {taken.host}" if taken.host else "a process"
             raise StoreBusyError(
                 f"another tick is at work, or was cut off: {by} has the turn (in "
                 f"{path / TURNS}). Nothing was done; try again in a minute."
             )
-        clock.sleep(_LOOK_AGAIN_S)
+        _CLOCK.sleep(_LOOK_AGAIN_S)
     try:
         yield taken
     finally:
@@ -346,9 +344,7 @@ def check_exists(path: Path) -> None:
 
 
 @contextmanager
-def read_store(
-    path: Path, *, uid: int, wait_s: float = 5.0
-) -> Iterator[sqlite3.Connection]:
+def read_store(path: Path, *, uid: int) -> Iterator[sqlite3.Connection]:
     """Open the state in directory *path* for reading; nothing is made or changed.
 
     A state that an older FreeTrain made is copied into memory and brought up to date
@@ -357,7 +353,6 @@ def read_store(
     Args:
         path: The state directory.
         uid: Our own user number.
-        wait_s: How long to wait for another process's transaction.
 
     Raises:
         StoreMissingError: There is no state.
@@ -368,7 +363,7 @@ def read_store(
     database = path / DATABASE
     if is_gone(database):
         raise damaged(f"the state {database}", "it is gone")
-    with closing(connect_reading(database, wait_s=wait_s)) as connection:
+    with closing(connect_reading(database)) as connection:
         check_sound(connection, database)
         check_version(connection)
         if version(connection) == len(STEPS):
@@ -590,7 +585,7 @@ class JournalMode(StrEnum):
 def connect(
     path: Path,
     *,
-    wait_s: float = 5.0,
+    wait_s: float = _WAIT_S,
     allow_wal: bool = True,
     factory: type[sqlite3.Connection] = sqlite3.Connection,
 ) -> sqlite3.Connection:
@@ -620,7 +615,7 @@ def connect(
     return connection
 
 
-def connect_reading(path: Path, *, wait_s: float = 5.0) -> sqlite3.Connection:
+def connect_reading(path: Path) -> sqlite3.Connection:
     """Open the database at *path*, which is there, for reading only.
 
     Even for reading SQLite writes files beside the database. Where the disk is full
@@ -632,16 +627,16 @@ def connect_reading(path: Path, *, wait_s: float = 5.0) -> sqlite3.Connection:
     """
     with translated(path):
         try:
-            return _reading(path, "mode=ro", wait_s=wait_s)
+            return _reading(path, "mode=ro")
         except sqlite3.OperationalError as error:
             if _kind(error) not in _UNWRITABLE:
                 raise
-            return _reading(path, "mode=ro&immutable=1", wait_s=wait_s)
+            return _reading(path, "mode=ro&immutable=1")
 
 
-def _reading(path: Path, how: str, *, wait_s: float) -> sqlite3.Connection:
+def _reading(path: Path, how: str) -> sqlite3.Connection:
     place = f"file:{quote(str(path))}?{how}"
-    connection = sqlite3.connect(place, uri=True, timeout=wait_s, isolation_level=None)
+    connection = sqlite3.connect(place, uri=True, timeout=_WAIT_S, isolation_level=None)
     try:
         connection.execute("PRAGMA query_only = ON")
         connection.execute("PRAGMA schema_version").fetchone()
