@@ -83,6 +83,8 @@ class Situation:
         not_ready: Leases that no new generation may be formed of, because their agents
             have not come up, are leaving or are not heard any more.
         never_heard: Leases of which no agent was ever heard.
+        training: By lease whose agent is heard: the trainer that runs there, perhaps
+            still in a generation before its newest.
         unheard_s: By running lease: for how long it has not been heard, from its start
             where it never was.
         is_plan_known: Whether Slurm's plan is known well enough to take new holes.
@@ -100,6 +102,7 @@ class Situation:
     pace: Pace = NOTHING_LATELY
     not_ready: frozenset[LeaseKey] = frozenset()
     never_heard: frozenset[LeaseKey] = frozenset()
+    training: Mapping[LeaseKey, str] = field(default_factory=dict)
     unheard_s: Mapping[LeaseKey, float] = field(default_factory=dict)
     is_plan_known: bool = True
     share: Share | None = None

@@ -161,7 +161,8 @@ def reconcile(
 
     New generations come first, so that survivors know before a lease leaves; then the
     ends that others wait for; then the leases that no trainer wants; submissions last.
-    Where the caps cut the list short, the next tick goes on.
+    Where the caps cut the list short, the next tick goes on. A lease on which a world
+    trains until its successor is ready is ended by a later tick, if nobody needs it.
 
     Args:
         wanted: The leases that the plan asks for.
@@ -169,6 +170,8 @@ def reconcile(
         limits: Caps and time-outs.
         pool_nodes: Nodes that can be planned with; a lease elsewhere has lost its hole.
     """
+    generations = _generations(wanted, situation, limits)
+    training = _training_on(generations, situation, limits)
     missing, unused = _match(wanted.requests, situation, limits)
     churn = max(0, limits.most_churn - situation.pace.churned)
     given = given_leases(situation, limits)
@@ -179,7 +182,7 @@ def reconcile(
         *(
             job
             for job in _by_choice(wanted, situation, pool_nodes, unused)
-            if job.lease not in going
+            if job.lease not in going | training
         ),
     ][:churn]
     most_new, brake = _allowance(situation, limits, churn=churn - len(by_choice))
@@ -190,7 +193,7 @@ def reconcile(
         *_submits(missing, most_new, limits),
         *_without_hole(missing, most_new, situation, limits),
     )
-    actions = (*_generations(wanted, situation, limits), *calls[: limits.most_calls])
+    actions = (*generations, *calls[: limits.most_calls])
     return actions, brake if most_new == 0 else None
 
 
@@ -437,6 +440,32 @@ def _by_choice(
             and lease.node in pool_nodes
         ),
     ]
+
+
+def _training_on(
+    generations: Iterable[Assignment], situation: Situation, limits: Limits
+) -> set[LeaseKey]:
+    """Return the leases that the worlds of trainers that shrink still train on.
+
+    Such a world goes on until the next one, without these leases, is ready: with the
+    notice to leave it would stop at once. It is over long before a lease that was sent
+    the notice would count as one that stays.
+    """
+    newest = {assignment.trainer: assignment for assignment in situation.assignments}
+    dropped = {
+        key
+        for made in generations
+        if made.leases and made.trainer in newest
+        for key in newest[made.trainer].leases - made.leases
+    }
+    young = {
+        trainer
+        for trainer, assignment in newest.items()
+        if assignment.leases
+        # An agent's clock may be ahead by any amount: hence abs().
+        and abs(situation.now_s - assignment.created_s) < limits.notice_patience_s
+    }
+    return dropped | {key for key, name in situation.training.items() if name in young}
 
 
 def _grouped(jobs: Iterable[_JobToEnd]) -> tuple[EndLeases, ...]:

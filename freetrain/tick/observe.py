@@ -270,6 +270,15 @@ class Heartbeats:
     never_heard: frozenset[LeaseKey]
     unheard_s: Mapping[LeaseKey, float]
 
+    @property
+    def training(self) -> Mapping[LeaseKey, str]:
+        """By lease that is ready: the trainer that runs there, as its agent says."""
+        return {
+            key: beat.trainer
+            for key, beat in self.latest.items()
+            if beat.trainer and key not in self.not_ready
+        }
+
 
 def read_heartbeats(
     folder: StateDir,

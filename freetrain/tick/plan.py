@@ -140,6 +140,7 @@ def make_plan(
         pace=observed.pace,
         not_ready=observed.heartbeats.not_ready,
         never_heard=observed.heartbeats.never_heard,
+        training=observed.heartbeats.training,
         unheard_s=observed.heartbeats.unheard_s,
         is_plan_known=observed.is_plan_known,
         share=share_now(context, settled, want=want),

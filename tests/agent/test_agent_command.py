@@ -2,8 +2,10 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,6 +14,7 @@ import pytest
 from freetrain.agent.agent import own_job, read_call
 from freetrain.agent.environment import (
     LISTENER_MARK,
+    Environment,
     LeaseEndListener,
     does_answer,
     listener_argv,
@@ -22,9 +25,10 @@ from freetrain.errors import UsageError
 from freetrain.processes import status_of
 from freetrain.state.files import StateDir
 from slurm.backend import CommandLine
-from slurm.records import JobKey
+from slurm.records import JobKey, JobRecord
 from slurm.runner import SubprocessRunner
 from tests.cluster.waiting import wait_for
+from tests.state.endings import a_lease
 
 UUID = "7b0a3c1e-0000-4000-8000-000000000000"
 
@@ -250,3 +254,51 @@ def test_an_agent_that_is_a_step_is_woken_by_the_signal_that_its_lease_ends() ->
     ).stdout
 
     assert said == "False\nTrue\nTrue\n"
+
+
+class SlurmOfNoJobs(CommandLine):
+    """Knows of no job, and how often it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(SubprocessRunner({}), timeout_s=1.0)
+        self.asked = 0
+
+    def find_by_name(self, *names: str) -> tuple[JobRecord, ...]:
+        assert names
+        self.asked += 1
+        return ()
+
+
+class LateNode(Environment):
+    """An agent's environment with a clock that the test moves."""
+
+    now_s = 100.0
+
+    def elapsed_s(self) -> float:
+        return self.now_s
+
+
+def test_slurm_is_soon_asked_again_of_a_lost_lease_and_then_once_a_second() -> None:
+    slurm = SlurmOfNoJobs()
+    node = LateNode(
+        None,  # type: ignore[arg-type]  # nothing is launched
+        slurm,
+        own_job=None,
+        listener=None,
+        journal=print,
+    )
+
+    def asked_at(second: float) -> bool:
+        before, node.now_s = slurm.asked, 100.0 + second
+        begun = set(threading.enumerate())
+        node.ask_of_leases([a_lease(LeaseKey("u", 0), "n1", 1)])
+        for thread in set(threading.enumerate()) - begun:
+            thread.join()
+        return slurm.asked > before
+
+    tenths = [tenth for tenth in range(31) if asked_at(tenth / 10)]
+    assert tenths == [0, 3, 8, 18, 28]
+    assert [asked_at(20.0), asked_at(20.3)] == [True, True]
+    for held in vars(node).values():  # an agent holds them until it ends
+        if isinstance(held, socket.socket):
+            held.close()

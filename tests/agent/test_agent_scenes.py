@@ -58,6 +58,20 @@ def test_a_grown_world_is_launched_ahead_and_the_old_one_stops_when_it_is_ready(
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["head", "member"])
+def test_a_shrunk_world_is_launched_ahead_while_the_old_one_trains_on_all_leases(
+    place: int,
+) -> None:
+    cluster, keys = training_on(3)
+
+    cluster.assign(*keys[:place], *keys[place + 1 :])
+    cluster.run_until(lambda: cluster.training() == [2], limit_s=5)
+    cluster.run(2)
+
+    assert cluster.launches == [(1, (), None), (2, (1,), 1)]
+    assert cluster.board.over[TRAINER, 1].ended == "rescaled"
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["head", "member"])
 def test_a_lease_that_gets_its_notice_is_gone_within_seconds_and_others_go_on(
     place: int,
 ) -> None:

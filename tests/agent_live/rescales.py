@@ -1,10 +1,11 @@
 """What rescales cost, by the program's own step times and the agents' logs.
 
-Run as ``python -m tests.agent_live.rescales``. A trainer on three leases loses one, by
-notice (``told``: as Slurm preempts; ``planned``: the next generation comes first, as
-ticks have it), or by a kill without notice (``killed``); then it gets another
-(``grown``). Each pause is the time from the last step before to the first step after.
-``left`` is how long a lease that is told to leave takes to be gone.
+Run as ``python -m tests.agent_live.rescales``. A trainer on three leases loses one, and
+then gets another (``grown``). It loses it by the notice to leave, as Slurm and ticks
+send it where a job waits for the node (``noticed``); by a tick's plan, where the notice
+comes after the old world's end (``planned``); or by a kill (``lost``). Each pause is
+the time from the last step before to the first step after. The summary says how long
+a lease takes to be gone after its notice or kill, and how busy the machine was.
 
 With ``--local`` leases are processes of this machine, and srun is a script that starts
 its command here: what is then missing is Slurm's own time.
@@ -47,13 +48,13 @@ from tests.state.endings import a_lease
 NODES = 3
 
 
-class Ground(Protocol):
+class LeaseSource(Protocol):
     """Where leases are: on a cluster, or processes of this machine."""
 
     live: LiveLeases
 
     def take(self, count: int) -> tuple[AssignedLease, ...]: ...
-    def tell(self, member: AssignedLease) -> None: ...
+    def notify(self, member: AssignedLease) -> None: ...
     def kill(self, member: AssignedLease) -> None: ...
     def is_over(self, member: AssignedLease) -> bool: ...
 
@@ -65,7 +66,7 @@ class OnCluster:
     def take(self, count: int) -> tuple[AssignedLease, ...]:
         return self.live.leases(count)
 
-    def tell(self, member: AssignedLease) -> None:
+    def notify(self, member: AssignedLease) -> None:
         self.live.tell(member)
 
     def kill(self, member: AssignedLease) -> None:
@@ -141,7 +142,7 @@ class OnThisMachine:
         wait_for("a beat", beat.exists)
         return a_lease(key, f"n{number}", number)
 
-    def tell(self, member: AssignedLease) -> None:
+    def notify(self, member: AssignedLease) -> None:
         self.processes[member.key].send_signal(signal.SIGTERM)
 
     def kill(self, member: AssignedLease) -> None:
@@ -187,37 +188,40 @@ def boot_s() -> float:
     return unix_s() - uptime_s
 
 
-def rescale(ground: Ground, kind: str, who: int) -> Rescale:
-    live = ground.live
+def rescale(source: LeaseSource, kind: str, who: int) -> Rescale:
+    live = source.live
     before = live.newest()
     number = before.generation
     leaver = before.members[who % len(before.members)]
     others = [m for m in before.members if m != leaver]
-    more = ground.take(1) if kind == "grown" else ()
+    more = source.take(1) if kind == "grown" else ()
     live.wait_for_training(number, steps=20)
-    told_unix_s, told_s = unix_s(), time.monotonic()
+    began_s = unix_s()
     if kind == "grown":
         live.assign(*before.members, *more)
     elif kind == "planned":
         live.assign(*others)
-        ground.tell(leaver)
-    elif kind == "told":
-        ground.tell(leaver)
-    else:
-        ground.kill(leaver)
+        live.wait_for_ending(number)
     left_s = None
     if kind != "grown":
-        wait_for("the lease to go", lambda: ground.is_over(leaver), pause_s=0.02)
-        left_s = time.monotonic() - told_s
+        left_s = _end(source, leaver, by_notice=kind != "lost")
     now = live.wait_for_training(number + 1, steps=5)
     by_generation = steps(live)
     last = by_generation[number][-1]
     first = by_generation[now][0]
-    phases = {"told": told_unix_s - last, "first step": first - last}
+    phases = {"begun": began_s - last, "first step": first - last}
     phases |= _from_files(live, number, now, last)
-    phases |= _from_logs(live, told_unix_s, last)
+    phases |= _from_logs(live, began_s, last)
     phases |= _from_processes(live, now, last)
     return Rescale(kind, first - last, left_s, phases)
+
+
+def _end(source: LeaseSource, leaver: AssignedLease, *, by_notice: bool) -> float:
+    """End a lease, and return after how many seconds it was gone."""
+    since_s = time.monotonic()
+    (source.notify if by_notice else source.kill)(leaver)
+    wait_for("the lease to go", lambda: source.is_over(leaver), pause_s=0.02)
+    return time.monotonic() - since_s
 
 
 def _from_files(
@@ -256,7 +260,9 @@ def _from_processes(live: LiveLeases, now: int, last: float) -> dict[str, float]
 
 
 @contextmanager
-def ground(*, local: bool, folder: Path, **launch: object) -> Iterator[Ground]:
+def lease_source(
+    *, local: bool, folder: Path, **launch: object
+) -> Iterator[LeaseSource]:
     with ExitStack() as stack:
         cluster = Cluster("none") if local else stack.enter_context(running_cluster(()))
         live = LiveLeases(Site(cluster, folder, "freetrain"), StateDir(folder))
@@ -278,7 +284,7 @@ def ground(*, local: bool, folder: Path, **launch: object) -> Iterator[Ground]:
             here.close()
 
 
-def told(found: Sequence[Rescale]) -> Iterator[str]:
+def summary(found: Sequence[Rescale]) -> Iterator[str]:
     for kind in dict.fromkeys(one.kind for one in found):
         some = [one for one in found if one.kind == kind]
         pauses = [one.pause_s for one in some]
@@ -302,14 +308,14 @@ def main() -> None:
     parser.add_argument("--spare", action="store_true", default=None)
     parser.add_argument("--load", type=int, default=0, help="busy processes beside it")
     parser.add_argument("--phases", action="store_true")
-    parser.add_argument("--kinds", default="told,planned,killed")
+    parser.add_argument("--kinds", default="noticed,planned,lost")
     asked = parser.parse_args()
     found: list[Rescale] = []
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         folder.chmod(0o700)
         on = stack.enter_context(
-            ground(local=asked.local, folder=folder, spare=asked.spare)
+            lease_source(local=asked.local, folder=folder, spare=asked.spare)
         )
         for _ in range(asked.load):
             busy = (sys.executable, "-S", "-c", "while True: pass")
@@ -328,7 +334,9 @@ def main() -> None:
                             found[-1].phases.items(), key=lambda p: p[1]
                         ):
                             sys.stdout.write(f"   {at_s:7.3f} {words}\n")
-        sys.stdout.write("\n".join(told(found)) + "\n")
+        loads = " ".join(f"{load:.1f}" for load in os.getloadavg())
+        sys.stdout.write(f"load averages {loads}, {os.cpu_count()} processors\n")
+        sys.stdout.write("\n".join(summary(found)) + "\n")
 
 
 if __name__ == "__main__":

@@ -126,6 +126,52 @@ def test_unwanted_leases_get_one_notice_and_are_ended_when_they_stay() -> None:
     assert (last.why, last.by_notice) == (EndReason.STAYED, False)
 
 
+SHRINKING = situation(
+    lease(0, "n0"), lease(1, "n1"), assignments=(generation("a", 0, 1, age_s=600.0),)
+)
+
+
+def test_a_world_that_shrinks_trains_on_all_leases_until_the_next_one_is_ready() -> (
+    None
+):
+    (assign,) = reconciled(plan(0), SHRINKING)
+    assert isinstance(assign, Assignment)
+    made = replace(assign, created_s=NOW_S)
+    after = replace(SHRINKING, assignments=(made,), training={key(1): "a"})
+
+    (over,) = ended(replace(after, training={}), plan(0))
+
+    assert assign.leases == keys(0)
+    assert not ended(after, plan(0))
+    assert (over.leases, over.why) == ((key(1),), EndReason.SURPLUS)
+
+
+def test_a_lease_is_given_up_at_once_where_it_is_needed_or_its_trainer_stops() -> None:
+    claimed = replace(SHRINKING, claims=Claims({"n1": 5}, {}))
+
+    needed = ended(claimed, plan(0))
+    closed = ended(SHRINKING, plan(0), pool=["n0"])
+    stopped = ended(SHRINKING, NOTHING)
+
+    assert [(end.leases, end.why) for end in (*needed, *closed)] == [
+        ((key(1),), EndReason.CLAIMED),
+        ((key(1),), EndReason.HOLE_CLOSED),
+    ]
+    assert [(end.leases, end.why) for end in stopped] == [
+        ((key(0), key(1)), EndReason.SURPLUS)
+    ]
+
+
+@pytest.mark.parametrize("age_s", [60.0, -60.0])
+def test_a_lease_on_which_an_old_world_does_not_end_gets_the_notice(
+    age_s: float,
+) -> None:
+    made = generation("a", 0, age_s=age_s)
+    world = replace(SHRINKING, assignments=(made,), training={key(1): "a"})
+    (end,) = ended(world, plan(0))
+    assert (end.leases, end.by_notice) == ((key(1),), True)
+
+
 def test_a_lease_whose_hole_closed_gets_a_notice_whatever_the_churn() -> None:
     unseen = situation(lease(0, "n0", start_s=NOW_S + 1.0))
     (end,) = ended(situation(lease(0, "n0")), pool=(), most_churn=0)

@@ -9,6 +9,7 @@ from freetrain.elastic import Batch, Chunk, Position, ProgramError, World
 from freetrain.elastic.batches import (
     Sampler,
     order_of_epoch,
+    stable_order,
     sum_exactly,
     sum_quickly,
 )
@@ -101,6 +102,19 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
 def test_the_order_is_the_same_for_ever() -> None:
     # Half an epoch may be trained under another NumPy: these must never change.
     assert order_of_epoch(10, 3, 1).tolist() == [5, 8, 9, 6, 3, 7, 0, 1, 2, 4]
+
+
+@given(
+    numbers=st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 3), max_size=60),
+    repeats=st.integers(1, 50),
+)
+def test_samples_with_equal_numbers_stand_in_their_own_order(
+    numbers: list[int], repeats: int
+) -> None:
+    drawn = np.array(numbers * repeats, dtype=np.uint64)
+    assert stable_order(drawn).tolist() == sorted(
+        range(len(drawn)), key=drawn.__getitem__
+    )
 
 
 @pytest.mark.parametrize("name", ["samples", "global_batch", "chunks"])
