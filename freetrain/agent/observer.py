@@ -27,8 +27,8 @@ from freetrain.agent.observation import (
     is_failure,
     judge,
 )
-from freetrain.agent.rules import SILENCE_NOTICE_S, leave_bound_s, limit_margin_s
-from freetrain.state.files import STALLED
+from freetrain.agent.rules import leave_bound_s, limit_margin_s
+from freetrain.state.files import SILENCE_NOTICE_S, STALLED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping, Sequence

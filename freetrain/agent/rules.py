@@ -21,7 +21,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from freetrain.state.files import STALLED, AssignmentFile, lease_name
+from freetrain.state.files import (
+    SILENCE_NOTICE_S,
+    STALLED,
+    AssignmentFile,
+    lease_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -852,9 +857,6 @@ def _silent_leases(
 
 
 # A lease ends itself where no tick would make room for others
-
-SILENCE_NOTICE_S = 30.0
-"""How long before it must be gone a lease begins to leave."""
 
 _TOGETHER_S = 10.0  # agents see a sign, and hear of Slurm, so many seconds apart
 

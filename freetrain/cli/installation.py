@@ -6,7 +6,9 @@ from pathlib import Path
 
 import typer
 
+from freetrain.broker.limits import Mode
 from freetrain.cli.context import CliContext, json_text, write_out
+from freetrain.config.site import LeaseMode
 from freetrain.cron import (
     BackEnd,
     CronUnavailableError,
@@ -16,10 +18,12 @@ from freetrain.cron import (
     back_ends_of,
     fitting,
 )
-from freetrain.doctor.checks import examine
+from freetrain.doctor.checks import examine, last_mode
 from freetrain.doctor.findings import Subject, exit_code, finding_text, summary_text
 from freetrain.errors import FreeTrainError
 from freetrain.state.database import prepare_directory
+from freetrain.state.files import StateDir
+from freetrain.tick.leases import interval_problem
 from slurm.backend import CommandLine
 from slurm.runner import SubprocessRunner, scrubbed
 
@@ -101,6 +105,14 @@ def install_entry(
     done = "Installed" if is_new else "Nothing to change: it is installed already"
     write_out(context, f"{done} ({chosen}), every {every_s} s.\n")
     write_out(context, f"What ticks say goes to {call.log}.\n")
+    site, mode = context.site(config), last_mode(StateDir(call.state))
+    where = ""
+    if mode is None:  # before the first tick only the site's own setting is known
+        where = "where leases yield, " if site.lease.mode is LeaseMode.AUTO else ""
+        mode = Mode.PREEMPT if site.lease.mode is LeaseMode.PREEMPT else Mode.YIELD
+    problem, advice = interval_problem(site, mode, every_s=every_s)
+    if problem:
+        context.stderr.write(f"But {where}{problem}. {advice}\n")
     if chosen is Kind.SYSTEMD:
         write_out(
             context, "To tick while you are logged out: `loginctl enable-linger`\n"

@@ -15,9 +15,12 @@ import pwd
 import re
 import shlex
 import sqlite3
+import statistics
 import sys
 import tempfile
 from contextlib import closing, contextmanager
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +74,7 @@ from freetrain.state.files import StateDir, UnreadableFileError
 from freetrain.state.tables import trainers
 from freetrain.text import render_duration
 from freetrain.tick.environment import PYSLURM
-from freetrain.tick.leases import hidden_queue, mode_of
+from freetrain.tick.leases import hidden_queue, interval_problem, mode_of
 from freetrain.tick.status_report import read_status_report
 from slurm.associations import associations_argv, parse_associations
 from slurm.batch import sbatch_argv
@@ -511,9 +514,11 @@ _INSTALL = "Run `freetrain cron install` when you want it to work by itself."
 
 def look_at_ticks(subject: Subject) -> Iterator[Finding]:
     """Find the installed ticks, the age of the last one, and the planner's settings."""
-    last = look_at_last_tick(StateDir(subject.site.state_directory), subject.now_s())
+    folder = StateDir(subject.site.state_directory)
+    last = look_at_last_tick(folder, subject.now_s())
     yield _look_at_entries(subject, last)
     yield last
+    yield from look_at_interval(subject.site, folder)
     yield _look_at_planner(subject.site.planner)
 
 
@@ -590,20 +595,64 @@ def _judge_last_tick(report: StatusReport, *, age_s: float) -> Finding:
     return ok(name, seen)
 
 
+def look_at_interval(site: Site, folder: StateDir) -> Iterator[Finding]:
+    """Find whether leases end themselves between ticks, by the times in tick.log.
+
+    A single long pause may be a host that was started anew; two are a rule.
+    """
+    mode = last_mode(folder)
+    if mode is None:
+        return
+    gaps_s = [
+        gap_s
+        for gap_s in _gaps_s(folder.log)
+        if any(interval_problem(site, mode, every_s=gap_s))
+    ]
+    if len(gaps_s) > 1:
+        often = interval_problem(site, mode, every_s=statistics.median_low(gaps_s))
+        yield warn("interval of ticks", *often)
+
+
+def last_mode(folder: StateDir) -> Mode | None:
+    """Return how leases gave way at the last tick; None where there was none."""
+    try:
+        report = read_status_report(folder.status_report)
+        return None if report is None else Mode(report.mode)
+    except (UnreadableFileError, ValueError):
+        return None
+
+
+def _gaps_s(log: Path) -> list[float]:
+    """Return the seconds between the last good ticks, by tick.log."""
+    lines = _last_lines(log, most_bytes=4 * _TAIL_BYTES)
+    begun = [
+        datetime.fromisoformat(found[0]).timestamp()
+        for line in lines
+        if " failed: " not in line and (found := _AT.match(line))
+    ]
+    return [later - earlier for earlier, later in pairwise(begun)]
+
+
+_AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _MOST_CHARACTERS = 400
 _TAIL_BYTES = 4_096
 
 
 def _last_failure(log: Path) -> str:
     """Return what the last line of tick.log says, if that tick failed."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            lines = file.read().decode("utf-8", "replace").splitlines()
-    except FileNotFoundError:
-        return ""
+    lines = _last_lines(log, most_bytes=_TAIL_BYTES)
     at, _, said = (lines[-1] if lines else "").partition(" failed: ")
     return f"the one at {at} failed: {said}"[:_MOST_CHARACTERS] if said else ""
+
+
+def _last_lines(log: Path, *, most_bytes: int) -> list[str]:
+    """Return the lines at the end of a log, the first of them perhaps torn."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
+            return file.read().decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return []
 
 
 def _look_at_planner(planner: PlannerSettings) -> Finding:

@@ -366,9 +366,23 @@ def write_heartbeat(path: Path, beat: Heartbeat) -> None:
     Raises:
         OSError: It could not be written.
     """
-    temporary = path.with_name(f".{path.name}.{beat.pid}")
+    _replace(path, _beat_fields(beat), writer=f"{beat.pid}")
+
+
+def _replace(path: Path, fields: Mapping[str, object], *, writer: str) -> None:
+    """Replace the JSON at *path*, whole, and not synced.
+
+    Args:
+        path: The file.
+        fields: What it is to hold.
+        writer: Tells the temporary of this writer from those of others.
+
+    Raises:
+        OSError: It could not be written; the old one stays.
+    """
+    temporary = path.with_name(f".{path.name}.{writer}")
     try:
-        temporary.write_text(json.dumps(_beat_fields(beat)), encoding="utf-8")
+        temporary.write_text(json.dumps(fields), encoding="utf-8")
         temporary.replace(path)
     except OSError:
         with suppress(OSError):
@@ -402,6 +416,9 @@ def read_heartbeat(path: Path) -> Heartbeat | None:
 # ----------------------------------------------------------------------
 # The sign of ticks: one small file that every agent watches
 
+SILENCE_NOTICE_S = 30.0
+"""How long before it must be gone a lease begins to leave that sees no sign."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickSign:
@@ -425,14 +442,7 @@ def write_tick_sign(path: Path, sign: TickSign) -> None:
     Raises:
         OSError: It could not be written.
     """
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        temporary.write_text(json.dumps(asdict(sign)), encoding="utf-8")
-        temporary.replace(path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
+    _replace(path, asdict(sign), writer="new")
 
 
 def read_tick_sign(path: Path) -> TickSign | None:

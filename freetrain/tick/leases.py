@@ -17,6 +17,8 @@ from freetrain.broker.limits import Limits, Mode
 from freetrain.config.site import LeaseMode
 from freetrain.elastic.files import replaced
 from freetrain.errors import BadConfigurationError
+from freetrain.state.files import SILENCE_NOTICE_S
+from freetrain.text import render_duration
 from slurm.batch import LeaseRequest, gres_argument
 from slurm.records import expand
 
@@ -83,6 +85,33 @@ def silence_s(site: Site, mode: Mode) -> float | None:
     if site.lease.silence_s is not None:
         return site.lease.silence_s
     return YIELD_SILENCE_S if mode is Mode.YIELD else None
+
+
+_A_TICK_S = 30.0
+"""By how much later than planned the sign of a tick may be seen."""
+
+
+def interval_problem(site: Site, mode: Mode, *, every_s: float) -> tuple[str, str]:
+    """Return what is wrong with ticks every *every_s* seconds, and what to do.
+
+    Both are empty where no lease ends itself between two ticks. The silence does not
+    follow from the interval by itself: where a broker dies, others would wait the
+    longer the more rarely it had ticked.
+    """
+    silence = silence_s(site, mode)
+    most_s = math.inf if silence is None else silence - SILENCE_NOTICE_S - _A_TICK_S
+    if silence is None or every_s <= most_s:
+        return "", ""
+    seen = (
+        f"ticks come every {render_duration(every_s)}, and leases end themselves "
+        f"{render_duration(silence)} after the last sign of a tick: between two ticks"
+    )
+    less = f"Tick every {render_duration(most_s)}, or set" if most_s > 0 else "Set"
+    enough_min = math.ceil((2 * every_s + _MINUTE_S) / _MINUTE_S)
+    return seen, (
+        f'{less} [lease] silence = "{enough_min}min" (two intervals and a minute); '
+        f"others wait for so long where ticks stop for good."
+    )
 
 
 _FREES_NODE = {"CANCEL", "REQUEUE"}

@@ -77,6 +77,30 @@ def test_another_interval_replaces_the_line(crontab: FakeTable) -> None:
     assert (crontab.table or b"").count(b"freetrain tick") == 2
 
 
+@pytest.mark.parametrize(
+    ("every", "lease", "said"),
+    [
+        ("2min", "", ""),
+        ("5min", "", "But where leases yield, ticks come every 5 min"),
+        ("5min", 'mode = "yield"', "But ticks come every 5 min"),
+        ("5min", 'mode = "yield"\nsilence = "11min"', ""),
+        ("2min", 'mode = "yield"\nsilence = "2min"', "Tick every 1 min"),
+        ("1min", 'mode = "yield"\nsilence = "1min"', 'Set [lease] silence = "3min"'),
+        ("5min", 'mode = "preempt"', ""),
+    ],
+)
+def test_ticks_so_rare_that_leases_end_between_them_are_warned_of(
+    crontab: FakeTable, every: str, lease: str, said: str
+) -> None:
+    (crontab.folder / "freetrain.toml").write_text(f"[lease]\n{lease}\n")
+
+    installed = cron(crontab, "install", "--every", every)
+
+    assert installed.code == 0
+    assert said in installed.stderr
+    assert bool(said) is bool(installed.stderr)
+
+
 def test_the_configuration_that_was_found_is_named_with_its_whole_path(
     crontab: FakeTable,
 ) -> None:

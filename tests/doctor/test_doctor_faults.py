@@ -161,6 +161,37 @@ def test_ticks_that_fail_or_do_not_come_are_not_well(
     assert said in found.seen
 
 
+@pytest.mark.parametrize(
+    ("mode", "minutes", "is_warned"),
+    [
+        ("yield", (0, 5, 10, 15), True),  # by hand or by cron
+        ("yield", (0, 1, 5, 6, 10, 11), True),  # each follows itself up once
+        ("yield", (0, 2, 4, 60, 62), False),  # the host was started anew
+        ("yield", (0, 1, 2), False),
+        ("preempt", (0, 5, 10, 15), False),
+    ],
+)
+def test_ticks_so_rare_that_leases_end_between_them_are_warned_of(
+    tmp_path: Path,
+    state: StateDir,
+    mode: str,
+    minutes: tuple[int, ...],
+    *,
+    is_warned: bool,
+) -> None:
+    put_page(state, a_page(mode=mode))
+    lines = [f"2026-01-01T{m // 60:02}:{m % 60:02}:00Z 0 holes" for m in minutes]
+    state.log.write_text("torn\n" + "\n".join(lines) + "\n")
+
+    found = by_name(list(look_at_ticks(a_subject(tmp_path, {}))))
+
+    assert ("interval of ticks" in found) is is_warned
+    if is_warned:
+        seen = found["interval of ticks"].seen
+        assert seen.startswith(f"ticks come every {5 if 5 in minutes[1:2] else 4} min")
+        assert "3 min after" in seen
+
+
 def installed(tmp_path: Path, kind: str) -> Subject:
     """Return a subject whose ticks the stand-in of *kind* keeps."""
     fake = install_fake(tmp_path, kind)
