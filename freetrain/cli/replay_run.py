@@ -123,10 +123,6 @@ def run_and_show(
         write_out(context, f"Report: {out / 'report.html'}\n")
 
 
-RIGID = "scavenger"
-"""The policy that gives trainers their fixed size."""
-
-
 def compare(request: ReplayRequest, context: CliContext) -> tuple[Comparison, float]:
     """Read the log once, and replay it under each policy.
 
@@ -146,14 +142,12 @@ def compare(request: ReplayRequest, context: CliContext) -> tuple[Comparison, fl
         entrants = tuple(replace(settings, leaves=leaves) for settings in entrants)
     trainers = trainers_of(request, context.cwd, mean_nodes=timeline.mean_nodes)
     refuse_against(request, trainers)
-    trainers, smaller = fitted(trainers, len(timeline.node_names))
-    smaller = smaller if RIGID in request.policies else ()
     load_s = context.clock() - began_s
     results = tuple(
         _replay(timeline, trainers, settings, context=context) for settings in entrants
     )
     comparison = _described(
-        request, timeline, trainers, left_out=left_out + smaller, results=results
+        request, timeline, trainers, left_out=left_out, results=results
     )
     return comparison, load_s
 
@@ -385,31 +379,6 @@ def _curves_in(folder: Path, better: MetricDirection) -> list[QualityTruth]:
     return curves
 
 
-def fitted(
-    trainers: tuple[TrainerSpec, ...], nodes: int
-) -> tuple[tuple[TrainerSpec, ...], tuple[str, ...]]:
-    """Return *trainers* with fixed sizes that *nodes* can hold, and a remark.
-
-    A trainer whose smallest size is too large stays as it is.
-    """
-    fitting = tuple(_fitted(trainer, nodes) for trainer in trainers)
-    smaller = sum(a is not b for a, b in zip(trainers, fitting, strict=True))
-    if not smaller:
-        return trainers, ()
-    change = (
-        f"{counted(smaller, 'trainer')} of a fixed size above {counted(nodes, 'node')} "
-        f"made smaller for scavenger."
-    )
-    return fitting, (change,)
-
-
-def _fitted(trainer: TrainerSpec, nodes: int) -> TrainerSpec:
-    sizes = [size for size in trainer.scaling.sizes if size <= nodes]
-    if trainer.fixed_nodes <= nodes or not sizes:
-        return trainer
-    return replace(trainer, fixed_nodes=sizes[-1])
-
-
 def refuse_against(request: ReplayRequest, trainers: Iterable[TrainerSpec]) -> None:
     """Refuse ``--against`` if none of *trainers* has a quality curve.
 
@@ -497,9 +466,20 @@ def _cautions(
         *never_started(results, trainers, request.settings),
     )
     if request.log is None:
-        return never_used
+        return (*never_used, *rigid_jobs(results))
     early = ran_out(results, len(trainers), timeline.horizon_s)
-    return tuple(filter(None, (*never_used, *hole_cautions(timeline), early)))
+    found = (*never_used, *hole_cautions(timeline), early, *rigid_jobs(results))
+    return tuple(filter(None, found))
+
+
+def rigid_jobs(results: Sequence[ReplayResult]) -> Iterator[str]:
+    """Yield the size of rigid jobs."""
+    for result in results:
+        if result.fixed_nodes is not None:
+            yield (
+                f"scavenger: jobs of {counted(result.fixed_nodes, 'node')}, the size "
+                f"that trains most here, as many at a time as fit."
+            )
 
 
 def missing_basis(

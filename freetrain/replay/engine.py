@@ -141,9 +141,9 @@ class Engine:
         tally.pool_node_s += pool.idle_nodes * (now_s - then_s)
         tally.used_node_s += pool.used_nodes * (now_s - then_s)
         hit = pool.leave(left)
-        finished = self._accountant.settle(
-            self._running, hit, from_s=then_s, to_s=now_s
-        )
+        # Hundreds may wait without a node: nothing happens to them.
+        active = [run for run in self._running if run.nodes or run.lump]
+        finished = self._accountant.settle(active, hit, from_s=then_s, to_s=now_s)
         self._now_s = tally.end_s = now_s
         for run in self._running if self._evaluates else ():
             record_evaluations(run, from_s=then_s, to_s=now_s)

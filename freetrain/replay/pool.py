@@ -196,12 +196,22 @@ class PoolTimeline:
             yield PoolEvent(time_s, self.joined.at(index), self.left.at(index))
 
     @property
+    def most_nodes(self) -> int:
+        """The most nodes that are idle at a time."""
+        return int(self._idle_nodes.max(initial=0))
+
+    @property
     def mean_nodes(self) -> float:
         """Mean number of idle nodes up to the horizon."""
-        change = np.diff(self.joined.first) - np.diff(self.left.first)
-        idle = np.cumsum(change)[: len(self.times_s)]
+        idle = self._idle_nodes
         until_s = np.append(self.times_s, self.horizon_s).clip(max=self.horizon_s)
         return float((idle * np.diff(until_s)).sum()) / self.horizon_s
+
+    @property
+    def _idle_nodes(self) -> NDArray[np.int64]:
+        """How many nodes are idle from each event on."""
+        change = np.diff(self.joined.first) - np.diff(self.left.first)
+        return np.cumsum(change)[: len(self.times_s)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,6 +6,7 @@ nodes that never leave. docs/notes/replay.md defines every figure of a result.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -71,19 +72,16 @@ def run_replay(
     """
     _check(timeline, trainers, settings)
     settings = _with_polls(settings)
+    if settings.policy == "scavenger":
+        trainers = best_rigid(timeline, trainers, settings, clock=clock)
+        settings = replace(settings, parallel=_most_jobs(timeline, trainers))
     use = SolverUse()
     policy = policy_for(settings, clock, use)
     if settings.policy == "static":
         nodes, span_s = round(timeline.mean_nodes), timeline.horizon_s
         engine = _dedicated(nodes, span_s, trainers, settings, policy)
     else:
-        engine = Engine(
-            timeline,
-            [with_costs(trainer, settings) for trainer in trainers],
-            policy=policy,
-            accountant=accountant_for(settings.accounting),
-            settings=settings,
-        )
+        engine = engine_for(timeline, trainers, settings, policy)
     engine.run(on_progress)
     return result_of(
         engine,
@@ -94,6 +92,95 @@ def run_replay(
         else _efficiency(engine.tally, trainers, settings, clock),
         forecasts=forecasts_of(policy, timeline.node_names),
     )
+
+
+def engine_for(
+    timeline: PoolTimeline,
+    trainers: Sequence[TrainerSpec],
+    settings: ReplaySettings,
+    policy: ReplayPolicy,
+) -> Engine:
+    """Return a replay of *timeline* that has not begun."""
+    return Engine(
+        timeline,
+        [with_costs(trainer, settings) for trainer in trainers],
+        policy=policy,
+        accountant=accountant_for(settings.accounting),
+        settings=settings,
+    )
+
+
+# Rigid jobs
+
+
+def best_rigid(
+    timeline: PoolTimeline,
+    trainers: Sequence[TrainerSpec],
+    settings: ReplaySettings,
+    *,
+    clock: Clock,
+    parallel: int | None = None,
+) -> list[TrainerSpec]:
+    """Return *trainers* as jobs of the fixed size that trains most on *timeline*.
+
+    Sizes double from the smallest, until two in a row have trained less than the best:
+    each is replayed in whole, which is hindsight that no user has. A trainer that
+    cannot run on a size has its next one below, or its smallest; one with a stated
+    size keeps that, as far as the machine is large enough.
+
+    Args:
+        timeline: The pool over time.
+        trainers: The trainers.
+        settings: Those of the policy ``scavenger``.
+        clock: Seconds from any time on.
+        parallel: Jobs in the queue at a time; None for as many as arrive.
+    """
+    most = len(timeline.node_names)
+    top = min(most, max(trainer.scaling.sizes[-1] for trainer in trainers))
+    size = min(trainer.scaling.sizes[0] for trainer in trainers)
+    best_done, worse = (-math.inf, 0.0), 0
+    best: list[TrainerSpec] = []
+    jobs: list[TrainerSpec] = []
+    while worse < _WORSE and (not jobs or size <= top):
+        before = jobs
+        jobs = [_as_rigid(trainer, min(size, top), most) for trainer in trainers]
+        size *= 2
+        if jobs != before:
+            asked = replace(
+                settings,
+                parallel=parallel or _most_jobs(timeline, jobs),
+                record_steps=False,
+            )
+            policy = policy_for(asked, clock, SolverUse())
+            engine = engine_for(timeline, jobs, asked, policy)
+            engine.run()
+            done = engine.tally.samples, -engine.tally.end_s
+            worse = 0 if done > best_done else worse + 1
+            best, best_done = (jobs, done) if not worse else (best, best_done)
+    return best
+
+
+_WORSE = 2
+"""Sizes in a row that train less than the best, after which no larger one is tried."""
+
+
+def _as_rigid(trainer: TrainerSpec, size: int, most: int) -> TrainerSpec:
+    """Return *trainer* with a fixed size up to *size*, on *most* nodes."""
+    stated = trainer.fixed_nodes
+    if stated is not None and stated <= most:
+        return trainer
+    fitting = [n for n in trainer.scaling.sizes if n <= (most if stated else size)]
+    fixed = max(fitting, default=trainer.scaling.sizes[0])
+    return replace(trainer, fixed_nodes=fixed)
+
+
+def _most_jobs(timeline: PoolTimeline, jobs: Sequence[TrainerSpec]) -> int:
+    """Return how many of *jobs* can run at a time.
+
+    As they start in order, a queue of so many is as good as one without a bound.
+    """
+    least = min(job.fixed_nodes or 1 for job in jobs)
+    return max(1, timeline.most_nodes // least)
 
 
 def _check(
@@ -107,12 +194,13 @@ def _check(
     if not trainers:
         raise UsageError("there are no trainers; nothing was replayed. Name some.")
     machine = len(timeline.node_names)
-    largest = max(trainers, key=lambda trainer: trainer.fixed_nodes)
-    if settings.policy == "scavenger" and largest.fixed_nodes > machine:
+    largest = max(trainers, key=lambda trainer: trainer.scaling.sizes[0])
+    least = largest.scaling.sizes[0]
+    if settings.policy == "scavenger" and least > machine:
         raise UsageError(
-            f"trainer {largest.name!r} as a rigid job needs {largest.fixed_nodes} "
-            f"nodes and {machine} take part, so it would block the queue for ever; "
-            f"nothing was replayed. Lower its fixed_nodes, or replay more nodes."
+            f"trainer {largest.name!r} as a rigid job needs {least} nodes and "
+            f"{machine} take part, so it would block the queue for ever; nothing was "
+            f"replayed. Lower its min_nodes, or replay more nodes."
         )
 
 
@@ -174,11 +262,14 @@ def _efficiency(
     """Return samples/s over those of dedicated equivalent nodes, if there are any."""
     if tally.end_s <= 0:
         return None
+    nodes = round(tally.pool_node_s / tally.end_s)
     yardstick = _with_polls(
         replace(settings, policy="static", look_every_s=None, record_steps=False)
     )
+    if settings.policy == "scavenger":
+        yardstick = replace(yardstick, parallel=max(1, nodes))  # more could not run
     engine = _dedicated(
-        round(tally.pool_node_s / tally.end_s),
+        nodes,
         _yardstick_span_s(tally.end_s, trainers, settings),
         trainers,
         yardstick,
@@ -224,7 +315,8 @@ class ReplayResult:
     Node-seconds and samples are sums over the replay; ``*_samples`` losses are
     samples that were not trained because of the cause named. ``gap`` is None if no
     plan had an objective, ``forecaster`` if the policy has none, and ``forecasts`` also
-    if they were not to be recorded.
+    if they were not to be recorded. ``fixed_nodes`` is the largest size of rigid jobs;
+    None for other policies.
     """
 
     policy: str
@@ -257,6 +349,7 @@ class ReplayResult:
     gap: Gap | None = None
     forecaster: str | None = None
     forecasts: ForecastRecord | None = None
+    fixed_nodes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +434,9 @@ def result_of(
         gap=use.gaps.summary(),
         forecaster=settings.forecaster if settings.policy == "lookahead" else None,
         forecasts=forecasts,
+        fixed_nodes=max((run.spec.fixed_nodes or 0 for run in runs), default=None)
+        if settings.policy == "scavenger"
+        else None,
     )
 
 

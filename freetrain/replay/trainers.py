@@ -39,7 +39,8 @@ class TrainerSpec:
             above 0; what its user says of it.
         arrival_s: When it is submitted, seconds from the start of the replay.
         fixed_nodes: The size it would ask for as an ordinary job that cannot
-            rescale; what the ``scavenger`` policy gives it.
+            rescale; what the ``scavenger`` policy gives it. None for the size with
+            which such jobs train most, which ``run_replay`` looks for.
         weight: The user's weight, above 0.
         deadline_s: When it should be finished, seconds from the start of the
             replay; None for no deadline.
@@ -53,7 +54,7 @@ class TrainerSpec:
     samples: float
     arrival_s: float
     costs: Costs
-    fixed_nodes: int
+    fixed_nodes: int | None = None
     weight: float = 1.0
     deadline_s: float | None = None
     target: Target | None = None
@@ -271,8 +272,6 @@ CHECKPOINT_EVERY_S = 60.0
 """Young's rule, sqrt(2 x 1 s to write x 1,192 s between losses) = 49 s, rounded up:
 1,192 s is the mean hole of the Summit log; the largest, vgg16, has 138 M weights."""
 
-FIXED_NODES = 8
-
 
 def builtin_trainers(name: str) -> tuple[TrainerSpec, ...]:
     """Return the built-in set *name*: ``hps`` or ``imagenet``.
@@ -317,7 +316,6 @@ def _alike_trainer(k: int, *, scaling: Scaling, costs: Costs) -> TrainerSpec:
         samples=SAMPLES,
         arrival_s=k * ARRIVAL_EVERY_S,
         costs=costs,
-        fixed_nodes=FIXED_NODES,
     )
 
 
@@ -413,7 +411,6 @@ def _drawn_trainer(
             start_s=restart_s,
             checkpoint_every_s=CHECKPOINT_EVERY_S,
         ),
-        fixed_nodes=min(FIXED_NODES, scaling.sizes[-1]),
         target=target,
         quality=truth.scaled_to(samples),
     )

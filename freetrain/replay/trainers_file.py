@@ -34,7 +34,6 @@ from freetrain.priority.base import Target
 from freetrain.replay.trainers import (
     BUILTIN_NAMES,
     CHECKPOINT_EVERY_S,
-    FIXED_NODES,
     GROW_S,
     SHRINK_S,
     Costs,
@@ -336,11 +335,11 @@ def _nodes(entry: Table, key: str, *, most: int, default: int) -> int:
     return int(entry.take(key, Annotated[int, Meta(ge=1, le=most)]))
 
 
-def _fixed_nodes(entry: Table, scaling: Scaling) -> int:
-    fitting = [size for size in scaling.sizes if size <= FIXED_NODES]
-    default = max(fitting, default=scaling.sizes[0])
+def _fixed_nodes(entry: Table, scaling: Scaling) -> int | None:
+    if not entry.has("fixed_nodes"):
+        return None
     most = scaling.sizes[-1]
-    fixed = _nodes(entry, "fixed_nodes", most=most, default=default)
+    fixed = _nodes(entry, "fixed_nodes", most=most, default=most)
     if fixed not in scaling.sizes:
         entry.refuse_value("fixed_nodes", "one of the sizes the trainer can run on")
     return fixed

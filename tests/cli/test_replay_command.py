@@ -54,8 +54,9 @@ def test_the_table_compares_the_policies_within_80_columns() -> None:
     )
     assert lines[1].startswith("Half of the nodes or more were idle for 100.0 % of")
     assert lines[2].startswith("All trainers were done before the end, after: freet")
-    assert lines[3] == "Trainers: trainers.toml: 3 trainers (small), 2 at a time."
-    table = lines[4:]
+    assert lines[3].startswith("scavenger: jobs of 1 node, the size that trains most")
+    assert lines[4] == "Trainers: trainers.toml: 3 trainers (small), 2 at a time."
+    table = lines[5:]
     rows = [line.split()[0] for line in table if line]
     assert [row for row in rows if row in POLICY_NAMES] == list(POLICY_NAMES)
     assert rows[-4:] == ["efficiency:", "coverage:", "lost:", "slowdown:"]
@@ -182,13 +183,16 @@ def test_tolerated_lines_are_told(tmp_path: Path) -> None:
     assert "1 bad line passed over." in ran.stdout.splitlines()
 
 
-def test_fixed_sizes_fit_a_machine_that_is_smaller() -> None:
+def test_the_size_of_rigid_jobs_is_told() -> None:
     words = ("replay", "holes.csv", "--policy", "scavenger")
 
     ran = run(*words)
     without = run(*words[:3], "equal")
 
-    told = "1,000 trainers of a fixed size above 4 nodes made smaller for scavenger."
+    told = (
+        "scavenger: jobs of 1 node, the size that trains most here, as many at a time "
+        "as fit."
+    )
     assert ran.code == 0
     assert told in ran.stdout.splitlines()
     assert told not in without.stdout.splitlines()

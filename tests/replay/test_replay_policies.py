@@ -1,6 +1,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from freetrain.errors import UsageError
@@ -153,6 +154,40 @@ def test_a_killed_scavenger_starts_at_once_where_other_nodes_are_free() -> None:
     assert result.start_samples == pytest.approx(5 * 20 * 2)
 
 
+def test_rigid_jobs_have_the_size_that_trains_most_and_a_queue_without_bound() -> None:
+    # Four nodes for a minute; a second node brings a fifth of the first.
+    flat = Scaling("flat", np.array([0.0, 10.0, 12.0, 13.0, 14.0]), (1, 2, 3, 4))
+    team = [trainer(f"t{k}", scaling=flat, fixed_nodes=None) for k in range(5)]
+
+    result = replay(
+        {n: [(0, 60)] for n in range(4)}, team, policy="scavenger", parallel=1
+    )
+
+    # Whatever the bound on other policies, four jobs of one node run.
+    assert (result.fixed_nodes, result.samples) == (1, 4 * 10 * 60)
+
+
+def test_rigid_jobs_of_few_trainers_are_large() -> None:
+    result = replay(
+        {n: [(0, 60)] for n in range(4)},
+        [trainer(fixed_nodes=None)],
+        policy="scavenger",
+    )
+
+    assert (result.fixed_nodes, result.samples) == (4, 4 * 10 * 60)
+
+
+def test_a_stated_size_of_rigid_jobs_stays_where_the_machine_is_large_enough() -> None:
+    for nodes, fixed in ((4, 3), (2, 2)):
+        result = replay(
+            {n: [(0, 60)] for n in range(nodes)},
+            [trainer(fixed_nodes=3)],
+            policy="scavenger",
+        )
+
+        assert (result.fixed_nodes, result.samples) == (fixed, fixed * 10 * 60)
+
+
 def test_static_runs_on_the_mean_pool_and_is_its_own_yardstick() -> None:
     # 4 node-times 30 s over 60 s: a mean of 2 nodes, for all of the 60 s.
     result = replay(
@@ -240,9 +275,9 @@ def test_a_solver_without_an_answer_keeps_what_runs_and_is_counted() -> None:
         ([trainer()], {"policy": "greedy"}, "freetrain, equal, scavenger, static"),
         ([], {}, "no trainers"),
         (
-            [trainer(fixed_nodes=9)],
+            [trainer(scaling=Scaling("large", linear().samples_per_s, (4,)))],
             {"policy": "scavenger"},
-            "needs 9 nodes and 2 take part",
+            "needs 4 nodes and 2 take part",
         ),
     ],
     ids=["an unknown policy", "no trainers", "a rigid job larger than the machine"],

@@ -81,7 +81,6 @@ def _mixed_trainers() -> tuple[TrainerSpec, ...]:
             costs=Costs(
                 grow_s=18.0, shrink_s=12.0, start_s=18.0, checkpoint_every_s=60.0
             ),
-            fixed_nodes=8,
         )
         for k in range(600)
     )

@@ -60,7 +60,7 @@ def test_a_file_has_all_settings_of_a_trainer() -> None:
     assert (first.costs.start_s, first.costs.checkpoint_every_s) == (60.0, 1800.0)
     assert (first.samples, first.fixed_nodes, first.weight) == (1e6, 2, 2.0)
     assert vision.scaling.sizes == tuple(range(4, 65))
-    assert vision.fixed_nodes == 8
+    assert vision.fixed_nodes is None
 
 
 def test_settings_that_a_file_leaves_out_are_those_of_the_built_in_sets() -> None:
@@ -68,7 +68,7 @@ def test_settings_that_a_file_leaves_out_are_those_of_the_built_in_sets() -> Non
 
     assert (trainer.costs.grow_s, trainer.costs.shrink_s) == (18.0, 12.0)
     assert (trainer.costs.start_s, trainer.costs.checkpoint_every_s) == (18.0, 60.0)
-    assert (trainer.fixed_nodes, trainer.arrival_s) == (8, 0.0)
+    assert (trainer.fixed_nodes, trainer.arrival_s) == (None, 0.0)
 
 
 def test_copies_share_one_scaling_and_so_do_equal_tables() -> None:
@@ -257,7 +257,7 @@ def test_any_table_gives_trainers_or_one_clear_line(table: dict[str, str]) -> No
     assert "\n" not in message
     assert bool(trainers) != bool(message)
     if trainers:
-        assert all(t.fixed_nodes in t.scaling.sizes for t in trainers)
+        assert all(t.fixed_nodes in (None, *t.scaling.sizes) for t in trainers)
         assert all(t.samples > 0 and t.arrival_s >= 0 for t in trainers)
 
 

@@ -52,8 +52,8 @@ class StatedTrainer(Protocol):
         ...
 
     @property
-    def fixed_nodes(self) -> int:
-        """The size it would ask for as an ordinary job."""
+    def fixed_nodes(self) -> int | None:
+        """The size it would ask for as an ordinary job; None for any."""
         ...
 
     @property

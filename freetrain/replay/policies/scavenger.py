@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ScavengerPolicy:
-    """First come first served; each trainer is a job of its ``fixed_nodes``.
+    """First come first served; each trainer is a job of its ``fixed_nodes``, not None.
 
     A job that loses a node is killed: it gives up the rest and starts anew once
     as many nodes as it needs are free and no job before it waits. It keeps its
@@ -29,15 +29,19 @@ class ScavengerPolicy:
             for place, trainer in enumerate(view.trainers)
             if len(trainer.held) != trainer.spec.fixed_nodes
         ]
-        dropped = {place: sorted(view.trainers[place].held) for place in waiting}
+        dropped = {
+            place: tuple(sorted(held))
+            for place in waiting
+            if (held := view.trainers[place].held)
+        }
         free = sorted([*view.free, *(n for nodes in dropped.values() for n in nodes)])
-        changes, blocked = [], False
+        taken: dict[int, tuple[int, ...]] = {}
         for place in waiting:
-            wanted = view.trainers[place].spec.fixed_nodes
-            blocked = blocked or wanted > len(free)
-            taken: list[int] = []
-            if not blocked:
-                free, taken = free[:-wanted], free[-wanted:]
-            if dropped[place] or taken:
-                changes.append(Change(place, tuple(dropped[place]), tuple(taken)))
-        return changes
+            wanted = view.trainers[place].spec.fixed_nodes or 0
+            if wanted > len(free):
+                break  # no job overtakes one that waits
+            free, taken[place] = free[:-wanted], tuple(free[-wanted:])
+        return [
+            Change(place, dropped.get(place, ()), taken.get(place, ()))
+            for place in sorted(dropped.keys() | taken.keys())
+        ]
