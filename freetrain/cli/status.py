@@ -315,7 +315,7 @@ def member_lines(pack: PackRecord) -> Iterator[str]:
 
 def _member_text(line: MemberRecord, share: float | None) -> str:
     step = f"step {line.steps:,}"
-    if _failed(line):
+    if line.message or _failed(line):
         again = "is tried again, " if line.again_s is not None else ""
         return f"{again}{step}, {how_it_failed(line)}"
     if line.end:

@@ -295,6 +295,7 @@ class MemberEnd(StrEnum):
     GAVE_UP = "gave up"  # not to be started again
     STOPPED = "stopped"  # asked to; goes on in the pack's next generation
     FAILED = "failed"
+    NOT_STARTED = "not started"  # it saw no checkpoint; started again, and no failure
 
 
 @dataclass(slots=True, kw_only=True)
@@ -306,16 +307,18 @@ class MemberRecord:
     Attributes:
         arrived_s: When it was first started.
         ended_s: When it ended last; None while it runs.
-        end: How it ended; empty while it runs. A failed member is started again.
+        end: How it ended; empty while it runs. A member that failed, or did not start,
+            is started again.
         steps: Reported steps.
         samples: Reported samples.
         generation: The number of its newest fragment.
         started_s: When that fragment was started.
         failures: Failures in a row, without a commit in between.
         committed_step: Steps that were committed at its last failure.
-        again_s: When it is started again after a failure; None where it is not, or
+        again_s: When it is started again by this generation; None where it is not, or
             not before the pack's next generation.
-        message: Why it failed last; empty while it runs. Hostile text.
+        message: Why it failed last, or did not start; empty while it runs. Hostile
+            text.
     """
 
     arrived_s: float
@@ -441,7 +444,9 @@ def count_failure(
 
 
 def how_it_failed(member: MemberRecord) -> str:
-    """Return how often a member failed, and why it failed last."""
+    """Return how often a member failed, or that it did not start, and why at last."""
+    if member.end == MemberEnd.NOT_STARTED:
+        return f"{member.end}: {member.message}"
     times = "once" if member.failures == 1 else f"{member.failures} times"
     # A member that is killed because it did not stop in time has 0 failures.
     text = f"failed {times}" if member.failures else "failed"

@@ -325,7 +325,7 @@ class PackLoop:
         self._record = record
         self._say = say
         self._is_shared = False
-        self._waiting: dict[str, TrainerJob] = {}  # that failed, until they are due
+        self._waiting: dict[str, TrainerJob] = {}  # to be started again, until due
         self._zero_s = workers.clock.elapsed_s() - record.ran_s
         self._listed_s = self._saved_s = -math.inf
         self._busy_s = self._now_s()
@@ -384,7 +384,7 @@ class PackLoop:
         self._workers.clock.sleep(min(_TURN_S, due_s))
 
     def _due(self) -> list[TrainerJob]:
-        """Take out failed members whose pause is over."""
+        """Take out members whose pause is over."""
         records, now_s = self._record.members, self._now_s()
         due = [n for n in self._waiting if (records[n].again_s or 0.0) <= now_s]
         return [self._waiting.pop(name) for name in due]
@@ -414,10 +414,15 @@ class PackLoop:
     def _notice_ends(self) -> None:
         for member, end in self._workers.ended():
             self._read_progress(member)
-            if end is MemberEnd.FAILED:
-                self._record.members[member.name].message = member.why_failed()
-                if not member.is_asked:
-                    self._count_failure(member.job, member.committed_step)
+            record = self._record.members[member.name]
+            if end in _UNDONE:
+                record.message = member.why_failed()
+            if end is MemberEnd.FAILED and not member.is_asked:
+                self._count_failure(member.job, member.committed_step)
+            elif end is MemberEnd.NOT_STARTED and not member.is_asked:
+                pause_s = member.job.restart.pause_s(max(1, record.failures))
+                record.again_s = self._now_s() + pause_s
+                self._waiting[member.name] = member.job
             self._note_end(member.name, end)
 
     def _count_failure(self, job: TrainerJob, committed_step: int) -> None:
@@ -429,7 +434,7 @@ class PackLoop:
     def _note_end(self, name: str, end: MemberEnd) -> None:
         record = self._record.members[name]
         record.ended_s, record.end = self._now_s(), str(end)
-        how = how_it_failed(record) if end is MemberEnd.FAILED else str(end)
+        how = how_it_failed(record) if end in _UNDONE else str(end)
         self._say(f"{name} {how}")
         if record.again_s is not None:
             pause_s = record.again_s - record.ended_s
@@ -696,11 +701,15 @@ _LONGEST_REASON = 200
 
 _TAIL_BYTES = 4_096
 
-_OVER = {
+_BY_OUTCOME = {
     OutcomeKind.FINISHED: MemberEnd.FINISHED,
     OutcomeKind.DO_NOT_RESTART: MemberEnd.GAVE_UP,
+    OutcomeKind.NOT_STARTED: MemberEnd.NOT_STARTED,
 }
 """Outcomes of elastic programs that override their exit status."""
+
+_UNDONE = {MemberEnd.FAILED, MemberEnd.NOT_STARTED}
+"""Ends that have a reason, and after which a member is started again."""
 
 
 @dataclass(slots=True)
@@ -806,8 +815,8 @@ class RunningMember:
         if status is None:
             return None
         outcome = self._outcome()
-        if outcome is not None and outcome.kind in _OVER:
-            return _OVER[outcome.kind]
+        if outcome is not None and outcome.kind in _BY_OUTCOME:
+            return _BY_OUTCOME[outcome.kind]
         if self.is_asked and (status == 0 or not self.is_elastic):
             return MemberEnd.STOPPED
         is_done = status == 0 and not self.is_elastic

@@ -131,6 +131,25 @@ def test_members_that_do_well_the_next_time_fail_no_pack(stage: Stage) -> None:
     assert stage.outcome(1)["outcome"] == "finished"
 
 
+def test_a_member_that_sees_no_checkpoint_is_started_again_and_has_not_failed(
+    stage: Stage,
+) -> None:
+    missing = "from freetrain.elastic.contract import CheckpointMissingError\n"
+    unseen = "as run:\n    if is_first: raise CheckpointMissingError('not seen')\n"
+    brief = ELASTIC.replace("100_000", "3").replace("as run:\n", unseen)
+    # One failure would be its last.
+    more = '[restart]\nattempts = 1\nwait = "0.2s"\n'
+    stage.job("late", f"{FIRST_TIME}{missing}{brief}", more=more)
+
+    code, said = stage.run_to_end(pack_of("late"))
+
+    assert code == 0, said
+    assert "late not started: CheckpointMissingError: not seen" in said
+    assert "late is started again in 0.2 s" in said
+    assert stage.record()["members"]["late"]["failures"] == 0
+    assert stage.ends() == {"late": "finished"}
+
+
 def test_the_next_generation_starts_only_members_that_are_not_over(
     stage: Stage,
 ) -> None:
