@@ -225,20 +225,18 @@ class Machine:
         claims: dict[frozenset[int], Claims] = {}
         told: list[Held] = []
         asked: list[Held] = []
-        dropped: set[int] = set()
+        withdrawn: set[int] = set()
         for owner in up:
             self.last_look_s[owner] = self.now_s
         pool = self._pool()
         for owner in up:
-            gone, new, drops = self._act(owner, pool, claims)
+            gone, new, dropped = self._act(owner, pool, claims)
             told += gone
             asked += new
-            dropped |= {owner} if drops else set()
+            withdrawn |= {lease.number for lease in dropped}
         for lease in told:
             lease.goes = True
-        self.leases = [
-            one for one in self.leases if one.node or one.owner not in dropped
-        ]
+        self.leases = [one for one in self.leases if one.number not in withdrawn]
         self.leases += asked
 
     def _is_dead(self, owner: int) -> bool:
@@ -263,9 +261,10 @@ class Machine:
 
     def _act(
         self, owner: int, pool: LeasePool, known: dict[frozenset[int], Claims]
-    ) -> tuple[list[Held], list[Held], bool]:
-        """Return the leases to end and to ask for, and whether requests are dropped."""
+    ) -> tuple[list[Held], list[Held], list[Held]]:
+        """Return the leases to end, those to ask for, and requests to withdraw."""
         own = [one for one in self.leases if one.owner == owner]
+        waiting = [one for one in own if not one.node]
         deaf = pool.deaf
         if self.rule == "alone":
             deaf = frozenset(self.owners) - {owner}
@@ -285,14 +284,15 @@ class Machine:
         claims = self._claims(owner, pool, deaf, known)
         if claims.leased:
             gone = [one for one in own if one.node in claims.leased]
-            return gone, [], self.rule == "pool" or bool(gone)
+            is_any = self.rule == "pool" or bool(gone)
+            return gone, [], waiting if is_any else []
         free = [name for name in self._free() if name not in claims.idle]
         lives = [
             min(LONGEST_S, claims.booked_s.get(name, math.inf) - self.now_s - 60)
             for name in free
         ]
         usable = sorted((life for life in lives if life >= 120), reverse=True)
-        most, gone = WANT - len(own), list[Held]()
+        most, gone, dropped = WANT - len(own), list[Held](), list[Held]()
         if self.rule == "pool":
             here = LeasePool(
                 leases=pool.leases, idle=len(usable), now_s=self.now_s, deaf=deaf
@@ -302,10 +302,11 @@ class Machine:
                 running = sorted((x for x in own if x.node), key=lambda x: x.end_s)
                 gone = running[: share.gives]
                 most = min(most, share.may_ask)
+                dropped = waiting[share.may_wait :]
                 if share.is_full:
                     usable = [3_600.0] * most
         new = [self._ask(owner, life) for life in usable[: max(0, most)]]
-        return gone, new, bool(gone)
+        return gone, new, waiting if gone else dropped
 
     def _claims(
         self,

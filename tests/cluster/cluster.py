@@ -1,4 +1,4 @@
-"""A Slurm cluster on this machine: eight nodes, each a slurmd, in one folder."""
+"""A Slurm cluster on this machine: its nodes, each a slurmd, in one folder."""
 
 import fcntl
 import os
@@ -18,7 +18,14 @@ from slurm.runner import scrubbed
 from tests.cluster.accounting import start_accounting
 from tests.cluster.machine import ClusterRefusedError, plugin_folder
 from tests.cluster.processes import is_running, kill_job_processes, start, stop
-from tests.cluster.settings import NODES, TASK_PROLOG, Layout, Variant, config_files
+from tests.cluster.settings import (
+    MORE_NODES,
+    TASK_PROLOG,
+    Layout,
+    Variant,
+    config_files,
+    nodes_of,
+)
 from tests.cluster.waiting import wait_for
 
 _VARIANTS = "variants"
@@ -65,7 +72,7 @@ class Cluster:
     @property
     def is_up(self) -> bool:
         """Whether every daemon lives."""
-        daemons = ("munged", "slurmctld", *NODES)
+        daemons = ("munged", "slurmctld", *self.nodes)
         return all(is_running(_pid_file(self, d), folder=self.folder) for d in daemons)
 
     @property
@@ -73,6 +80,11 @@ class Cluster:
         """How it differs from the plain one."""
         words = (self.folder / _VARIANTS).read_text(encoding="ascii").split()
         return frozenset(map(Variant, words))
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of its nodes."""
+        return nodes_of(self.variants)
 
     @property
     def programs(self) -> Path | None:
@@ -130,7 +142,7 @@ def bring_up(
             )
         _start_controller(cluster)
         stepd = [] if programs is None else ["-d", str(programs / "slurmstepd")]
-        for node in NODES:
+        for node in cluster.nodes:
             argv = ["slurmd", "-D", "-N", node, "-f", str(layout.conf), *stepd]
             _start(cluster, node, argv)
         wait_for(f"all nodes idle ({cluster.folder}/log)", lambda: _is_idle(cluster))
@@ -140,7 +152,7 @@ def take_down(cluster: Cluster) -> None:
     """End every daemon and job of *cluster* and remove its folder."""
     if not cluster.exists:
         return
-    for daemon in ("slurmctld", *NODES, "slurmdbd", "mariadbd", "munged"):
+    for daemon in ("slurmctld", *MORE_NODES, "slurmdbd", "mariadbd", "munged"):
         stop(_pid_file(cluster, daemon), folder=cluster.folder)
     kill_job_processes(cluster.folder)
     shutil.rmtree(cluster.folder)
@@ -177,7 +189,7 @@ def node_states(cluster: Cluster) -> list[str]:
 def _is_idle(cluster: Cluster) -> bool:
     if not cluster.is_up:
         raise ClusterRefusedError(f"a daemon ended: {_last_words(cluster)}")
-    return node_states(cluster) == ["idle"] * len(NODES)
+    return node_states(cluster) == ["idle"] * len(cluster.nodes)
 
 
 def _last_words(cluster: Cluster) -> str:
@@ -214,11 +226,12 @@ def _one_at_a_time() -> Iterator[None]:
 def _make_folder(
     cluster: Cluster, variants: Collection[Variant], programs: Path | None
 ) -> Layout:
-    ports = free_ports(3 + len(NODES), rng=SystemRandom())
+    nodes = nodes_of(variants)
+    ports = free_ports(3 + len(nodes), rng=SystemRandom())
     layout = Layout(cluster.folder, ports[0], ports[3:], (ports[1], ports[2]))
     for name in ("", "run", "log", "state", "munge", "spool", "tmp"):
         (layout.folder / name).mkdir(mode=0o755)
-    for name in NODES:
+    for name in nodes:
         (layout.folder / "spool" / name).mkdir(mode=0o755)
         own_tmp = layout.folder / "tmp" / name
         own_tmp.mkdir()

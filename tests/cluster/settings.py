@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 NODES = tuple(f"n{number}" for number in range(1, 9))
+MORE_NODES = tuple(f"n{number}" for number in range(1, 21))
 GPU_NODES = NODES[6:]
 IB_NODES = NODES[1::2]
 RACKS = {"rack1": NODES[:4], "rack2": NODES[4:]}
@@ -38,6 +39,7 @@ class Variant(StrEnum):
     TREE = "tree"
     BLOCK = "block"
     LIMITS = "limits"
+    TWENTY = "twenty"  # nodes, so that ten users can share them
 
 
 _SCHEDULING = {
@@ -61,6 +63,11 @@ BlockSizes=4,8
 }
 
 
+def nodes_of(variants: Collection[Variant]) -> tuple[str, ...]:
+    """Return the names of the nodes of a cluster."""
+    return MORE_NODES if Variant.TWENTY in variants else NODES
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Where a cluster lives.
@@ -68,7 +75,7 @@ class Layout:
     Attributes:
         folder: All its files.
         controller_port: TCP port of slurmctld.
-        node_ports: TCP ports of the slurmd, one for each of ``NODES``.
+        node_ports: TCP ports of the slurmd, one for each node.
         accounting_ports: TCP ports of the accounting's database and of slurmdbd.
     """
 
@@ -217,7 +224,7 @@ def _nodes(layout: Layout, variants: Collection[Variant]) -> list[str]:
         f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} "
         f"CPUs=2 RealMemory=2000 Feature={_features(name, gpus)}"
         + (" Gres=gpu:a100:2" if name in gpus else "")
-        for name, port in zip(NODES, layout.node_ports, strict=True)
+        for name, port in zip(nodes_of(variants), layout.node_ports, strict=True)
     ]
 
 
@@ -229,7 +236,7 @@ def _features(name: str, gpus: Collection[str]) -> str:
 
 
 def _partitions(variants: Collection[Variant]) -> list[str]:
-    every = f"Nodes={','.join(NODES)} State=UP"
+    every = f"Nodes={','.join(nodes_of(variants))} State=UP"
     main = f"PartitionName=main {every} Default=YES MaxTime=1-00:00:00 "
     if Variant.SHARED in variants:
         return [main + "OverSubscribe=EXCLUSIVE"]

@@ -20,7 +20,7 @@ from tests.cluster.waiting import wait_for
 HOLE_S = 300.0
 """Holes from this length on are worth a lease, and count for coverage."""
 
-_LANES = (3, 2, 2, 1)  # nodes of the jobs that follow each other; eight together
+_LANES = (3, 2, 2, 1)  # nodes of the jobs that follow each other; again for more nodes
 _BUSY_S = (60.0, 400.0)
 _SHORT_GAP_S = (60.0, 280.0)
 _LONG_GAP_S = (320.0, 900.0)
@@ -41,20 +41,28 @@ class Submission:
 
 
 def make_workload(
-    seed: int, *, span_s: float, time_scale: float = 1.0
+    seed: int, *, span_s: float, time_scale: float = 1.0, nodes: int = sum(_LANES)
 ) -> tuple[Submission, ...]:
-    """Return jobs for eight nodes, in the order of their submission.
+    """Return jobs for so many *nodes*, in the order of their submission.
 
-    Four lanes of jobs take turns with gaps, half of them longer than ``HOLE_S``, and
-    now and then a job wants every node: until it starts there are holes whose end
-    Slurm knows.
+    Lanes of jobs, four for eight nodes, take turns with gaps, half of them longer than
+    ``HOLE_S``, and now and then a job wants every node: until it starts there are holes
+    whose end Slurm knows.
     Nothing is submitted from *span_s* on; *time_scale* multiplies all lengths.
     """
     random = Random(seed)  # noqa: S311  jobs of a test, no secret
     span_s /= time_scale
-    jobs = [job for nodes in _LANES for job in _lane(random, nodes, span_s=span_s)]
-    jobs += _whole(random, span_s=span_s)
+    lanes = _lanes(nodes)
+    jobs = [job for width in lanes for job in _lane(random, width, span_s=span_s)]
+    jobs += _whole(random, nodes, span_s=span_s)
     return tuple(sorted(_scaled(job, time_scale, random) for job in jobs))
+
+
+def _lanes(nodes: int) -> list[int]:
+    lanes = list[int]()
+    while left := nodes - sum(lanes):
+        lanes.append(min(left, _LANES[len(lanes) % len(_LANES)]))
+    return lanes
 
 
 def _lane(
@@ -68,10 +76,12 @@ def _lane(
         at_s += run_s + random.uniform(*gap)
 
 
-def _whole(random: Random, *, span_s: float) -> Iterator[tuple[float, int, float]]:
+def _whole(
+    random: Random, nodes: int, *, span_s: float
+) -> Iterator[tuple[float, int, float]]:
     at_s = random.uniform(*_BETWEEN_WHOLE_S)
     while at_s < span_s:
-        yield at_s, sum(_LANES), random.uniform(*_WHOLE_S)
+        yield at_s, nodes, random.uniform(*_WHOLE_S)
         at_s += random.uniform(*_BETWEEN_WHOLE_S)
 
 
@@ -103,6 +113,7 @@ class JobSeen:
     submitted_s: float
     started_s: float | None = None
     ended_s: float | None = None
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +135,7 @@ def seen(job: JobRecord) -> JobSeen:
         submitted_s=job.submit_s or 0.0,
         started_s=job.start_s if has_begun else None,
         ended_s=job.end_s if job.has_ended else None,
+        user=job.user,
     )
 
 

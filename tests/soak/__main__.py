@@ -1,9 +1,10 @@
-"""The command: ``python -m tests.soak harm|coverage|meet|faults|quality``."""
+"""The command: ``python -m tests.soak harm|coverage|many|meet|faults|quality``."""
 
 import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from freetrain.planning.settings import LIVE_POLICIES
@@ -13,6 +14,7 @@ from tests.cluster.machine import ClusterRefusedError, prepare, this_machine
 from tests.cluster.settings import Variant
 from tests.e2e.stage import undisturbed
 from tests.soak.harm_runs import Measurement, measure_coverage, measure_harm
+from tests.soak.many_users import ManyUsers, measure_many
 from tests.soak.meetings import meet
 from tests.soak.quality import compare
 from tests.soak.storm import epochs_for, set_up_stage, storm
@@ -28,11 +30,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         prepare(this_machine())
         mode = asked.mode or ("yield" if asked.what == "faults" else "preempt")
         variants = {Variant.SHARED} if mode == "yield" else set()
-        with (
-            tempfile.TemporaryDirectory(prefix="soak") as name,
-            running_cluster(variants | set(asked.variant)) as cluster,
-        ):
-            folder = Path(name)
+        variants |= {Variant.TWENTY} if asked.what == "many" else set()
+        variants |= set(asked.variant)
+        count = 1 + 2 * (asked.what == "many" and asked.repeats > 0)
+        with ExitStack() as held:
+            name = held.enter_context(tempfile.TemporaryDirectory(prefix="soak"))
+            clusters = [
+                held.enter_context(running_cluster(variants)) for _ in range(count)
+            ]
+            cluster, folder = clusters[0], Path(name)
             folder.chmod(0o755)  # other users' jobs must reach it
             if asked.what in _MEASURES:
                 wanted = Measurement(
@@ -46,6 +52,17 @@ def main(argv: Sequence[str] | None = None) -> int:
                     policy=asked.policy,
                 )
                 report = _MEASURES[asked.what](cluster, folder, wanted)
+            elif asked.what == "many":
+                users = ManyUsers(
+                    seed=asked.seed,
+                    span_s=asked.span,
+                    tick_every_s=asked.tick,
+                    time_scale=asked.scale,
+                    brokers=asked.brokers,
+                    stopped=asked.stopped,
+                    old=asked.old,
+                )
+                report = measure_many(clusters, folder, users)
             elif asked.what == "meet":
                 report = meet(
                     cluster, folder, repeats=asked.repeats, tick_every_s=asked.tick
@@ -88,10 +105,12 @@ def _faults(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.soak",
-        description="Measure FreeTrain on a real cluster of eight nodes.",
+        description="Measure FreeTrain on a real cluster on this machine.",
         epilog="Example: python -m tests.soak harm --mode yield --repeats 3",
     )
-    parser.add_argument("what", choices=(*_MEASURES, "meet", "faults", "quality"))
+    parser.add_argument(
+        "what", choices=(*_MEASURES, "many", "meet", "faults", "quality")
+    )
     parser.add_argument(
         "--mode",
         choices=("preempt", "yield"),
@@ -105,10 +124,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--pause", type=float, default=3, help="seconds between faults at most"
     )
-    parser.add_argument("--repeats", type=int, default=3, help="for harm")
-    parser.add_argument("--span", type=float, default=1_800, help="seconds, for harm")
-    parser.add_argument("--tick", type=float, default=10, help="seconds, for harm")
-    parser.add_argument("--scale", type=float, default=1, help="of times, for harm")
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        default=3,
+        help="for harm; for many 0 leaves out the runs without FreeTrain",
+    )
+    parser.add_argument("--span", type=float, default=1_800, help="seconds")
+    parser.add_argument("--tick", type=float, default=10, help="seconds")
+    parser.add_argument("--scale", type=float, default=1, help="of times")
+    parser.add_argument(
+        "--brokers", type=int, choices=range(1, 11), default=10, help="for many"
+    )
+    parser.add_argument(
+        "--stopped", type=int, default=0, help="of them stop ticking, for many"
+    )
+    parser.add_argument(
+        "--old", type=Path, help="working tree whose code one of them runs, for many"
+    )
     parser.add_argument(
         "--stubborn", action="store_true", help="trainers ignore signals, for harm"
     )

@@ -82,6 +82,11 @@ def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterato
         "with, met a lease": [d for d in harm if d.met_lease],
         "with, while a lease waited": [d for d in harm if d.met_request],
     }
+    yield from delay_lines(rows)
+
+
+def delay_lines(rows: Mapping[str, Sequence[Delay]]) -> Iterator[str]:
+    """Yield two tables: later starts, and waits while only leases held the nodes."""
     yield from _table("start later by, s", rows, lambda delay: delay.delay_s)
     title = "wait while nobody but leases holds their nodes, s"
     yield from _table(title, rows, lambda delay: delay.kept_s)

@@ -1,8 +1,8 @@
-"""Harm, coverage and pauses, from the records of runs."""
+"""Harm, coverage, fairness and pauses, from the records of runs."""
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -216,6 +216,69 @@ def _within(spans: Iterable[Span], hole: Span) -> float:
             total_s += ends_s - begins_s
             at_s = ends_s
     return total_s
+
+
+# Many users: what each got, and what their leases gave up
+
+
+class Fairness(NamedTuple):
+    """What users' leases held over a while, beside each other.
+
+    Attributes:
+        held_s: Node-seconds, by user.
+        jain: Jain's index: 1 where all held the same, 1/n where one held all.
+        furthest: The largest distance of a user's from the mean, over the mean.
+    """
+
+    held_s: Mapping[str, float]
+    jain: float
+    furthest: float
+
+
+def fairness(
+    leases: Iterable[JobSeen], users: Collection[str], *, within: Span
+) -> Fairness:
+    """Return what *users* held *within* a time."""
+    held_s = dict.fromkeys(users, 0.0)
+    for lease in leases:
+        if lease.user in held_s and lease.started_s is not None:
+            until_s = within[1] if lease.ended_s is None else lease.ended_s
+            held_s[lease.user] += _within([(lease.started_s, until_s)], within)
+    squares = len(held_s) * sum(s * s for s in held_s.values())
+    mean_s = sum(held_s.values()) / len(held_s)
+    return Fairness(
+        held_s,
+        jain=sum(held_s.values()) ** 2 / squares if squares else math.nan,
+        furthest=max(abs(s - mean_s) for s in held_s.values()) / mean_s
+        if mean_s
+        else math.nan,
+    )
+
+
+def made_room(run: Run) -> int:
+    """Return how many leases ended early on a node that a waiting job took next."""
+    return sum(_was_followed(lease, run) for lease in run.leases)
+
+
+def _was_followed(lease: JobSeen, run: Run) -> bool:
+    """Tell whether a job that waited when *lease* ended was next on its node."""
+    if lease.started_s is None or lease.ended_s is None:
+        return False
+    ended_s = lease.ended_s
+    later = [
+        job
+        for job in (*run.others, *run.leases)
+        if job is not lease
+        and job.nodes & lease.nodes
+        and job.started_s is not None
+        and job.started_s >= ended_s - _SLACK_S
+    ]
+    following = min(later, key=lambda job: job.started_s or 0.0, default=None)
+    return (
+        following is not None
+        and following in run.others
+        and following.submitted_s <= ended_s + _SLACK_S
+    )
 
 
 # Pauses: how long training stood still at each rescale

@@ -1,8 +1,9 @@
-"""Harm, coverage and pauses on records whose answer is known, and on real harm."""
+"""Harm, coverage, fairness and pauses, on records of known answer and on real harm."""
 
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,9 @@ from tests.soak.measures import (
     Spread,
     coverage,
     delays,
+    fairness,
     holes,
+    made_room,
     met_request,
     pauses,
     read_worked,
@@ -174,6 +177,36 @@ def test_coverage_counts_training_within_long_holes_only() -> None:
     assert found.share == pytest.approx(210 / 750)
     never_idle = coverage(Run(120, 180, (BUSY,)), {}, nodes=("n1",), shortest_s=1)
     assert never_idle.share == 0
+
+
+# Many users
+
+
+def test_users_are_compared_by_what_they_held_within_the_time() -> None:
+    held = [
+        replace(lease("n1", 0, 120), user="ann"),
+        replace(lease("n2", 150, None), user="ben"),
+        replace(lease("n3", 0, 900), user="somebody else"),
+    ]
+
+    found = fairness(held, ("ann", "ben"), within=(100.0, 200.0))
+
+    assert found.held_s == {"ann": 20.0, "ben": 50.0}
+    assert found.jain == pytest.approx(4_900 / 5_800)
+    assert found.furthest == pytest.approx(3 / 7)
+
+
+def test_a_lease_made_room_where_a_job_that_waited_was_next_on_its_node() -> None:
+    job = other("0", 10, 14)
+    leases = (
+        lease("n1", 0, 12),  # what the job waited for
+        lease("n2", 0, 12),  # given up in vain
+        lease("n3", 0, None),
+    )
+    assert made_room(Run(0, 99, (job,), leases)) == 1
+    late = other("1", 40, 41)
+    assert made_room(Run(0, 99, (late,), leases)) == 0, "it came after the end"
+    assert made_room(Run(0, 99, (job,), (*leases, lease("n1", 12.5, 13)))) == 1
 
 
 # Pauses

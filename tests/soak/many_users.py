@@ -1,0 +1,174 @@
+"""The same workload twice without FreeTrain, and once beside many users' brokers.
+
+The three run at the same time, each on a cluster of its own, so that whatever else this
+machine does is the same for all. Brokers tick every few seconds, each at a second of
+its own. Trainers do nothing, as their work is not measured here.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+
+from freetrain.broker.limits import FOR_OTHERS, EndReason
+from freetrain.state.database import read_store
+from freetrain.state.tables import EventKind
+from tests.cluster.cluster import Cluster
+from tests.cluster.machine import ClusterRefusedError
+from tests.e2e.others import HOLE_S, Run, live_through, make_workload
+from tests.e2e.users import TOP, USERS, UserBroker, python_for_all
+from tests.soak.harm_runs import delay_lines
+from tests.soak.measures import coverage, delays, fairness, made_room
+
+_SETTLED_S = 300.0
+"""Shares are measured from then on."""
+
+_STOP_S = 60.0
+"""After so long the brokers that are to stop do so: by ``_SETTLED_S`` their leases have
+ended by themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyUsers:
+    """The settings of a measurement.
+
+    Attributes:
+        seed: Of the workload.
+        span_s: For how long jobs are submitted.
+        time_scale: Factor of the lengths of jobs and holes.
+        brokers: How many users there are.
+        stopped: How many of them stop ticking after a minute.
+        old: A working tree of an older version, which one broker runs; or None.
+    """
+
+    seed: int
+    span_s: float
+    tick_every_s: float
+    time_scale: float = 1.0
+    brokers: int = len(USERS)
+    stopped: int = 0
+    old: Path | None = None
+
+
+def measure_many(
+    clusters: Sequence[Cluster], folder: Path, wanted: ManyUsers
+) -> Iterator[str]:
+    """Yield the lines of a report.
+
+    Args:
+        clusters: One for FreeTrain, and any number for runs without it.
+        folder: All users must reach it.
+        wanted: The settings.
+    """
+    span_s, scale = wanted.span_s, wanted.time_scale
+    nodes = clusters[0].nodes
+    workload = make_workload(
+        wanted.seed, span_s=span_s, time_scale=scale, nodes=len(nodes)
+    )
+    yield (
+        f"{len(workload)} jobs of others in {span_s:g} s on {len(nodes)} nodes, "
+        f"seed {wanted.seed}; {wanted.brokers} brokers, {wanted.stopped} of them stop"
+        + (", one is older" if wanted.old else "")
+    )
+
+    def live(number: int) -> Run:
+        place = folder / f"others-{number}"
+        place.mkdir()
+        return live_through(clusters[number], workload, place, span_s=span_s)
+
+    with (
+        ThreadPoolExecutor(len(clusters)) as pool,
+        _brokers(clusters[0], folder, wanted) as brokers,
+    ):
+        alive = brokers[wanted.stopped :]
+        timer = threading.Timer(_STOP_S, _freeze, [brokers[: wanted.stopped]])
+        timer.start()
+        run, *without = pool.map(live, range(len(clusters)))
+        timer.join()
+        events = [event for broker in brokers for event in _given_up(broker)]
+    if len(without) > 1:
+        found = delays(without[0], run)
+        yield from delay_lines(
+            {
+                "without FreeTrain, against without": list(delays(*without[:2])),
+                "with, met no lease": [d for d in found if not d.met_lease],
+                "with, met a lease": [d for d in found if d.met_lease],
+            }
+        )
+    within = (run.origin_s + _SETTLED_S, run.origin_s + span_s)
+    shares = fairness(run.leases, [b.user for b in alive], within=within)
+    each = ", ".join(f"{user} {s:.0f}" for user, s in shares.held_s.items())
+    yield f"node-seconds from {_SETTLED_S:g} s on: {each}"
+    yield f"furthest from the mean {shares.furthest:.1%}; Jain {shares.jain:.3f}"
+    reasons, needed = Counter(events), made_room(run)
+    waited = {EndReason.MAKES_ROOM}
+    given = sum(n for why, n in reasons.items() if why in FOR_OTHERS - waited)
+    yield f"{len(run.leases)} leases; given up: " + ", ".join(
+        f"{count} ({why})" for why, count in reasons.most_common()
+    )
+    beyond = max(0, given - needed)
+    yield (
+        f"{needed} leases ended on nodes that waiting jobs took next; given up for "
+        f"others {given}, beyond need {beyond} ({beyond / max(1, given):.1%})"
+    )
+    spans: dict[str, list[tuple[float, float]]] = {}
+    for lease in run.leases:
+        for node in lease.nodes if lease.started_s is not None else ():
+            until_s = run.end_s if lease.ended_s is None else lease.ended_s
+            spans.setdefault(node, []).append((lease.started_s or 0.0, until_s))
+    covered = coverage(run, spans, nodes=nodes, shortest_s=scale * HOLE_S)
+    yield (
+        f"leased of holes of {scale * HOLE_S:g} s and more: {covered.share:.1%} of "
+        f"{covered.idle_s:.0f} node-seconds"
+    )
+
+
+@contextmanager
+def _brokers(
+    cluster: Cluster, folder: Path, wanted: ManyUsers
+) -> Iterator[list[UserBroker]]:
+    """Let the brokers tick, as long as the block lasts."""
+    brokers = []
+    with ExitStack() as stack:
+        stack.callback(cluster.clear)
+        for number, user in enumerate(USERS[: wanted.brokers]):
+            is_old = wanted.old is not None and number == wanted.brokers - 1
+            place = folder / f"python-{'old' if is_old else 'new'}"
+            python = place / "venv" / "bin" / "python"
+            if not place.exists():
+                place.mkdir()
+                top = wanted.old if is_old and wanted.old else TOP
+                if python_for_all(place, top=top) is None:
+                    raise ClusterRefusedError(
+                        "there is no Python that every user may run. Nothing was done."
+                    )
+            every = f"{wanted.tick_every_s:.0f}"
+            own = f"{number * wanted.tick_every_s / wanted.brokers:.0f}"
+            tick = f"sleep $(({every} - ($(date +%s) - {own}) % {every})); $FT tick"
+            broker = UserBroker(cluster, user, folder / user, python, tick)
+            broker.submit(most=len(cluster.nodes))
+            brokers.append(broker)
+        for broker in brokers:
+            broker.begin()
+            stack.callback(broker.stop)
+        yield brokers
+
+
+def _freeze(brokers: Sequence[UserBroker]) -> None:
+    for broker in brokers:
+        broker.freeze()
+
+
+def _given_up(broker: UserBroker) -> Iterator[EndReason]:
+    """Yield for each running lease that the broker gave up why it did so."""
+    with read_store(broker.state, uid=broker.uid) as state:
+        rows = state.execute(
+            "SELECT leases, detail FROM events WHERE kind IN (?, ?)",
+            (EventKind.YIELDED, EventKind.GAVE_UP),
+        )
+        for count, why in rows:
+            yield from repeat(EndReason(why), count)
