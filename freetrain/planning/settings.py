@@ -56,7 +56,7 @@ POLICIES: Mapping[str, PolicyEntry] = MappingProxyType(
         ),
         "equal": PolicyEntry(made_by="freetrain.planning.equal:Equal", is_live=True),
         "scavenger": PolicyEntry(
-            made_by="freetrain.replay.policies.scavenger:ScavengerPolicy",
+            made_by="freetrain.replay.policies.registry:ScavengerPolicy",
             names_nodes=True,
         ),
         "static": PolicyEntry(
@@ -70,7 +70,7 @@ POLICIES: Mapping[str, PolicyEntry] = MappingProxyType(
         ),
     }
 )
-"""Every policy by its name in options and files. A new one is a module and a line
+"""Every policy by its name in options and files. A new one is a class and a line
 here."""
 
 LIVE_POLICIES = tuple(name for name, entry in POLICIES.items() if entry.is_live)

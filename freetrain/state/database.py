@@ -86,7 +86,8 @@ TRAINERS = "trainers"
 """The folder with one folder a trainer."""
 
 FIND_AGAIN = "find-again"
-"""There while the database may lack trainers that have files (``tick.found_again``)."""
+"""There while the database may lack trainers that have files (``find_again`` of
+``tick.environment``)."""
 
 
 class StoreError(FreeTrainError):

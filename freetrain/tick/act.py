@@ -23,12 +23,15 @@ from freetrain.elastic.files import RunDir, replaced
 from freetrain.opening import NotPlainError, open_plain
 from freetrain.state.files import (
     BROKER,
+    AgentState,
     AssignedLease,
     AssignmentFile,
     UnreadableFileError,
     create_assigned,
+    generations,
     lease_name,
     read_environment,
+    read_heartbeat,
 )
 from freetrain.state.tables import (
     Delivery,
@@ -46,7 +49,6 @@ from freetrain.state.tables import (
 )
 from freetrain.state.tables import leases as known_leases
 from freetrain.tick.environment import HookCall
-from freetrain.tick.found_again import free_generation, older_world
 from freetrain.tick.leases import (
     NOTICE,
     grace_s,
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
 
     from freetrain.broker.lease import Intent, Lease, LeaseKey
     from freetrain.config.job import TargetSettings, TrainerJob
+    from freetrain.state.files import TrainerDir
     from freetrain.state.tables import TrainerRow
     from freetrain.tick.environment import TickContext
     from freetrain.tick.observe import Observed
@@ -170,11 +173,7 @@ def _assign(
     assignment: Assignment,
     done: ActionResults,
 ) -> bool:
-    """Create the file of *assignment*; tell whether others may be created, too.
-
-    It is not made while an older world trains of which its files say nothing: two would
-    write one folder.
-    """
+    """Create the file of *assignment*; tell whether others may be created, too."""
     name = assignment.trainer
     if not context.is_dry:
         trainer = next(t for t in observed.trainers if t.row.name == name)
@@ -260,6 +259,78 @@ def _reason(trainer: TickTrainer, before: int, after: int) -> str:
     if before == after:
         return f"moves, on {nodes}"
     return f"{'grows' if after > before else 'shrinks'} from {before} to {nodes}"
+
+
+# Where state was lost, files may know of generations that the database does not. A new
+# one gets a number that no file uses, and waits while a world of another still trains:
+# two would write one folder.
+
+QUIET_S = 120.0
+"""A world that changes none of its files for so long is over: it commits once a minute
+and reports each second, unless its user chose otherwise."""
+
+_SILENT_S = 30.0
+"""A heartbeat that is so old is of an agent that has ended; it beats each second."""
+
+
+def free_generation(folder: TrainerDir, trainer: TickTrainer, *, wanted: int) -> int:
+    """Return *wanted*, or the first number above all that any file names.
+
+    Raises:
+        OSError: The files cannot be read, so that it is unknown.
+    """
+    ended = generations(folder.endings)
+    used = RunDir(Path(trainer.row.run_dir)).last_used()
+    return max(wanted, used + 1, ended[-1] + 1 if ended else 1)
+
+
+def older_world(context: TickContext, trainer: TickTrainer) -> str:
+    """Return which world trains though no assignment accounts for it; empty for none.
+
+    The tick's turn tells the time by the file server's clock.
+
+    Raises:
+        OSError: The files cannot be read, so that it is unknown.
+    """
+    if context.turn is None:
+        return ""
+    now_s = context.turn.path.stat().st_mtime
+    known = 0 if trainer.newest is None else trainer.newest.generation
+    run_dir = RunDir(Path(trainer.row.run_dir))
+    claimed = run_dir.newest_generation()
+    if claimed > known and not _is_over(run_dir, claimed):
+        signs = (run_dir.claim(claimed), run_dir.progress, run_dir.checkpoints)
+        if any(_is_fresh(path, now_s, QUIET_S) for path in signs):
+            return f"generation {claimed} in {run_dir.path} still trains"
+    return "" if known else _training_lease(context, trainer.row.name, now_s)
+
+
+def _is_over(run_dir: RunDir, generation: int) -> bool:
+    return run_dir.outcome(generation).exists() or run_dir.over(generation).exists()
+
+
+def _training_lease(context: TickContext, name: str, now_s: float) -> str:
+    """Return the lease whose agent still trains *name*, of which nothing is known."""
+    try:
+        places = sorted(context.folder.leases.iterdir())
+    except FileNotFoundError:
+        return ""
+    for place in places:
+        path = place / "heartbeat.json"
+        with suppress(OSError, UnreadableFileError):
+            beat = read_heartbeat(path)
+            trains = beat is not None and beat.state is AgentState.TRAINING
+            if beat is None or not trains or beat.trainer != name:
+                continue
+            if beat.generation and _is_fresh(path, now_s, _SILENT_S):
+                return f"generation {beat.generation} still trains on {beat.node}"
+    return ""
+
+
+def _is_fresh(path: Path, now_s: float, within_s: float) -> bool:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return now_s - path.stat().st_mtime < within_s
+    return False
 
 
 # Ending leases, or sending the notice to leave: only jobs that this snapshot showed.

@@ -18,16 +18,18 @@ import threading
 import time
 import uuid
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from logging import LogRecord, makeLogRecord
 from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.agent.observation import PATIENCE_VARIABLE as PATIENCE
 from freetrain.elastic.files import replaced
-from freetrain.errors import CannotWriteError, TryLaterError
+from freetrain.errors import BadConfigurationError, CannotWriteError, TryLaterError
 from freetrain.state.database import (
     DATABASE,
+    FIND_AGAIN,
     LOCK,
     StoreBusyError,
     StoreError,
@@ -43,7 +45,21 @@ from freetrain.state.database import (
     turn_in,
     writing,
 )
-from freetrain.state.files import StateDir
+from freetrain.state.files import (
+    GO_ON,
+    USER,
+    StateDir,
+    UnreadableFileError,
+    generations,
+    newest_assigned,
+)
+from freetrain.state.tables import (
+    TrainerRow,
+    TrainerState,
+    put_trainers,
+    remove_trainer,
+    trainers,
+)
 from freetrain.state.turn import is_alive, this_process
 from freetrain.text import one_line
 from slurm.backend import connect
@@ -52,12 +68,12 @@ from slurm.runner import SubprocessRunner, scrubbed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
-    from pathlib import Path
     from types import FrameType
     from typing import NoReturn
 
     from freetrain.config.site import Site
     from freetrain.state.database import LeaderLock
+    from freetrain.state.files import AssignmentFile, TrainerDir
     from freetrain.state.turn import StateTurn, TickProcess
     from slurm.backend import SlurmBackend
     from slurm.errors import UnreadableOutputError
@@ -339,6 +355,102 @@ def _explaining_os_errors(place: Path) -> Iterator[None]:
             f"training goes on; make room, or make the state directory writable. The "
             f"next tick goes on where this one stopped."
         ) from error
+
+
+# What users asked for since the copy was made that took the place of the database, or
+# before a database was begun anew: their trainers' files say it. Leases are found by
+# their names (``broker.belief``).
+
+
+def find_again(context: TickContext) -> str:
+    """Take up the trainers that files know; return which, for people.
+
+    Raises:
+        StoreError: The state could not be written; the next tick tries again.
+        OSError: The folder of trainers could not be read.
+    """
+    marker = context.folder.path / FIND_AGAIN
+    if context.is_dry or not marker.exists():
+        return ""
+    with context.writing("trainers found again") as state:
+        known = {row.name: row for row in trainers(state)}
+        found = sorted(_found(context, known), key=lambda row: row.submitted_s)
+        for row in found:
+            if row.name in known and row.submitted_s != known[row.name].submitted_s:
+                remove_trainer(state, row.name)  # it comes last, as it was submitted
+        put_trainers(state, found)
+    marker.unlink(missing_ok=True)
+    if not found:
+        return ""
+    return f"found again by their files: {', '.join(row.name for row in found)}"
+
+
+def _found(
+    context: TickContext, known: Mapping[str, TrainerRow]
+) -> Iterator[TrainerRow]:
+    """Yield the rows of trainers whose files say more than the database."""
+    try:
+        names = sorted(entry.name for entry in context.folder.trainers.iterdir())
+    except FileNotFoundError:
+        return
+    for name in names:
+        folder = context.folder.trainer(name)
+        # One trainer's files are no reason to give up the others.
+        with suppress(OSError, UnreadableFileError, BadConfigurationError, ValueError):
+            row, newest = known.get(name), newest_assigned(folder)
+            text = folder.job.read_text(encoding="utf-8")
+            if row is None or row.job != text:
+                row = _row_of(folder, text)
+                yield replace(row, state=_asked_for(row, newest) or row.state)
+            elif (state := _asked_for(row, newest)) not in {None, row.state}:
+                assert newest is not None and state is not None  # noqa: S101, PT018
+                yield replace(row, state=state, changed_s=newest.created_s, message="")
+
+
+def _row_of(folder: TrainerDir, text: str) -> TrainerRow:
+    """Return the row of a trainer of which only its files are left.
+
+    Raises:
+        BadConfigurationError: Its job file cannot be read.
+        OSError: Likewise.
+    """
+    # Imported here: most ticks find nothing again, and must stay cheap.
+    from freetrain.config.document import BaseFolders  # noqa: PLC0415
+    from freetrain.config.job import parse_job  # noqa: PLC0415
+    from freetrain.launch.base import run_dir_of  # noqa: PLC0415
+
+    name = folder.path.name
+    job = parse_job(text.encode(), path=name, places=BaseFolders(Path("/")))
+    if job.name != name:
+        raise ValueError(f"{folder.job} is of {job.name}")
+    submitted_s = folder.job.stat().st_mtime
+    return TrainerRow(
+        name=name,
+        job=text,
+        run_dir=str(run_dir_of(job, folder).path),
+        state=TrainerState.WANTED,
+        submitted_s=submitted_s,
+        changed_s=submitted_s,
+        reported_generation=max(generations(folder.assignments), default=0),
+    )
+
+
+def _asked_for(row: TrainerRow, newest: AssignmentFile | None) -> TrainerState | None:
+    """Return the state that its user asked for since *row*, by the newest generation.
+
+    Pausing, cancelling and resuming leave an empty generation of the user's, but for a
+    trainer that never ran.
+    """
+    if newest is None or newest.members or newest.author != USER:
+        return None
+    if newest.created_s <= row.changed_s and row.state is not TrainerState.WANTED:
+        return None
+    if newest.reason == GO_ON:
+        return TrainerState.WANTED
+    for state in (TrainerState.PAUSED, TrainerState.CANCELLED):
+        if newest.reason.startswith(str(state)):
+            return state
+    return None
 
 
 # Hooks.

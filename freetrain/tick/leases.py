@@ -1,6 +1,7 @@
 """Leases at one site: how many and how long they may be, and the Slurm job of each.
 
-Limits and mode come from the site's settings and from Slurm's own configuration.
+Limits and mode come from the site's settings and from Slurm's own configuration. A
+*shape* is what leases ask of their nodes, under a name that never changes.
 ``request_for`` is what sbatch is asked, ``lease_script`` the batch script that it runs.
 """
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from freetrain.config.site import Site
     from freetrain.state.files import StateDir
     from freetrain.tick.environment import TickEnvironment
-    from slurm.records import ClusterConfig, Partition, Requirement
+    from slurm.records import ClusterConfig, JobRecord, Partition, Requirement
 
 
 _MINUTE_S = 60.0
@@ -176,6 +177,50 @@ def grace_s(config: ClusterConfig, partition: Partition, mode: Mode) -> float:
     if mode is Mode.PREEMPT:
         return partition.grace_time_s + config.kill_wait_s
     return config.kill_wait_s
+
+
+# Shapes.
+
+
+def shape_name(requirement: Requirement) -> str:
+    """Return the name of this requirement: always the same, and of no other.
+
+    Features, resources and partitions are checked words without these signs.
+    """
+    parts = _shape_parts(
+        requirement.partition,
+        requirement.features,
+        map(gres_argument, requirement.gres),
+    )
+    if requirement.memory_mib:
+        parts.append(f"memory={requirement.memory_mib}MiB")
+    if requirement.cpus:
+        parts.append(f"cpus={requirement.cpus}")
+    return " ".join(parts)
+
+
+def shape_of(job: JobRecord) -> str:
+    """Return the shape that the lease *job* was submitted with, as Slurm shows it.
+
+    Memory and CPUs per node are not shown: such a lease fits no trainer, and goes.
+    """
+    gres = (
+        part.removeprefix("gres/").removeprefix("gres:")
+        for part in job.gres_per_node.split(",")
+        if part
+    )
+    features = filter(None, job.features.split("&"))
+    return " ".join(_shape_parts("".join(job.partitions[:1]), features, gres))
+
+
+def _shape_parts(
+    partition: str, features: Iterable[str], gres: Iterable[str]
+) -> list[str]:
+    return [
+        partition,
+        *(f"feature={name}" for name in sorted(features)),
+        *(f"gres={name}" for name in sorted(gres)),
+    ]
 
 
 # The Slurm job of a lease.

@@ -36,8 +36,7 @@ from freetrain.state.tables import (
     seen_heartbeats,
     trainers,
 )
-from freetrain.tick.leases import limits_of, tag_of
-from freetrain.tick.plan import shape_of
+from freetrain.tick.leases import limits_of, shape_of, tag_of
 from freetrain.tick.room import with_room_made
 from slurm.holes import carry_plans, plans_of
 from slurm.records import choose_partition

@@ -1,7 +1,6 @@
 """From what a tick observed to what it does: holes, ratings, plan, actions.
 
-``make_plan`` goes the whole way. Where forecasts fail, it plans without them. A *shape*
-is what leases ask of their nodes, under a name that never changes.
+``make_plan`` goes the whole way. Where forecasts fail, it plans without them.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from freetrain.planning.rating import Ratings
 from freetrain.planning.settings import HORIZON_S, POLICIES
 from freetrain.state.tables import awaited_preemptions
 from freetrain.text import counted
-from freetrain.tick.leases import margin_s
+from freetrain.tick.leases import margin_s, shape_name
 from freetrain.tick.room import SlurmView, preemptable, with_begun
 from freetrain.tick.sharing import settled_pool, share_now, wanted_nodes
 from milp.planner import Planner, SolverName
-from slurm.batch import MAX_VALUE_BYTES, gres_argument
+from slurm.batch import MAX_VALUE_BYTES
 from slurm.errors import SlurmRefusedError
 from slurm.holes import HoleEnd, find_holes
 from slurm.records import Requirement, collapse
@@ -321,47 +320,6 @@ def _horizon(settings: PlannerSettings) -> tuple[float, str]:
 
 
 # Holes by shape.
-
-
-def shape_name(requirement: Requirement) -> str:
-    """Return the name of this requirement: always the same, and of no other.
-
-    Features, resources and partitions are checked words without these signs.
-    """
-    parts = _shape_parts(
-        requirement.partition,
-        requirement.features,
-        map(gres_argument, requirement.gres),
-    )
-    if requirement.memory_mib:
-        parts.append(f"memory={requirement.memory_mib}MiB")
-    if requirement.cpus:
-        parts.append(f"cpus={requirement.cpus}")
-    return " ".join(parts)
-
-
-def shape_of(job: JobRecord) -> str:
-    """Return the shape that the lease *job* was submitted with, as Slurm shows it.
-
-    Memory and CPUs per node are not shown: such a lease fits no trainer, and goes.
-    """
-    gres = (
-        part.removeprefix("gres/").removeprefix("gres:")
-        for part in job.gres_per_node.split(",")
-        if part
-    )
-    features = filter(None, job.features.split("&"))
-    return " ".join(_shape_parts("".join(job.partitions[:1]), features, gres))
-
-
-def _shape_parts(
-    partition: str, features: Iterable[str], gres: Iterable[str]
-) -> list[str]:
-    return [
-        partition,
-        *(f"feature={name}" for name in sorted(features)),
-        *(f"gres={name}" for name in sorted(gres)),
-    ]
 
 
 def _shapes(site: Site, observed: Observed) -> dict[str, Requirement]:

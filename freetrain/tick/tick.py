@@ -43,11 +43,11 @@ from freetrain.tick.environment import (
     LEADER_LOCK_S,
     append_line,
     connected,
+    find_again,
     keep_evidence,
     opened,
     write_whole,
 )
-from freetrain.tick.found_again import find_again
 from freetrain.tick.leases import silence_s
 from freetrain.tick.observe import observe
 from freetrain.tick.plan import make_plan

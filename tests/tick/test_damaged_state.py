@@ -32,7 +32,7 @@ from freetrain.state.database import (
 )
 from freetrain.state.files import AgentState, Heartbeat, write_heartbeat
 from freetrain.state.tables import TrainerState, leases, trainers
-from freetrain.tick.found_again import QUIET_S
+from freetrain.tick.act import QUIET_S
 from slurm.errors import SlurmError
 from tests.cli.commands import run
 from tests.tick.tick_worlds import UID, TickWorld

@@ -24,9 +24,9 @@ from freetrain.tick.leases import (
     limits_of,
     margin_s,
     mode_of,
+    shape_name,
     write_lease_script,
 )
-from freetrain.tick.plan import shape_name
 from slurm.records import Gres, Partition, Requirement
 from slurm.text import parse_config
 from tests.slurm.clusters import recorded

@@ -2,6 +2,7 @@
 
 ``policy_for`` gives a policy of :mod:`freetrain.planning` the tools of a replay.
 ``PlannedPolicy`` asks it at each event for counts of nodes, and chooses the nodes.
+``ScavengerPolicy`` is a yardstick that decides alone.
 """
 
 from __future__ import annotations
@@ -280,6 +281,42 @@ def changes_to(counts: Sequence[int], view: View) -> tuple[Change, ...]:
             untaken += nodes
             changes.append(Change(place, take=taken))
     return tuple(changes)
+
+
+class ScavengerPolicy:
+    """Rigid jobs in a preemptable partition with requeue, first come first served.
+
+    Each trainer is a job of its ``fixed_nodes``, not None. A job that loses a node is
+    killed: it gives up the rest and starts anew once as many nodes as it needs are free
+    and no job before it waits. It keeps its place in the queue, which is that of its
+    arrival.
+    """
+
+    name = "scavenger"
+
+    def decide(self, view: View) -> Sequence[Change]:
+        """Kill the jobs that lost a node, then start what fits, in order."""
+        waiting = [
+            place
+            for place, trainer in enumerate(view.trainers)
+            if len(trainer.held) != trainer.spec.fixed_nodes
+        ]
+        dropped = {
+            place: tuple(sorted(held))
+            for place in waiting
+            if (held := view.trainers[place].held)
+        }
+        free = sorted([*view.free, *(n for nodes in dropped.values() for n in nodes)])
+        taken: dict[int, tuple[int, ...]] = {}
+        for place in waiting:
+            wanted = view.trainers[place].spec.fixed_nodes or 0
+            if wanted > len(free):
+                break  # no job overtakes one that waits
+            free, taken[place] = free[:-wanted], tuple(free[-wanted:])
+        return [
+            Change(place, dropped.get(place, ()), taken.get(place, ()))
+            for place in sorted(dropped.keys() | taken.keys())
+        ]
 
 
 # Calls of the solver, and the gaps of its plans
