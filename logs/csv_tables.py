@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 _UNIX_START = re.compile(r"\bt0_unix=(\d{1,12}(?:\.\d+)?)\b", re.ASCII)
 
 
+_ENDS = re.compile(r"\bends_s=(\d{1,15}(?:\.\d+)?)\b", re.ASCII)
+
+
 _MACHINE = re.compile(r"\b(\d{1,7})\s+(?:[^\W\d]\w*\s+){0,3}nodes\b", re.ASCII)
 
 
@@ -86,10 +89,20 @@ class TableHead:
         found = int(_search(_MACHINE, self.comments) or 0)
         return found if 0 < found <= MAX_NODES else None
 
+    @property
+    def ends_s(self) -> float | None:
+        """When the log ends, where a comment says ``ends_s=``."""
+        found = _search(_ENDS, self.comments)
+        return None if found is None else float(found)
+
     def stating(
-        self, *, machine_nodes: int | None, unix_start_s: float | None
+        self,
+        *,
+        machine_nodes: int | None,
+        unix_start_s: float | None,
+        ends_s: float | None = None,
     ) -> TableHead:
-        """Return this head with comments that give these two, and no others."""
+        """Return this head with comments that give these three, and no others."""
         comments, added = self.comments, []
         if machine_nodes != self.machine_nodes:
             comments = tuple(c for c in comments if not _MACHINE.search(c))
@@ -98,6 +111,9 @@ class TableHead:
             comments = tuple(c for c in comments if not _UNIX_START.search(c))
             if unix_start_s is not None:
                 added.append(f"t0_unix={write_number(unix_start_s)}")
+        if ends_s != self.ends_s:
+            comments = tuple(c for c in comments if not _ENDS.search(c))
+            added += [] if ends_s is None else [f"ends_s={write_number(ends_s)}"]
         first = (", ".join(added),) if added else ()
         return TableHead(first + comments, self.columns, self.line_number)
 
@@ -182,9 +198,12 @@ def write_head(
     *,
     machine_nodes: int | None,
     unix_start_s: float | None,
+    ends_s: float | None = None,
 ) -> None:
-    """Write comments, with machine size and start corrected, and column names."""
-    stated = head.stating(machine_nodes=machine_nodes, unix_start_s=unix_start_s)
+    """Write comments, with machine size, start and end right, and column names."""
+    stated = head.stating(
+        machine_nodes=machine_nodes, unix_start_s=unix_start_s, ends_s=ends_s
+    )
     flat = (" ".join(comment.splitlines()) for comment in stated.comments)
     stream.writelines(f"# {comment}".rstrip() + "\n" for comment in flat)
     stream.write(",".join(head.columns) + "\n")
@@ -357,7 +376,8 @@ class Fragments(LogFormat[IdleTrace]):
         Where all node names are whole numbers, they are positions on the machine:
         node 1024 means that there are nodes 0 to 1023 too, idle or not, and a
         comment such as ``# Summit, 4734 nodes`` may say that there are more still.
-        Other names are taken as they come, in natural order.
+        Other names are taken as they come, in natural order. A comment may say when
+        the log ends (``# ends_s=604800``), where no node is idle at its end.
 
         Args:
             content: The file.
@@ -383,19 +403,26 @@ class Fragments(LogFormat[IdleTrace]):
             unix_start_s=head.unix_start_s,
             comments=head.comments,
             skipped_lines=tolerance.skipped,
+            log_end_s=head.ends_s,
         )
 
     def write(self, trace: IdleTrace, stream: TextIO) -> None:
         """Write *trace* as CSV; `read` reads the same trace back.
 
-        The machine's size and the Unix time of t = 0 go into a comment of their own
-        unless the trace's comments say them already; comments that say otherwise are
-        left out.
+        The machine's size, the Unix time of t = 0 and the log's end go into a comment
+        of their own unless the trace's comments say them already; comments that say
+        otherwise are left out.
         """
         head = TableHead(trace.comments, IDLE_COLUMNS, 0)
         numbered = all(_NUMBERED.fullmatch(name) for name in trace.node_names)
         size = len(trace.node_names) if numbered else head.machine_nodes
-        write_head(stream, head, machine_nodes=size, unix_start_s=trace.unix_start_s)
+        write_head(
+            stream,
+            head,
+            machine_nodes=size,
+            unix_start_s=trace.unix_start_s,
+            ends_s=trace.log_end_s,
+        )
         names = [quote_field(name) for name in trace.node_names]
         intervals = zip(
             trace.node.tolist(),

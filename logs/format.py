@@ -65,6 +65,17 @@ class LogFormat(ABC, Generic[T]):
             UnreadableLogError: A line cannot be read, or nothing is in the log.
         """
 
+    def with_cores_per_node(self, count: int, source: str) -> LogFormat[T]:
+        """Return this format for a log in which a node has *count* processors.
+
+        Raises:
+            UnusableLogError: Logs in this format, as *source* is, count nodes.
+        """
+        raise UnusableLogError(
+            f"{source} is {self.name}, which counts nodes, and not processors of which "
+            f"a node has {count}; nothing was done. Leave --cores-per-node out."
+        )
+
     def write(self, trace: T, stream: TextIO) -> None:
         """Write *trace* in this format."""
         del stream
@@ -339,6 +350,11 @@ def whole(value: float, field: str) -> int:
         why = f"found {write_number(value)}; expected a whole number"
         raise BadLineError(field, why)
     return int(value)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return ``1 job``, ``1,234 jobs``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def write_number(value: float) -> str:

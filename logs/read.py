@@ -51,7 +51,9 @@ def format_named(name: str) -> LogFormat[Any]:
     return found
 
 
-def read_trace(path: Path, *, skip_bad: int = 0) -> Trace:
+def read_trace(
+    path: Path, *, skip_bad: int = 0, cores_per_node: int | None = None
+) -> Trace:
     """Read the scheduler log at *path*, plain or gzipped.
 
     Compression and format are recognised by the content, never by the name. The
@@ -61,15 +63,21 @@ def read_trace(path: Path, *, skip_bad: int = 0) -> Trace:
         path: The file.
         skip_bad: Bad lines that may be skipped, 0 or more; the trace counts
             those that were.
+        cores_per_node: Processors that a node has, where the log counts those; None
+            for what its header says.
 
     Raises:
         OSError: The file is missing or cannot be read.
         UnreadableLogError: It is none of the formats known, or has more bad
             lines than may be skipped; names line, field and what was expected.
             Or it is of a machine larger than any.
+        UnusableLogError: *cores_per_node* is given, and the log counts nodes.
     """
     content = read_content(path)
-    trace: Trace = recognise(content).read(content, skip_bad=skip_bad)
+    log_format = recognise(content)
+    if cores_per_node is not None:
+        log_format = log_format.with_cores_per_node(cores_per_node, content.source)
+    trace: Trace = log_format.read(content, skip_bad=skip_bad)
     if isinstance(trace, JobTrace):
         _check_size(trace)
     return trace

@@ -24,13 +24,14 @@ from logs.format import (
     Tolerance,
     actual_run,
     by_submission,
+    counted,
     keep_comment,
     machine_units,
     parse_lines,
     snippet,
     write_number,
 )
-from logs.trace import Job, JobTrace, UnreadableLogError
+from logs.trace import Job, JobTrace, UnreadableLogError, named_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -90,15 +91,17 @@ class Sacct(LogFormat[JobTrace]):
         records = parse_lines(content.lines(), parser.parse, tolerance)
         if not records:
             raise tolerance.empty_log("there is no job in it")
-        jobs = by_submission(_from_zero(records))
+        found, cautions = _named_for_all_or_none(_from_zero(records), records)
+        jobs = by_submission(found)
         return JobTrace(
             source=content.source,
             log_format="sacct",
             jobs=jobs,
-            units=machine_units(None, jobs),
+            units=len(named_nodes(jobs)) or machine_units(None, jobs),
             unix_start_s=min(record.job.submit_s for record in records),
             comments=tuple(parser.comments),
             skipped_lines=tolerance.skipped,
+            cautions=cautions,
         )
 
 
@@ -166,7 +169,7 @@ class _DumpParser:
                 raise BadLineError("NodeList", why) from None
             self._left_names -= len(found)
             names = (self._names.setdefault(name, name) for name in found)
-            self._expanded[text] = tuple(names)
+            self._expanded[text] = tuple(dict.fromkeys(names))
             if len(self._names) > MAX_NODES:
                 why = f"expected a machine of up to {MAX_NODES} nodes"
                 raise BadLineError("NodeList", why)
@@ -189,7 +192,7 @@ def _from_zero(records: list[SacctRecord]) -> list[Job]:
     zero_s = min(record.job.submit_s for record in records)
     latest_s = max(record.seen_s for record in records)
     jobs: list[Job] = []
-    for job, running, _ in records:
+    for job, running, *_ in records:
         start_s, run_s = job.start_s, job.run_s
         if running and start_s is not None:
             run_s = latest_s - start_s
@@ -204,6 +207,40 @@ def _from_zero(records: list[SacctRecord]) -> list[Job]:
     return jobs
 
 
+def _named_for_all_or_none(
+    jobs: list[Job], records: list[SacctRecord]
+) -> tuple[list[Job], tuple[str, ...]]:
+    """Return *jobs*, which have a node list all or none, and cautions.
+
+    A job whose nodes are not known may have been on any, also on those that other jobs
+    name: names say which nodes were idle only where every job that ran has them. Where
+    others name nodes, "None assigned" means that a job had none.
+    """
+    if not any(job.nodes for job in jobs):
+        return jobs, ()
+    cautions = []
+    had_none = [
+        place
+        for place, record in enumerate(records)
+        if record.had_no_nodes and jobs[place].start_s is not None
+    ]
+    for place in had_none:
+        jobs[place] = dataclasses.replace(jobs[place], start_s=None, run_s=0.0)
+    if had_none:
+        lines = counted(len(had_none), "job")
+        why = "the log gives them a run time and no nodes (None assigned)."
+        cautions.append(f"{lines} left out: {why}")
+    ran = [job for job in jobs if job.start_s is not None and job.units]
+    if unnamed := sum(not job.nodes for job in ran):
+        jobs = [dataclasses.replace(job, nodes=()) for job in jobs]
+        why = "so the nodes of all are counted and not named: shared ones count twice."
+        cautions.append(
+            f"{counted(unnamed, 'job')} of {len(ran):,} that ran without a node list, "
+            f"{why}"
+        )
+    return jobs, tuple(cautions)
+
+
 _MINUTE_S = 60.0
 _PRIORITY = re.compile(r"\d{1,18}", re.ASCII)
 
@@ -216,11 +253,13 @@ class SacctRecord(NamedTuple):
         running: Whether it still runs, for an unknown time so far; then its
             ``run_s`` is 0.
         seen_s: The latest time that the line mentions.
+        had_no_nodes: Whether NodeList is "None assigned".
     """
 
     job: Job
     running: bool
     seen_s: float
+    had_no_nodes: bool
 
 
 class _Times(NamedTuple):
@@ -263,7 +302,8 @@ def read_record(
         nodes=nodes,
     )
     known_s = [time_s for time_s in times[:3] if time_s is not None]
-    return SacctRecord(job, running, max(known_s))
+    had_no_nodes = fields.get("nodelist", "").lower() == _NO_NODES
+    return SacctRecord(job, running, max(known_s), had_no_nodes)
 
 
 def _times(fields: Mapping[str, str]) -> _Times:
@@ -292,7 +332,8 @@ def _never_started(fields: Mapping[str, str], state: str, times: _Times) -> bool
 
     Slurm gives a job that was cancelled while it waited the time of the cancel
     as Start and End, and "None assigned" as its nodes; a pending job can carry
-    the start that is planned.
+    the start that is planned. A job that ran for a while without nodes is no such job:
+    the dump lacks its nodes.
     """
     if times.start_s is None or state.startswith("PENDING"):
         return True
@@ -324,11 +365,15 @@ def _limit_s(fields: Mapping[str, str]) -> float | None:
 
 
 def _units(fields: Mapping[str, str], nodes: tuple[str, ...]) -> int:
-    return (
-        read_count(fields.get("nnodes", ""), "NNodes")
-        or read_count(fields.get("allocnodes", ""), "AllocNodes")
-        or len(nodes)
+    counted = (
+        ("NNodes", read_count(fields.get("nnodes", ""), "NNodes")),
+        ("AllocNodes", read_count(fields.get("allocnodes", ""), "AllocNodes")),
     )
+    column, count = next((pair for pair in counted if pair[1]), ("", len(nodes)))
+    if nodes and count != len(nodes):
+        why = f"found {len(nodes)} nodes; expected {count}, as {column} says"
+        raise BadLineError("NodeList", why)
+    return count or 0
 
 
 def _priority(text: str) -> int | None:
@@ -350,7 +395,8 @@ _DURATION = re.compile(
 )
 _COUNT = re.compile(r"(\d{1,12}(?:\.\d+)?)([KMG]?)", re.ASCII)
 _FACTORS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
-_NOTHING = frozenset({"", "unknown", "none", "n/a", "none assigned", "invalid"})
+_NO_NODES = "none assigned"
+_NOTHING = frozenset({"", "unknown", "none", "n/a", _NO_NODES, "invalid"})
 _NO_LIMIT = _NOTHING | {"unlimited", "partition_limit"}
 
 

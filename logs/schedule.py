@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from logs.simulation import Simulation
+from logs.timeline import HolderCounts
 from logs.trace import IdleTrace
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class Schedule:
 
     @property
     def end_s(self) -> float:
-        """When the last job ends, 0 where none ran."""
+        """When the last job ends, and the schedule with it; 0 where none ran."""
         return max((job.end_s for job in self.placed), default=0.0)
 
 
@@ -140,8 +142,9 @@ def find_over_commitment(trace: JobTrace, placed: Iterable[Running]) -> OverComm
 def holes(schedule: Schedule) -> IdleTrace:
     """Return when each node is idle, from t = 0 to the end of the last job.
 
-    A node is idle while all its units are. Intervals that touch are one; a node
-    that passes from one job to the next at once is not idle in between.
+    A node is idle while all its units are: one that is partly used is no hole.
+    Intervals that touch are one; a node that passes from one job to the next at once is
+    not idle in between.
     """
     layout = schedule.layout
     intervals = list(_sweep(schedule))
@@ -163,6 +166,7 @@ def holes(schedule: Schedule) -> IdleTrace:
         unix_start_s=schedule.trace.unix_start_s,
         comments=schedule.trace.comments,
         skipped_lines=schedule.trace.skipped_lines,
+        log_end_s=schedule.end_s,
     )
 
 
@@ -185,19 +189,16 @@ def _sweep(
 
 def _free_units(schedule: Schedule) -> Iterator[tuple[float, UnitSet]]:
     """Yield the free units after everything that happens at each time."""
-    changes = [
-        change
-        for job in schedule.placed
-        for change in ((job.start_s, job.units), (job.end_s, job.units))
-    ]
-    changes.sort(key=lambda change: change[0])
-    free = (1 << schedule.layout.units) - 1
-    for time_s, together in groupby(changes, key=lambda change: change[0]):
-        for _, units in together:
-            # Taking and giving back are one operation, whose order does not matter:
-            # every unit is flipped as often as it changed hands.
-            free ^= units
-        yield time_s, free
+    every, holders = (1 << schedule.layout.units) - 1, HolderCounts()
+    starts = ((job.start_s, holders.take, job.units) for job in schedule.placed)
+    ends = ((job.end_s, holders.give_back, job.units) for job in schedule.placed)
+    # Sorting keeps starts first among changes of one time, so that whatever is given
+    # back was taken, also by a job of zero run time.
+    changes = sorted((*starts, *ends), key=itemgetter(0))
+    for time_s, together in groupby(changes, key=itemgetter(0)):
+        for _, change, units in together:
+            change(units)
+        yield time_s, every & ~holders.at_least(1)
 
 
 def idle_nodes(free: UnitSet, layout: Layout) -> NDArray[np.bool_]:

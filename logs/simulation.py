@@ -22,8 +22,8 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
-from logs.timeline import Timeline
-from logs.trace import UnusableLogError, natural_key
+from logs.timeline import HolderCounts, Timeline
+from logs.trace import UnusableLogError, named_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,12 +58,28 @@ class Layout:
         per_node: Units that make up one node.
         names: The nodes' names, by number.
         numbers: The nodes' numbers, by name.
+        firsts: The first unit of each node.
     """
 
     units: int
     per_node: int
     names: tuple[str, ...]
     numbers: dict[str, int]
+    firsts: UnitSet
+
+    def count_within(self, units: UnitSet) -> int:
+        """Return how many nodes have all of their units in *units*."""
+        if self.per_node == 1:
+            return units.bit_count()
+        missing = len(self.names) * self.per_node - self.units
+        # Units that the last node lacks never count against it.
+        all_from_here = units | ((1 << missing) - 1) << self.units
+        width = 1
+        while 2 * width <= self.per_node:
+            all_from_here &= all_from_here >> width
+            width *= 2
+        all_from_here &= all_from_here >> (self.per_node - width)
+        return (all_from_here & self.firsts).bit_count()
 
     def named(self, job: Job) -> UnitSet:
         """Return the units of the nodes that the log says *job* ran on."""
@@ -78,22 +94,22 @@ class Layout:
 def lay_out(trace: JobTrace, *, units: int | None, by_name: bool) -> Layout:
     """Return the machine that *trace* is to be placed on.
 
-    Nodes have the names that the log's jobs mention, in natural order; nodes beyond
-    those have numbers for names, as do all nodes of a machine smaller than the log's.
+    Nodes have the names that the log's jobs mention, in natural order. Numbers are the
+    names where it mentions none, and on a machine of another size than the log's: of
+    nodes beyond the named ones, or of all on a smaller machine.
 
     Args:
         trace: The log.
-        units: The machine's size in allocation units; None for the trace's own, or
-            more where its jobs name more nodes.
+        units: The machine's size in allocation units; None for the trace's own.
         by_name: Whether jobs will be placed on the nodes they name.
 
     Raises:
         UnusableLogError: No unit at all, or *by_name* on a machine with fewer
             nodes than the log names.
     """
-    seen = sorted({name for job in trace.jobs for name in job.nodes}, key=natural_key)
+    seen = named_nodes(trace.jobs)
     per_node = trace.units_per_node
-    count = max(trace.units, len(seen) * per_node) if units is None else units
+    count = trace.units if units is None else units
     if count < 1:
         raise UnusableLogError(
             f"{trace.source}: a machine of {count} units cannot run anything; "
@@ -106,10 +122,11 @@ def lay_out(trace: JobTrace, *, units: int | None, by_name: bool) -> Layout:
             f"{nodes}; no schedule was made. Leave the machine's size to the log, "
             f"or simulate a scheduler instead of taking the recorded starts."
         )
-    kept = seen if len(seen) <= nodes else []
+    kept = seen if len(seen) <= nodes else ()
     names = (*kept, *(str(node) for node in range(len(kept), nodes)))
     numbers = {name: number for number, name in enumerate(names)}
-    return Layout(count, per_node, names, numbers)
+    every = (1 << nodes * per_node) - 1
+    return Layout(count, per_node, names, numbers, every // ((1 << per_node) - 1))
 
 
 class MachineUnits:
@@ -185,6 +202,7 @@ class Machine:
         units: The machine's units.
         free: Those that no job holds.
         running: The jobs that hold the others, by index; leases by numbers below 0.
+            Several hold a node that they share, as a log may have recorded it.
         waiting: The queue, first in line first.
         jobs: Every job, by index.
         size: Units that each job needs, by index.
@@ -208,6 +226,7 @@ class Machine:
         self._ends: list[tuple[float, int]] = []
         self._started: list[Running] = []
         self._leases = 0
+        self._further = HolderCounts()  # jobs on a unit beside the first one
 
     @property
     def next_end_s(self) -> float:
@@ -219,11 +238,16 @@ class Machine:
         insort(self.waiting, job, key=lambda other: placer.rank(self.jobs[other]))
 
     def start(self, job: int, units: UnitSet) -> None:
-        """Start the waiting *job* on *units*, all free, once guests have left them."""
+        """Start the waiting *job* on *units* once guests have left them.
+
+        All of them are free, or shared with the jobs that hold them.
+        """
         start_s = self.now_s + self.guests.leave(job, units, self.now_s)
         end_s = start_s + self.jobs[job].run_s
         running = Running(job, start_s, end_s, start_s + self.request_s[job], units)
         self.waiting.remove(job)
+        if shared := units & ~self.free:
+            self._further.take(shared)
         self.free &= ~units
         self.running[job] = running
         self._started.append(running)
@@ -234,6 +258,11 @@ class Machine:
         while self.waiting and self.size[self.waiting[0]] <= self.free.bit_count():
             head = self.waiting[0]
             self.start(head, self.units.lowest(self.free, self.size[head]))
+
+    @property
+    def shared(self) -> UnitSet:
+        """The units that more than one job holds."""
+        return self._further.at_least(1)
 
     @property
     def leased(self) -> UnitSet:
@@ -275,7 +304,10 @@ class Machine:
         ended = []
         while self._ends and self._ends[0][0] <= self.now_s:
             job = heapq.heappop(self._ends)[1]
-            self.free |= self.running.pop(job).units
+            units = self.running.pop(job).units
+            if shared := units & self.shared:
+                self._further.give_back(shared)
+            self.free |= units & ~shared
             ended.append(job)
         return tuple(ended)
 
@@ -353,8 +385,8 @@ class Placer(Protocol):
 class RecordedPlacer:
     """Starts every job when the log says, on the nodes the log names.
 
-    Without names, or where fewer are named than the job holds units, the
-    lowest-numbered free units follow.
+    Jobs that name the same node share it. Where the log names none, a job gets the
+    lowest-numbered free units.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -373,7 +405,7 @@ class RecordedPlacer:
         return 1.0 if job.run_s == 0 else 0.0
 
     def place(self, machine: Machine, *, ended: bool, arrived: bool) -> None:
-        """Start every job that arrived, on the free units among those it needs."""
+        """Start every job that arrived."""
         del ended, arrived
         for job in tuple(machine.waiting):
             machine.start(job, self._pick(machine, job))
@@ -385,12 +417,7 @@ class RecordedPlacer:
 
     def _pick(self, machine: Machine, job: int) -> UnitSet:
         named = self._layout.named(machine.jobs[job])
-        size = machine.size[job]
-        units = machine.units.lowest(machine.free & named, size)
-        unnamed = size - named.bit_count()
-        if unnamed > 0:
-            units |= machine.units.lowest(machine.free & ~named, unnamed)
-        return units
+        return named or machine.units.lowest(machine.free, machine.size[job])
 
 
 class EasyPlacer:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from logs.format import levels
+from logs.simulation import Method, Simulation
 from logs.trace import IdleTrace, JobTrace
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from logs.timeline import UnitSet
     from logs.trace import Trace
 
 LONG_HOLE_S = 600.0
@@ -65,18 +67,23 @@ class JobSummary:
         first_submit_s: First submission.
         first_start_s: First start, or None where no job has one. Until then a
             schedule leaves the whole machine idle.
-        span_s: From the first start to the last end.
-        used_node_s: Node-seconds that jobs held.
-        utilisation: ``used_node_s`` over the machine's nodes times ``span_s``.
+        span_s: From t = 0 to the last end, as in holes and replays.
+        used_node_s: Node-seconds of nodes on which a job was. Nothing is counted that
+            jobs held beyond the machine, and a node that jobs share counts once.
+        partly_used_node_s: Those of them of which only a part was held, or that
+            several jobs held.
+        idle_node_s: Node-seconds of nodes on which no job was: the holes. With
+            ``used_node_s`` all of the machine's.
+        utilisation: Units held over the machine's, over ``span_s``.
         low_use_share: Share of ``span_s`` with half of the units or fewer held.
-        mean_idle_nodes: Nodes idle on average over ``span_s``; below 0 where
-            the log books more than the machine has.
+        mean_idle_nodes: Nodes idle on average over ``span_s``.
         busy_mean_idle_nodes: The same over the time above half.
-        peak_units: The most units ever held at once.
-        overcommitted_s: Time during which more than the machine was held.
+        peak_units: The most units that jobs asked for at once, beyond the machine too.
+        overcommitted_s: Time during which that was more than the machine has.
         size_units: Sizes of the jobs that are not nothing.
         run_s: Run times of the jobs that ran.
         wait_s: From submission to start.
+        cautions: What of the log was not used or may mislead, a sentence each.
     """
 
     source: str
@@ -97,6 +104,8 @@ class JobSummary:
     first_start_s: float | None
     span_s: float
     used_node_s: float
+    partly_used_node_s: float
+    idle_node_s: float
     utilisation: float
     low_use_share: float
     mean_idle_nodes: float
@@ -106,6 +115,7 @@ class JobSummary:
     size_units: Distribution
     run_s: Distribution
     wait_s: Distribution
+    cautions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +129,7 @@ class IdleSummary:
         skipped_lines: Bad lines that were tolerated.
         machine_nodes: Nodes of the machine, as far as the log says.
         ever_idle_nodes: Nodes that were idle at some time.
-        span_s: From t = 0 to the last end.
+        span_s: From t = 0 to the log's end, as in replays.
         holes: Idle intervals.
         idle_node_s: Node-seconds idle.
         idle_share: ``idle_node_s`` over ``machine_nodes`` times ``span_s``.
@@ -168,6 +178,7 @@ def _summarise_jobs(trace: JobTrace) -> JobSummary:
     ran = [job for job in jobs if job.start_s is not None or job.run_s > 0]
     limits = [(job.run_s, job.requested_s) for job in jobs]
     use = _Use(trace)
+    demand = list(levels(trace.jobs))
     return JobSummary(
         source=trace.source,
         log_format=trace.log_format,
@@ -190,56 +201,78 @@ def _summarise_jobs(trace: JobTrace) -> JobSummary:
             (job.start_s for job in jobs if job.start_s is not None), default=None
         ),
         span_s=use.span_s,
-        used_node_s=use.unit_s / trace.units_per_node,
+        used_node_s=use.used_node_s,
+        partly_used_node_s=use.partly_used_node_s,
+        idle_node_s=use.idle_node_s,
         utilisation=_ratio(use.unit_s, trace.units * use.span_s),
         low_use_share=_ratio(use.low_s, use.span_s),
-        mean_idle_nodes=use.mean_idle_nodes(use.span_s, use.unit_s),
-        busy_mean_idle_nodes=use.mean_idle_nodes(
-            use.span_s - use.low_s, use.unit_s - use.low_unit_s
+        mean_idle_nodes=_ratio(use.idle_node_s, use.span_s),
+        busy_mean_idle_nodes=_ratio(
+            use.idle_node_s - use.low_idle_node_s, use.span_s - use.low_s
         ),
-        peak_units=use.peak_units,
-        overcommitted_s=use.overcommitted_s,
+        peak_units=max((held for _, held in demand), default=0),
+        overcommitted_s=0.0
+        if trace.names_nodes  # several jobs on one node are no more than it has
+        else sum(
+            until_s - from_s
+            for (from_s, held), (until_s, _) in itertools.pairwise(demand)
+            if held > trace.units
+        ),
         size_units=Distribution.of(job.units for job in jobs if job.units),
         run_s=Distribution.of(job.run_s for job in ran),
         wait_s=Distribution.of(
             job.start_s - job.submit_s for job in jobs if job.start_s is not None
         ),
+        cautions=trace.cautions,
     )
 
 
 class _Use:
-    """Integrals over time of what the jobs with a start held, in allocation units."""
+    """Integrals over time of what the jobs with a start held on the machine.
+
+    They are played as the log recorded them, just as for its holes.
+    """
 
     def __init__(self, trace: JobTrace) -> None:
-        steps = list(levels(trace.jobs))
-        self._trace = trace
-        self.span_s = steps[-1][0] - steps[0][0] if steps else 0.0
+        self.span_s = 0.0
         self.unit_s = 0.0
+        self.used_node_s = 0.0
+        self.partly_used_node_s = 0.0
+        self.idle_node_s = 0.0
         self.low_s = 0.0
-        self.low_unit_s = 0.0
-        self.overcommitted_s = 0.0
-        self.peak_units = max((held for _, held in steps), default=0)
-        for (from_s, held), (until_s, _) in itertools.pairwise(steps):
-            self._count(held, until_s - from_s)
+        self.low_idle_node_s = 0.0
+        self._units = trace.units
+        if not any(job.start_s is not None and job.units for job in trace.jobs):
+            return
+        simulation = Simulation(trace, Method.RECORDED)
+        machine, layout = simulation.machine, simulation.layout
+        nodes = len(layout.names)
+        free, idle, partly = machine.free, nodes, 0
+        for moment in simulation:
+            self._count(moment.time_s - self.span_s, free, idle, partly, nodes)
+            self.span_s = moment.time_s
+            free = moment.free
+            idle = layout.count_within(free)
+            full = layout.count_within(machine.units.every & ~free)
+            partly = nodes - idle - full + machine.shared.bit_count()
 
-    def _count(self, held: int, lasts_s: float) -> None:
+    def _count(
+        self, lasts_s: float, free: UnitSet, idle: int, partly: int, nodes: int
+    ) -> None:
+        held = self._units - free.bit_count()
         self.unit_s += held * lasts_s
-        if held <= LOW_USE * self._trace.units:
+        self.used_node_s += (nodes - idle) * lasts_s
+        self.partly_used_node_s += partly * lasts_s
+        self.idle_node_s += idle * lasts_s
+        if held <= LOW_USE * self._units:
             self.low_s += lasts_s
-            self.low_unit_s += held * lasts_s
-        elif held > self._trace.units:
-            self.overcommitted_s += lasts_s
-
-    def mean_idle_nodes(self, lasts_s: float, unit_s: float) -> float:
-        """Return the nodes idle on average while *unit_s* were held."""
-        idle_unit_s = self._trace.units * lasts_s - unit_s
-        return _ratio(idle_unit_s, self._trace.units_per_node * lasts_s)
+            self.low_idle_node_s += idle * lasts_s
 
 
 def _summarise_idle(trace: IdleTrace) -> IdleSummary:
     hole_s = trace.end_s - trace.start_s
     idle_node_s = float(hole_s.sum())
-    span_s = float(trace.end_s.max(initial=0.0))
+    span_s = trace.span_s
     long_s = hole_s[hole_s >= LONG_HOLE_S]
     mean_idle = _ratio(idle_node_s, span_s)
     idle, lasts_s = _idle_levels(trace)
@@ -269,9 +302,10 @@ def _summarise_idle(trace: IdleTrace) -> IdleSummary:
 def _idle_levels(trace: IdleTrace) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return how many nodes were idle from t = 0 on, and for how many seconds each."""
     times_s, at = np.unique(
-        np.concatenate(([0.0], trace.start_s, trace.end_s)), return_inverse=True
+        np.concatenate(([0.0, trace.span_s], trace.start_s, trace.end_s)),
+        return_inverse=True,
     )
-    opened, closed = np.split(at[1:], 2)
+    opened, closed = np.split(at[2:], 2)
     change = np.bincount(opened, minlength=len(times_s)) - np.bincount(
         closed, minlength=len(times_s)
     )

@@ -18,6 +18,7 @@ from logs.format import (
     Tolerance,
     actual_run,
     by_submission,
+    counted,
     keep_comment,
     machine_units,
     parse_lines,
@@ -28,7 +29,7 @@ from logs.format import (
 from logs.trace import NO_VALUE, Job, JobTrace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import TextIO
 
     from logs.format import Content
@@ -86,6 +87,14 @@ class Swf(LogFormat[JobTrace]):
     expected = "the Standard Workload Format (18 numbers a line)"
     holds = JobTrace
 
+    def __init__(self, *, cores_per_node: int | None = None) -> None:
+        self._cores_per_node = cores_per_node
+
+    def with_cores_per_node(self, count: int, source: str) -> Swf:
+        """Return this format for a log in which a node has *count* processors."""
+        del source
+        return Swf(cores_per_node=count)
+
     def begins_with(self, line: str) -> bool:
         """Tell whether *line* is a comment with ``;`` or numbers only."""
         return line.lstrip().startswith(";") or _DATA_LINE.fullmatch(line) is not None
@@ -100,24 +109,29 @@ class Swf(LogFormat[JobTrace]):
 
         A job that was checkpointed or swapped out has one line for the whole and one
         for each partial execution (status 2, 3, 4). Only the line for the whole is
-        used, so that nothing is counted twice.
+        used, so that nothing is counted twice. Where there is none, each part that ran
+        is a job of its own, the second one named ``123#2``.
 
         The machine's size is MaxProcs, else MaxNodes, else the most processors that
-        the jobs ever held at once; a node has MaxProcs / MaxNodes units where that
-        is a whole number.
+        the jobs ever held at once; a node has as many units as the user says, else
+        MaxProcs / MaxNodes where that is a whole number, else one.
 
         Raises:
             UnreadableLogError: A line cannot be read, or there is no job.
         """
         tolerance = Tolerance(content.source, skip_bad)
         parser = _SwfParser()
-        jobs = by_submission(parse_lines(content.lines(), parser.parse, tolerance))
-        for number, bad in parser.orphans():
-            tolerance.spend(number, bad)
+        whole_jobs = parse_lines(content.lines(), parser.parse, tolerance)
+        parts, cautions = parser.parts_of_no_job()
+        jobs = by_submission((*whole_jobs, *parts))
         if not jobs:
             raise tolerance.empty_log("there is no job in it")
         comments = tuple(parser.comments)
         size = machine_size(comments)
+        if self._cores_per_node is not None:
+            size = size._replace(units_per_node=self._cores_per_node)
+        elif mismatch := _no_whole_nodes(comments):
+            cautions += (mismatch,)
         return JobTrace(
             source=content.source,
             log_format="swf",
@@ -127,6 +141,7 @@ class Swf(LogFormat[JobTrace]):
             unix_start_s=unix_start_s(comments),
             comments=comments,
             skipped_lines=tolerance.skipped,
+            cautions=cautions,
         )
 
     def write(self, trace: JobTrace, stream: TextIO) -> None:
@@ -161,7 +176,7 @@ class _SwfParser:
     def __init__(self) -> None:
         self.comments: list[str] = []
         self._ids = JobIds()
-        self._partial: dict[str, int] = {}
+        self._parts: dict[str, list[list[float | None]]] = {}
         self._in_header = True
 
     def parse(self, number: int, line: str) -> Job | None:
@@ -179,20 +194,59 @@ class _SwfParser:
                 FIELDS[_JOB_NUMBER], "found -1; expected the job's number"
             )
         if values[_STATUS] in PARTIAL_STATUSES:
-            self._partial.setdefault(job_id, number)
+            self._parts.setdefault(job_id, []).append(values)
             return None
         job = _job(job_id, values)
         self._ids.add(job_id, number, field=FIELDS[0])
         return job
 
-    def orphans(self) -> list[tuple[int, BadLineError]]:
-        """Return partial executions of jobs that have no line for the whole."""
-        why = "a partial execution of a job without a summary line (status 0, 1 or 5)"
-        return [
-            (number, BadLineError(FIELDS[_STATUS], why))
-            for job_id, number in self._partial.items()
+    def parts_of_no_job(self) -> tuple[list[Job], tuple[str, ...]]:
+        """Return partial executions without a line for the whole job, and cautions.
+
+        Those that never ran held no nodes, and are left out.
+        """
+        alone = [
+            (job_id, own)
+            for job_id, own in self._parts.items()
             if not self._ids.has(job_id)
         ]
+        ran = [part for job_id, own in alone for part in _parts_that_ran(job_id, own)]
+        never_ran = sum(len(own) for _, own in alone) - len(ran)
+        cautions = []
+        what = "parts of jobs (status 2, 3 or 4)"
+        if never_ran:
+            cautions.append(
+                f"{counted(never_ran, 'line')} left out: {what} that never ran and "
+                f"have no line for the whole job."
+            )
+        if ran:
+            cautions.append(
+                f"{counted(len(ran), 'line')} counted as jobs: {what} that have no "
+                f"line for the whole job."
+            )
+        return ran, tuple(cautions)
+
+
+def _parts_that_ran(
+    job_id: str, parts: Iterable[Sequence[float | None]]
+) -> Iterator[Job]:
+    """Yield the partial executions of one job that held processors, as jobs.
+
+    Where a part has no submission, it waited since the part before it ended.
+    """
+    since_s: float | None = None
+    for place, values in enumerate(parts, 1):
+        submit_s = since_s if values[_SUBMIT] is None else values[_SUBMIT]
+        if submit_s is None:
+            continue
+        number = f"{job_id}#{place}" if place > 1 else job_id
+        try:
+            part = _job(number, [values[_JOB_NUMBER], submit_s, *values[_WAIT:]])
+        except BadLineError:
+            continue
+        since_s = submit_s if part.start_s is None else part.start_s + part.run_s
+        if part.run_s > 0:
+            yield part
 
 
 def _values(words: Sequence[str]) -> list[float | None]:
@@ -281,6 +335,19 @@ def machine_size(comments: tuple[str, ...]) -> MachineSize:
     if processors and nodes and processors % nodes == 0:
         return MachineSize(processors, processors // nodes)
     return MachineSize(processors or nodes or None, 1)
+
+
+def _no_whole_nodes(comments: tuple[str, ...]) -> str:
+    """Return a caution where MaxProcs is no whole multiple of MaxNodes, else ""."""
+    processors = int(_number(comments, "MaxProcs") or 0)
+    nodes = int(_number(comments, "MaxNodes") or 0)
+    if not (processors and nodes and processors % nodes):
+        return ""
+    return (
+        f"MaxProcs {processors:,} is no whole multiple of MaxNodes {nodes:,}, so each "
+        f"processor counts as a node: say how many a node has, with --cores-per-node "
+        f"{max(1, round(processors / nodes))} or so."
+    )
 
 
 def unix_start_s(comments: tuple[str, ...]) -> float | None:

@@ -41,6 +41,40 @@ _BITS = tuple(tuple(k for k in range(8) if byte >> k & 1) for byte in range(256)
 """The bits that are set, by byte."""
 
 
+class HolderCounts:
+    """How many jobs hold each unit: nodes that jobs share are held by several.
+
+    Attributes:
+        held_by: Units held by one job or more, by two or more, and so on.
+    """
+
+    def __init__(self) -> None:
+        self.held_by: list[UnitSet] = []
+
+    def take(self, units: UnitSet) -> None:
+        """Let one job more hold each of *units*."""
+        for place, held in enumerate(self.held_by):
+            if not units:
+                return
+            self.held_by[place] = held | units
+            units &= held
+        if units:
+            self.held_by.append(units)
+
+    def give_back(self, units: UnitSet) -> None:
+        """Let one job less hold each of *units*, all of which are held."""
+        for place in reversed(range(len(self.held_by))):
+            held = self.held_by[place]
+            self.held_by[place] = held & ~units
+            units &= ~held
+        while self.held_by and not self.held_by[-1]:
+            self.held_by.pop()
+
+    def at_least(self, jobs: int) -> UnitSet:
+        """Return the units that *jobs* jobs or more hold, 1 or more."""
+        return self.held_by[jobs - 1] if len(self.held_by) >= jobs else 0
+
+
 class Placement(NamedTuple):
     """A place for a job on a timeline.
 

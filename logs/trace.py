@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -37,7 +39,8 @@ class Job:
         partition: Partition or queue, empty where the log does not say.
         state: The final state in the log's own words, empty where unknown.
         priority: Slurm's priority, or None where the log does not say.
-        nodes: Names of the nodes it ran on, empty where the log does not say.
+        nodes: Names of the nodes it ran on, each once; empty where the log does not
+            say. Several jobs may be on one node at once.
         swf: Standard Workload Format fields that no other attribute carries,
             by field name; absent fields are ``NO_VALUE``.
     """
@@ -64,12 +67,19 @@ class JobTrace:
         source: The file, as the user named it.
         log_format: Name of its format, as in ``logs.read``.
         jobs: By submission, then in the log's own order.
-        units: The machine's size in allocation units: the header's, else the
-            largest that the jobs ever held at once.
+        units: The machine's size in allocation units: the nodes that jobs name, else
+            the header's, else the most that the jobs ever held at once.
         units_per_node: Units that make up one node; 1 where the log counts nodes.
         unix_start_s: Unix time of t = 0, or None where the log does not say.
         comments: Header comments, in order, without their comment mark.
         skipped_lines: Bad lines that were tolerated.
+        cautions: What of the log was not used or may mislead, a sentence each.
+
+    Raises:
+        ValueError: Jobs name nodes, and one that started does not name as many as it
+            holds, or the machine has others. Either the names of a log count for all
+            of its jobs, or for none: else a job without names would be given nodes
+            that another is on, or nodes that do not exist.
     """
 
     source: str
@@ -80,6 +90,31 @@ class JobTrace:
     unix_start_s: float | None = None
     comments: tuple[str, ...] = ()
     skipped_lines: int = 0
+    cautions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check that nodes are named for all jobs or for none."""
+        named = named_nodes(self.jobs)
+        if not named:
+            return
+        for job in self.jobs:
+            names = len(job.nodes)
+            if job.start_s is not None and job.units and names != job.units:
+                why = f"names {names} nodes and holds {job.units} units"
+                raise ValueError(f"job {job.job_id!r} {why}, where jobs name nodes")
+        if (self.units, self.units_per_node) != (len(named), 1):
+            raise ValueError(f"{len(named)} named nodes make {self.units} units")
+
+    @property
+    def names_nodes(self) -> bool:
+        """Whether the log says on which nodes its jobs ran."""
+        return any(job.nodes for job in self.jobs)
+
+
+def named_nodes(jobs: Iterable[Job]) -> tuple[str, ...]:
+    """Return the nodes that *jobs* name, each once, in natural order."""
+    names = {name for nodes in {job.nodes for job in jobs} for name in nodes}
+    return tuple(sorted(names, key=natural_key))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,6 +131,8 @@ class IdleTrace:
         node: Index into ``node_names``, int32.
         start_s: First idle second, float64.
         end_s: First second the node is taken again, float64, above ``start_s``.
+        log_end_s: When the log ends; None for with the last interval. All nodes may
+            be taken for a long time before.
         unix_start_s: Unix time of t = 0, or None where the log does not say.
         comments: Header comments, in order, without their comment mark.
         skipped_lines: Bad lines that were tolerated.
@@ -109,6 +146,12 @@ class IdleTrace:
     unix_start_s: float | None = None
     comments: tuple[str, ...] = ()
     skipped_lines: int = field(default=0)
+    log_end_s: float | None = None
+
+    @property
+    def span_s(self) -> float:
+        """How long the log is, from t = 0 to its end: what every mean is taken over."""
+        return max(self.log_end_s or 0.0, float(self.end_s.max(initial=0.0)))
 
 
 Trace = JobTrace | IdleTrace

@@ -199,6 +199,16 @@ SkipBad = Annotated[
         metavar="N", min=0, help="Pass over up to N bad lines, and say how many."
     ),
 ]
+CoresPerNode = Annotated[
+    int | None,
+    typer.Option(
+        "--cores-per-node",
+        metavar="N",
+        min=1,
+        help="Processors of a node, for a log that counts those.",
+        show_default="as its header says",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="JSON for programs.")]
 Config = Annotated[
     Path | None,
@@ -552,18 +562,21 @@ def missing(named: str, error: OSError, *, undone: str) -> MissingInputError:
     )
 
 
-def read_log(path: Path, *, named: str, skip_bad: int) -> "Trace":
+def read_log(
+    path: Path, *, named: str, skip_bad: int, cores_per_node: int | None
+) -> "Trace":
     """Read the scheduler log at *path*, *named* as the user named it.
 
     Raises:
         MissingInputError: It is not there or may not be read.
         OSError: Reading it broke off.
         UnreadableLogError: It is not a log, or a line of it is bad.
+        UnusableLogError: *cores_per_node* is given, and it counts nodes.
     """
     from logs.read import read_trace  # noqa: PLC0415 - NumPy
 
     try:
-        return read_trace(path, skip_bad=skip_bad)
+        return read_trace(path, skip_bad=skip_bad, cores_per_node=cores_per_node)
     except OSError as error:
         if error.errno == errno.EIO:
             raise

@@ -20,6 +20,7 @@ from freetrain.broker.limits import Mode
 from freetrain.cli.context import (
     AsJson,
     CliContext,
+    CoresPerNode,
     Force,
     MethodName,
     ScheduleMethod,
@@ -464,6 +465,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     seeds: Seeds = None,
     loads: Loads = None,
     processes: Processes = None,
+    cores_per_node: CoresPerNode = None,
     skip_bad: SkipBad = 0,
     in_the_loop: InTheLoop = None,
     tick: TickS = None,
@@ -519,6 +521,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         nodes=nodes,
         start_s=start,
         days=days,
+        cores_per_node=cores_per_node,
         skip_bad=skip_bad,
         seed=seed or 0,
         settings=ReplaySettings(
@@ -604,6 +607,7 @@ class ReplayRequest:
         nodes: How many of the log's nodes take part, the first ones; None for all.
         start_s: Second of the log to begin at.
         days: Days to replay; None to the end.
+        cores_per_node: Processors of a node; None for what the log's header says.
         skip_bad: Bad lines that may be passed over.
         settings: Everything else; its policy and priority are replaced.
         demo_command: The command line of the demo that makes this request; empty for a
@@ -627,6 +631,7 @@ class ReplayRequest:
     nodes: int | None
     start_s: float
     days: float | None
+    cores_per_node: int | None = None
     skip_bad: int
     seed: int
     settings: ReplaySettings
@@ -672,6 +677,7 @@ class ReplayRequest:
             ("--cost-factor", f"{settings.cost_factor:.15g}"),
             ("--solver", settings.solver),
             ("--seed", self.seed),
+            ("--cores-per-node", self.cores_per_node),
             ("--skip-bad", self.skip_bad or None),
         ]
         words = ["freetrain", "replay", *([] if self.log is None else [self.named])]
@@ -851,6 +857,7 @@ def refuse_unused(request: ReplayRequest) -> None:
             "--schedule": not has_log and request.schedule != "recorded",
             "--nodes": not has_log and request.nodes is not None,
             "--start": not has_log and request.start_s > 0,
+            "--cores-per-node": not has_log and request.cores_per_node is not None,
             "--skip-bad": not has_log and request.skip_bad > 0,
             "--topology": not has_log and request.topology is not None,
         },

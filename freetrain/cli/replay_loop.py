@@ -94,7 +94,12 @@ def run_loop_and_show(  # noqa: PLR0913 - as the command line has it
 def _stage(request: ReplayRequest, context: CliContext) -> Stage:
     if request.log is None:
         raise UsageError("a loop needs a log; nothing was replayed.")
-    trace = read_log(request.log, named=request.named, skip_bad=request.skip_bad)
+    trace = read_log(
+        request.log,
+        named=request.named,
+        skip_bad=request.skip_bad,
+        cores_per_node=request.cores_per_node,
+    )
     if not isinstance(trace, JobTrace):
         raise UsageError(
             f"{request.named} holds idle intervals and no jobs, so that no scheduler "
@@ -194,11 +199,12 @@ def _loop_record(result: LoopResult, loop: LoopSettings) -> dict[str, object]:
 def _read_as(request: ReplayRequest, stage: Stage) -> str:
     span_s = stage.end_s - stage.start_s
     nodes, jobs = stage.nodes.count, len(stage.alone_s)
-    return (
+    played = (
         f"{request.named}: {counted(jobs, 'job')} under {request.schedule} on "
         f"{counted(nodes, 'node')} in {render_duration(span_s)}, from day "
         f"{stage.start_s / DAY_S:g}."
     )
+    return " ".join((played, *stage.cautions))
 
 
 TRAINED = ("policy", "samples", "preempt", "lost to it", "coverage", "10 min")

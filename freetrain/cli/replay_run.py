@@ -230,7 +230,12 @@ def pool_of(
     if request.log is None:
         days = MOST_DAYS if request.days is None else request.days
         return PoolTimeline.dedicated(request.pool or 1, days * DAY_S), ()
-    trace = read_log(request.log, named=request.named, skip_bad=request.skip_bad)
+    trace = read_log(
+        request.log,
+        named=request.named,
+        skip_bad=request.skip_bad,
+        cores_per_node=request.cores_per_node,
+    )
     with progress(context, f"scheduling ({request.schedule})") as report:
         idle, left_out = idle_of(trace, Method(request.schedule), on_progress=report)
     if not len(idle.node):

@@ -16,6 +16,7 @@ import typer
 from freetrain.cli.context import (
     AsJson,
     CliContext,
+    CoresPerNode,
     Force,
     OutFile,
     ScheduleMethod,
@@ -134,6 +135,7 @@ def info(
     ctx: typer.Context,
     log: LogFile,
     *,
+    cores_per_node: CoresPerNode = None,
     skip_bad: SkipBad = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -141,7 +143,12 @@ def info(
     from logs.summary import summarise  # noqa: PLC0415
 
     context: CliContext = ctx.obj
-    trace = read_log(context.cwd / log, named=str(log), skip_bad=skip_bad)
+    trace = read_log(
+        context.cwd / log,
+        named=str(log),
+        skip_bad=skip_bad,
+        cores_per_node=cores_per_node,
+    )
     summary = summarise(dataclasses.replace(trace, source=str(log)))
     if as_json:
         write_out(context, json_text(summary, indent=2))
@@ -154,14 +161,22 @@ def convert(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     log: LogFile,
     *,
     to: To,
+    cores_per_node: CoresPerNode = None,
     skip_bad: SkipBad = 0,
     out: OutFile = None,
     force: Force = False,
 ) -> None:
     """Write a scheduler log in another format."""
     context: CliContext = ctx.obj
-    trace = read_log(context.cwd / log, named=str(log), skip_bad=skip_bad)
+    trace = read_log(
+        context.cwd / log,
+        named=str(log),
+        skip_bad=skip_bad,
+        cores_per_node=cores_per_node,
+    )
     deliver(context, as_text(trace, to), out=out, force=force)
+    for line in trace.cautions if isinstance(trace, JobTrace) else ():
+        context.stderr.write(f"{line}\n")
 
 
 def generate(  # noqa: PLR0913 - one parameter an option, as Typer wants it
@@ -195,6 +210,7 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     log: LogFile,
     *,
     schedule: ScheduleMethod = "recorded",
+    cores_per_node: CoresPerNode = None,
     skip_bad: SkipBad = 0,
     as_json: AsJson = False,
     out: OutFile = None,
@@ -206,7 +222,12 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     from logs.simulation import Method  # noqa: PLC0415
 
     context: CliContext = ctx.obj
-    trace = read_log(context.cwd / log, named=str(log), skip_bad=skip_bad)
+    trace = read_log(
+        context.cwd / log,
+        named=str(log),
+        skip_bad=skip_bad,
+        cores_per_node=cores_per_node,
+    )
     with progress(context, f"scheduling ({schedule})") as report:
         idle, left_out = idle_of(trace, Method(schedule), on_progress=report)
     text = json_text(idle_records(idle)) if as_json else as_text(idle, "fragments")
@@ -271,8 +292,9 @@ LABELS = {
     "machine_nodes": "nodes",
     "first_submit_s": "first submission at second",
     "first_start_s": "first start at second",
-    "span_s": "time from first to last",
+    "span_s": "time from second 0 to the end",
     "used_node_s": "node-time used",
+    "partly_used_node_s": "of it on nodes used in part or shared",
     "utilisation": "utilisation",
     "low_use_share": "time with half the nodes idle or more",
     "mean_idle_nodes": "mean idle nodes",
@@ -282,6 +304,7 @@ LABELS = {
     "size_units": "job size in units",
     "run_s": "run time",
     "wait_s": "wait",
+    "cautions": "cautions",
     "ever_idle_nodes": "nodes that were ever idle",
     "holes": "holes",
     "idle_node_s": "node-time idle",
@@ -317,7 +340,7 @@ def _value(name: str, value: object) -> str:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         spread = dataclasses.asdict(value).items()
         return ", ".join(f"{word} {_number(name, part)}" for word, part in spread)
-    if name in UNKNOWN_IF_ZERO and not value:
+    if value is None or (name in UNKNOWN_IF_ZERO and not value):
         return "unknown"
     if name in SECONDS and isinstance(value, float | int):
         return f"{value:.15g} ({render_duration(value)})"
@@ -325,7 +348,8 @@ def _value(name: str, value: object) -> str:
         return _unix_time(value)
     if isinstance(value, float | int):
         return _number(name, float(value))
-    return "unknown" if value is None else one_line(str(value))
+    text = " ".join(value) or "none" if isinstance(value, tuple) else str(value)
+    return one_line(text)
 
 
 def _unix_time(unix_s: float) -> str:

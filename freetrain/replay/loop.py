@@ -35,7 +35,7 @@ from freetrain.replay.policies.registry import (
     lookahead_by,
     policy_for,
 )
-from freetrain.replay.pool import DAY_S, PoolEvent
+from freetrain.replay.pool import DAY_S, PoolEvent, log_cautions
 from freetrain.replay.run import (
     accountant_for,
     forecasts_of,
@@ -75,6 +75,7 @@ class Stage:
         nodes: The machine's nodes.
         names: The nodes' names.
         moment: The scheduler's last step; None if there was none so far.
+        cautions: What of the log was not used or may mislead, a sentence each.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Stage:
         self.end_s = last_s if days is None else start_s + days * DAY_S
         self.nodes = NodeUnits(simulation.layout)
         self.names = simulation.layout.names
+        self.cautions = log_cautions(trace, method)
         self.moment: ScheduleMoment | None = None
         self._simulation = simulation
         self._begun: set[int] = set()

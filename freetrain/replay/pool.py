@@ -16,6 +16,7 @@ import numpy as np
 
 from freetrain.errors import UsageError
 from freetrain.text import counted
+from logs.format import peak_units
 from logs.schedule import Schedule, holes, schedule
 from logs.simulation import Method, Reason
 from logs.trace import IdleTrace, JobTrace, Trace
@@ -55,13 +56,27 @@ def idle_of(
     left_out = (f"{skipped} passed over.",) if trace.skipped_lines else ()
     if isinstance(trace, JobTrace):
         scheduled = schedule(trace, method, on_progress=on_progress)
-        return holes(scheduled), (*left_out, *_not_placed(scheduled))
+        cautions = log_cautions(trace, method)
+        sentences = (*left_out, *cautions, *_not_placed(scheduled))
+        return holes(scheduled), sentences
     if method is not Method.RECORDED:
         raise UsageError(
             f"{trace.source} holds idle intervals and no jobs, so there is nothing "
             f"for --schedule {method} to place. Nothing was done. Leave --schedule out."
         )
     return trace, left_out
+
+
+def log_cautions(trace: JobTrace, method: Method) -> tuple[str, ...]:
+    """Return the cautions of *trace*, and another where *method* does not suit it."""
+    is_shared = trace.names_nodes and peak_units(trace.jobs) > trace.units
+    if method is Method.RECORDED or not is_shared:
+        return trace.cautions
+    whole = (
+        f"Jobs of this log share nodes; --schedule {method} gives each job whole nodes "
+        f"of its own, so that they wait for longer than they did."
+    )
+    return (*trace.cautions, whole)
 
 
 def _not_placed(scheduled: Schedule) -> tuple[str, ...]:
@@ -125,11 +140,11 @@ class PoolTimeline:
         times_s: Event times, seconds from the start of the replay, float64,
             ascending; the first is 0. Every distinct time at which an interval
             of these nodes starts or ends is an event, even where nothing
-            changes because intervals touch.
+            changes because intervals touch; so is the log's end.
         joined: Nodes that become idle, by event.
         left: Nodes that are taken, by event.
         horizon_s: When the replay ends: at the last event if the whole log is
-            replayed. At most one event lies after it.
+            replayed, which is the log's end. At most one event lies after it.
     """
 
     node_names: tuple[str, ...]
@@ -166,7 +181,8 @@ class PoolTimeline:
         node = trace.node[chosen].astype(np.int64)
         opens_s = np.maximum(trace.start_s[chosen], start_s) - start_s
         closes_s = trace.end_s[chosen] - start_s
-        times_s = np.unique(np.concatenate(([0.0], opens_s, closes_s)))
+        end_s = trace.span_s - start_s
+        times_s = np.unique(np.concatenate(([0.0, end_s], opens_s, closes_s)))
         horizon_s = float(times_s[-1]) if days is None else days * DAY_S
         opened = np.searchsorted(times_s, opens_s) * taking_part + node
         closed = np.searchsorted(times_s, closes_s) * taking_part + node
@@ -265,8 +281,8 @@ def _check_cut(
     last_s = float(trace.end_s.max(initial=0.0))
     if not start_s < last_s:
         raise UsageError(
-            f"{trace.source} ends at {last_s:g} s, so a replay from {start_s:g} s has "
-            f"nothing in it; nothing was replayed. Start earlier."
+            f"{trace.source}: no node is idle after {last_s:g} s, so a replay from "
+            f"{start_s:g} s has nothing in it; nothing was replayed. Start earlier."
         )
 
 

@@ -78,7 +78,7 @@ replay holes.csv --days inf | '--days': inf is not a number above 0.
 replay holes.csv --days -1 | '--days': -1 is not a number above 0.
 replay holes.csv --start nan | '--start': nan is not a number of 0 or more
 replay holes.csv --start -1 | '--start': -1 is not a number of 0 or more
-replay holes.csv --start 7200 | holes.csv ends at 7200 s, so a replay from
+replay holes.csv --start 7200 | holes.csv: no node is idle after 7200 s, so
 replay holes.csv --t-fwd 0 | '--t-fwd': 0 is not a number above 0.
 replay holes.csv --cost-factor nan | '--cost-factor': nan is not a number
 replay holes.csv --cost-factor -2 | '--cost-factor': -2 is not a number

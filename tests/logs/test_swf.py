@@ -1,6 +1,7 @@
 """The Standard Workload Format, read and written."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from logs.read import read_trace
 from logs.swf import CARRIED, Swf, swf_header
-from logs.trace import Job, JobTrace
+from logs.trace import Job, JobTrace, UnusableLogError
 from tests.logs.log_content import (
     RECORDED,
     bad_lines,
@@ -98,9 +99,6 @@ def test_jobs_are_ordered_by_submission_then_as_the_log_has_them() -> None:
     assert [job.job_id for job in trace.jobs] == ["2", "4", "1", "3"]
 
 
-SUMMARY = "a partial execution of a job without a summary line (status 0, 1 or 5)"
-
-
 @bad_lines(
     GOOD,
     f"""
@@ -119,7 +117,6 @@ SUMMARY = "a partial execution of a job without a summary line (status 0, 1 or 5
 1 0 | 1 -1 | submit time | found -1; expected 0 or more
 1 0 | -1 0 | job number | found -1; expected the job's number
 1 0 | 1 0 | job number | job '1' is on line 2 already; expected each once
-1 0 10 100 4 -1 -1 4 3600 -1 1 | 9 0 10 100 4 -1 -1 4 3600 -1 3 | status | {SUMMARY}
 """,
 )
 def test_a_bad_line_is_named_with_its_field_and_what_was_expected(
@@ -128,6 +125,84 @@ def test_a_bad_line_is_named_with_its_field_and_what_was_expected(
     error = refusal(Swf(), "; Version: 2.2", GOOD, line)
 
     assert (error.line_number, error.field, error.why) == (3, field, why)
+
+
+def test_parts_of_jobs_that_never_ran_are_left_out_and_counted() -> None:
+    part = "{} 0 -1 -1 4 -1 -1 4 3600 -1 2 3 1 -1 -1 -1 -1 -1"
+
+    trace = Swf().read(content(GOOD, *(part.format(job) for job in range(2, 129))))
+
+    assert [job.job_id for job in trace.jobs] == ["1"]
+    assert trace.skipped_lines == 0
+    [caution] = trace.cautions
+    assert caution == (
+        "127 lines left out: parts of jobs (status 2, 3 or 4) that never ran and have "
+        "no line for the whole job."
+    )
+
+
+def test_parts_of_a_job_that_ran_count_where_no_line_is_for_the_whole() -> None:
+    # The parts of job 1 are in its own line; of job 2 there is nothing else.
+    part = "{} {} {} 100 4 -1 -1 4 3600 -1 {} 3 1 -1 -1 -1 -1 -1"
+    rows = ((1, 0, 10, 2), (2, 0, 20, 2), (2, -1, 380, 3))
+    parts = [part.format(*words) for words in rows]
+
+    trace = Swf().read(content(GOOD, *parts))
+
+    assert [(job.job_id, job.start_s, job.run_s) for job in trace.jobs] == [
+        ("1", 10, 100),
+        ("2", 20, 100),
+        ("2#2", 500, 100),
+    ]
+    [caution] = trace.cautions
+    assert caution == (
+        "2 lines counted as jobs: parts of jobs (status 2, 3 or 4) that have no line "
+        "for the whole job."
+    )
+
+
+CURIE = ("; MaxNodes: 5544", "; MaxProcs: 93312", GOOD)
+
+
+def test_processors_that_make_no_whole_nodes_are_not_taken_for_nodes_silently() -> None:
+    trace = Swf().read(content(*CURIE))
+
+    assert (trace.units, trace.units_per_node) == (93_312, 1)
+    [caution] = trace.cautions
+    assert caution == (
+        "MaxProcs 93,312 is no whole multiple of MaxNodes 5,544, so each processor "
+        "counts as a node: say how many a node has, with --cores-per-node 17 or so."
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "cores", "size"),
+    [
+        (CURIE[:2], 16, (93_312, 16)),
+        (["; MaxProcs: 8", "; MaxNodes: 4"], 4, (8, 4)),
+        (["; MaxProcs: 8"], 4, (8, 4)),
+        ([";"], 2, (4, 2)),
+    ],
+)
+def test_how_many_processors_a_node_has_can_be_told(
+    header: list[str], cores: int, size: tuple[int, int], tmp_path: Path
+) -> None:
+    log = tmp_path / "log.swf"
+    log.write_bytes(content(*header, GOOD).raw)
+
+    trace = read_trace(log, cores_per_node=cores)
+
+    assert isinstance(trace, JobTrace)
+    assert (trace.units, trace.units_per_node) == size
+    assert trace.cautions == ()
+
+
+def test_a_log_that_counts_nodes_has_no_use_for_cores(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("job,submit_s,start_s,run_s,nodes\na,0,0,10,3\n")
+
+    with pytest.raises(UnusableLogError, match="counts nodes, and not processors"):
+        read_trace(log, cores_per_node=4)
 
 
 def test_a_header_without_jobs_is_refused() -> None:
@@ -210,17 +285,29 @@ def test_a_complete_header_is_kept_as_it_is() -> None:
 def test_names_become_numbers_and_states_statuses() -> None:
     states = ("COMPLETED", "CANCELLED by 1000", "TIMEOUT", "RUNNING", "7")
     jobs = tuple(
-        Job(f"{i}_1", i, float(i + 1), 0.25, 2, None, user, "batch", state, 10, ("n1",))
+        Job(
+            f"{i}_1",
+            i,
+            float(i + 1),
+            0.25,
+            2,
+            None,
+            user,
+            "batch",
+            state,
+            10,
+            ("n1", "n2"),
+        )
         for i, (user, state) in enumerate(zip("abaab", states, strict=True))
     )
 
-    text = written(Swf(), JobTrace("log", "sacct", jobs, 4, unix_start_s=9.0))
+    text = written(Swf(), JobTrace("log", "sacct", jobs, 2, unix_start_s=9.0))
 
     assert text == (
         "; Version: 2.2\n"
         "; UnixStartTime: 9\n"
-        "; MaxNodes: 4\n"
-        "; MaxProcs: 4\n"
+        "; MaxNodes: 2\n"
+        "; MaxProcs: 2\n"
         "1 0 1 0.25 2 -1 -1 2 -1 -1 1 1 -1 -1 -1 1 -1 -1\n"
         "2 1 1 0.25 2 -1 -1 2 -1 -1 5 2 -1 -1 -1 1 -1 -1\n"
         "3 2 1 0.25 2 -1 -1 2 -1 -1 0 1 -1 -1 -1 1 -1 -1\n"

@@ -32,16 +32,13 @@ RECORDED = {
     "on the nodes that the log names": (
         "3 | 0 10 2 n10 n2, 0 10 1 n1 | 0:12 0:0 | 0 0 None 0"
     ),
-    "beyond the named nodes on the lowest free ones": (
-        "4 | 0 10 3 n2, 0 10 1 n1 | 0:012 0: | 1 10 0 1"
-    ),
     # 2: B wants 3, gets 1: 2 missing for 4 s. 3: C wants 1, gets none for 5 s: 3 are
     # missing from 3 on, the worst.
     "units that the machine lacks are counted": (
         "4 | 0 10 3, 2 4 3, 3 5 1 | 0:012 2:3 3: | 2 13 3 3"
     ),
-    "so is a named node that is taken": (
-        "3 | 0 10 1 n1, 5 10 1 n1 | 0:0 5: | 1 10 5 1"
+    "jobs that name a node share it, and lack nothing": (
+        "2 | 0 10 1 n1, 5 10 2 n1 n2 | 0:0 5:01 | 0 0 None 0"
     ),
     "a job wider than the machine gets all of it": "4 | 0 10 5 | 0:0123 | 1 10 0 1",
     "an end frees units for a start of the same second": (
@@ -81,13 +78,15 @@ def test_jobs_without_a_recorded_start_are_refused_saying_why() -> None:
     assert result.end_s == 0
 
 
-def test_the_machine_has_all_named_nodes_and_as_many_as_its_size() -> None:
+def test_the_machine_has_the_named_nodes_and_others_only_on_request() -> None:
     jobs = [ran(0, 1, 1, "n10"), ran(5, 1, 1, "n2")]
 
-    assert recorded(jobs, 1).layout.names == ("n2", "n10")
-    assert recorded(jobs, 3).layout.names == ("n2", "n10", "2")
+    assert recorded(jobs, 2).layout.names == ("n2", "n10")
+    with pytest.raises(ValueError, match="2 named nodes make 3 units"):
+        recorded(jobs, 3)
     trace = JobTrace("log", "sacct", tuple(jobs), 2)
     assert schedule(trace, Method.EASY, units=1).layout.names == ("0",)
+    assert schedule(trace, Method.EASY, units=3).layout.names == ("n2", "n10", "2")
     with pytest.raises(UnusableLogError, match="name 2 nodes, and the machine has 1"):
         schedule(trace, Method.RECORDED, units=1)
     with pytest.raises(UnusableLogError, match="machine of 0 units"):
@@ -142,12 +141,13 @@ def test_a_node_is_idle_while_all_its_units_are_from_zero_to_the_last_end(
 
 def test_holes_carry_the_log_s_names_and_times() -> None:
     trace = JobTrace(
-        "my.log", "sacct", (ran(5, 5, 1, "n7"),), 2, unix_start_s=7.0, comments=("c",)
+        "my.log", "sacct", (ran(5, 5, 1, "n7"),), 1, unix_start_s=7.0, comments=("c",)
     )
 
     idle = holes(schedule(trace, Method.RECORDED))
 
-    assert idle.node_names == ("n7", "1")
+    assert idle.node_names == ("n7",)
+    assert idle.span_s == 10
     assert (idle.source, idle.unix_start_s, idle.comments) == ("my.log", 7.0, ("c",))
 
 
