@@ -384,7 +384,8 @@ class Agent:
             every_s = min(_HURRIED_SCAN_S, every_s)
         if is_urgent:
             every_s = min(self._patience.poll_s, every_s)
-        if memory.now_s < self._scanned_s + every_s:
+        is_due = memory.now_s >= self._scanned_s + every_s
+        if not is_due and not self._processes.has_lost_ranks():
             return
         self._scanned_s = memory.now_s
         self._processes.scan(folders)

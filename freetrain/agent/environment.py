@@ -292,6 +292,13 @@ class Environment:
         """
         return tuple(marked_processes(uid=os.geteuid(), own_pid=os.getpid()))
 
+    def is_there(self, process: MarkedProcess) -> bool:
+        """Tell whether a process is still there."""
+        status = status_of(process.pid)
+        if status is None or status.has_ended:
+            return False
+        return status.started == process.started
+
     def send(self, process: MarkedProcess, number: signal.Signals) -> None:
         """Send a signal to a process; nothing happens where it is gone."""
         send_signal(process.pid, number, started=process.started)
@@ -618,6 +625,16 @@ class NodeProcesses:
         now_s = self._environment.elapsed_s()
         stuck = self._stopped.stuck(tuple(live), now_s=now_s)
         self.stuck = frozenset(process.mark.world for process in stuck)
+
+    def has_lost_ranks(self) -> bool:
+        """Tell whether the ranks of a world went since the last look.
+
+        It asks for the first rank of each world alone, as a world ends as a whole.
+        """
+        ranks = [process for process in self.mine if process.mark.is_rank]
+        ranks.sort(key=lambda process: process.started, reverse=True)
+        first = {process.mark.world: process for process in ranks}
+        return not all(map(self._environment.is_there, first.values()))
 
     def sweep(self, also: Collection[WorldKey] = ()) -> None:
         """End the processes of generations that are over, and of those in *also*."""

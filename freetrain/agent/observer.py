@@ -233,7 +233,8 @@ class Observer:
         # By trainer: its files when all that they name could be read.
         self._readable: dict[str, TrainerFolder] = {}
         self._announced_spare = ""
-        self._were_here: set[tuple[str, int]] = set()
+        # By world that was seen on this node: whether ranks of it were.
+        self._had_ranks: dict[tuple[str, int], bool] = {}
         self._room_due_s = now_s
         self._ticks = TickWatch(now_s=now_s)
         self._sign_due_s = now_s + patience.poll_s  # once the first beat is written
@@ -574,10 +575,14 @@ class Observer:
         world = self.memory.worlds.get((name, number))
         if world is not None and (world.exit_s is not None or world.has_lost_client):
             return True
-        is_here = any(p.mark.world == (name, number) for p in self.processes.mine)
-        if is_here:
-            self._were_here.add((name, number))
-        return not is_here and (name, number) in self._were_here
+        marks = [p.mark for p in self.processes.mine]
+        here = [mark.is_rank for mark in marks if mark.world == (name, number)]
+        had_ranks = self._had_ranks.get((name, number), False) or any(here)
+        if here:
+            self._had_ranks[name, number] = had_ranks
+        # Daemons may outlive the ranks; not every launcher's ranks are known as such.
+        is_here = any(here) if had_ranks else bool(here)
+        return not is_here and (name, number) in self._had_ranks
 
     def _has_begun(
         self, name: str, number: int, *, outcome: str, wants_spare: bool

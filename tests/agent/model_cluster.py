@@ -245,6 +245,12 @@ class ModelWorld:
             self.exit_code = -9
         self._break()
 
+    def has_daemon(self, key: LeaseKey) -> bool:
+        """Whether a daemon on a node outlives the ranks, and has not ended yet."""
+        if self._broken_s is None or key not in self.members or key in self.ranks:
+            return False
+        return self.cluster.now_s < self._broken_s + DIE_S + self.cluster.daemon_s
+
     def lose_node(self, key: LeaseKey) -> None:
         if key == self.members[0] and self.exit_code is None:
             self.exit_code = -9
@@ -396,6 +402,7 @@ class ModelCluster:
         step_s: How long a step takes.
         reports: Whether worlds report their steps.
         does_slurm_answer: Whether slurmctld does when an agent asks it.
+        daemon_s: How long daemons outlive the ranks of a world that breaks.
         has_memory: Whether nodes have room for spares that no job file asks for.
         questions_s: When agents asked.
     """
@@ -416,6 +423,7 @@ class ModelCluster:
     step_s: float = 1.0
     reports: bool = True
     does_slurm_answer: bool = True
+    daemon_s: float = 0.0
     has_memory: bool = False
     questions_s: list[float] = field(default_factory=list)
     oom_kills: int = 0
@@ -641,7 +649,14 @@ class ModelEnvironment(Environment):
             for (t, g), w in self.cluster.worlds.items()
             for key in w.ranks
             if key == self.key
+        ) + tuple(
+            MarkedProcess(100 * g + 50 + self.key.task, 0, Mark(self.key, t, g))
+            for (t, g), w in self.cluster.worlds.items()
+            if w.has_daemon(self.key)
         )
+
+    def is_there(self, process: MarkedProcess) -> bool:
+        return any(found.pid == process.pid for found in self.processes())
 
     def send(self, process: MarkedProcess, number: Signals) -> None:
         self.cluster.worlds[process.mark.world].hear(process.mark.lease, number)

@@ -12,6 +12,7 @@ from freetrain.agent.observation import is_failure
 from freetrain.config.job import LaunchSettings, NodeSettings, RestartSettings
 from freetrain.state.files import GAVE_UP, EndingKind, TickSign
 from tests.agent.model_cluster import (
+    DIE_S,
     PATIENCE,
     TRAINER,
     ModelCluster,
@@ -108,6 +109,22 @@ def test_survivors_of_a_killed_lease_go_on_without_it(
     cluster.run(3)
 
     assert cluster.newest().keys == set(keys) - {keys[place]}
+    assert cluster.board.over[TRAINER, 1].lost_lease
+
+
+@pytest.mark.parametrize("daemon_s", [0.0, 3.0])
+@pytest.mark.parametrize("later_s", [0.0, 0.3, 0.6])
+def test_a_survivor_sees_at_once_that_its_ranks_are_gone_and_asks_slurm(
+    later_s: float, daemon_s: float
+) -> None:
+    """Daemons may outlive the ranks, and the head, which saw the end, is gone."""
+    cluster, keys = training_on(3)
+    cluster.daemon_s = daemon_s
+    cluster.run(later_s)  # agents look at all processes once a second
+
+    cluster.end_lease(keys[0])
+    cluster.run_until(lambda: (TRAINER, 1) in cluster.board.over, limit_s=DIE_S + 0.4)
+
     assert cluster.board.over[TRAINER, 1].lost_lease
 
 
