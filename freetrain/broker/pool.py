@@ -375,6 +375,7 @@ class Foresight:
         hit_weight: [κ] What a foreseeable loss counts.
         change_weight: [η] What a change counts.
         wait_s: How long idle nodes wait for a lease whose agent answers.
+        start_share: Share of a start's cost that is charged to a plan.
     """
 
     forecast: Forecast
@@ -382,6 +383,7 @@ class Foresight:
     hit_weight: float
     change_weight: float
     wait_s: float = 0.0
+    start_share: float = 1.0
 
 
 def classify_by(

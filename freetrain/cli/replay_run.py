@@ -36,7 +36,7 @@ from freetrain.cli.replay import DRAWN, ReplayRequest, Settings, is_drawn
 from freetrain.errors import BadDataError, MissingInputError, UsageError
 from freetrain.losscurve.forecast import MetricDirection
 from freetrain.losscurve.recorded import load as recorded_curves
-from freetrain.planning.settings import HORIZON_S, RATED_POLICIES
+from freetrain.planning.settings import RATED_POLICIES
 from freetrain.priority.base import (
     RatingBasis,
     check_settings,
@@ -509,26 +509,15 @@ def never_started(
     trainers: Sequence[TrainerSpec],
     settings: ReplaySettings,
 ) -> tuple[str, ...]:
-    """Return a caution for each policy that never starts some of *trainers*.
-
-    A start that takes longer than the planning horizon gains nothing within it.
-    """
-    starts_s = [with_costs(each, settings).costs.start_s for each in trainers]
-    reach_s = {
-        "freetrain": (settings.t_fwd_s, "--t-fwd"),
-        "lookahead": (HORIZON_S, "its horizon"),
-    }
-    cautions = []
-    for name in dict.fromkeys(run.policy for run in results if run.policy in reach_s):
-        t_fwd_s, called = reach_s[name]
-        slow = sum(start_s >= t_fwd_s for start_s in starts_s)
-        if slow:
-            cautions.append(
-                f"Starting takes {slow:,} of {counted(len(trainers), 'trainer')} "
-                f"{render_duration(t_fwd_s)} ({called}) or longer, in which {name} "
-                f"counts gains: it never starts these."
-            )
-    return tuple(cautions)
+    """Return a caution for each policy for which no start was worth its cost."""
+    least_s = min(with_costs(each, settings).costs.start_s for each in trainers)
+    return tuple(
+        f"{name_among(run, results)} started no trainer: starting takes "
+        f"{render_duration(least_s)} or longer, and nodes were not expected to stay so "
+        f"long."
+        for run in results
+        if run.policy in RATED_POLICIES and run.pool_node_s and not run.used_node_s
+    )
 
 
 def hole_cautions(timeline: PoolTimeline) -> tuple[str, ...]:

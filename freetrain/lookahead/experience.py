@@ -1,4 +1,7 @@
-"""The weights of losses and changes in W0 [κ, η], learned from how trainers fared.
+"""What starts, losses and changes count [κ, η], learned from how trainers fared.
+
+A start is paid once, and earns for as long as the trainer then keeps nodes:
+:class:`ServiceTime` learns how long that is, for every policy that plans by gains.
 
 The objective W0 (docs/notes/lookahead.md) cannot know two things from nodes alone.
 Clusters that a trainer holds are often hit at one event, which costs it once: another
@@ -32,11 +35,63 @@ _PRIOR_CHANGES, _PRIOR_TRAINED_S = 1.0, 1_000.0
 """The prior: a trainer is changed every 1,000 s."""
 
 
-class Experience:
-    """Counts hits that came alone, and how often trainers change.
+_PRIOR_ENDED, _PRIOR_SERVICE_S = 1.0, 1_000.0
+"""The prior: a node that a trainer started on served it for 1,000 s."""
+
+_SERVICE_FADES_S = 86_400.0
+"""Counts fall to a third in a day, so that a trainer whose starts were not worth it is
+tried again."""
+
+
+class ServiceTime:
+    """How long trainers keep nodes from a start on, learned.
+
+    A *service* begins where a trainer without nodes gets some, and ends where it has
+    lost all of them, or a plan took them; not where its work is done, as that start was
+    worth it. Per node::
+
+        stay = (1,000 s + node-seconds of service) / (1 + nodes on which services ended)
 
     Args:
         state: From ``to_state``; None to begin.
+
+    Raises:
+        ValueError, TypeError: The state is not one of these.
+    """
+
+    def __init__(self, state: Any = None) -> None:  # noqa: ANN401 - JSON
+        self._ended, self._served_s = amounts_above_0(
+            (_PRIOR_ENDED, _PRIOR_SERVICE_S) if state is None else state, 2
+        )
+
+    def to_state(self) -> list[float]:
+        """Return the state for JSON."""
+        return [self._ended, self._served_s]
+
+    def note(self, passed_s: float, *, held: int, ended: int) -> None:
+        """Count *passed_s* seconds of service on *held* nodes, then ends on *ended*."""
+        keeps = math.exp(-max(0.0, passed_s) / _SERVICE_FADES_S)
+        served_s = self._served_s + held * passed_s
+        self._served_s = faded(served_s, _PRIOR_SERVICE_S, keeps)
+        self._ended = faded(self._ended, _PRIOR_ENDED, keeps) + ended
+
+    def start_share(self, reach_s: float) -> float:
+        """Return the share of a start's cost that falls to a plan of *reach_s* seconds.
+
+        ``min(1, reach / stay)``, to two digits, so that it seldom changes.
+        """
+        share = reach_s * self._ended / self._served_s
+        return float(f"{share:.2g}") if share < 1.0 else 1.0
+
+
+class Experience:
+    """Counts hits that came alone, how often trainers change, and how long they serve.
+
+    Args:
+        state: From ``to_state``; None to begin.
+
+    Attributes:
+        service: How long trainers keep nodes from a start on.
 
     Raises:
         ValueError, KeyError, TypeError: The state is not one of these.
@@ -59,6 +114,8 @@ class Experience:
         self._fading = Fading(kept["lived_s"])
         self._at_s = None if kept["at_s"] is None else amount(kept["at_s"])
         check_shares([self._sole], [self._hits])
+        # States of before have no service.
+        self.service = ServiceTime(kept.get("service"))
 
     def to_state(self) -> dict[str, Any]:
         """Return the state for JSON."""
@@ -68,6 +125,7 @@ class Experience:
             "lived_s": self._fading.lived_s,
             "held": {name: sorted(own) for name, own in self._held.items()},
             "at_s": self._at_s,
+            "service": self.service.to_state(),
         }
 
     @property
@@ -134,6 +192,7 @@ class Experience:
             if trains and (keeps := self._fading.keeps(self._at_s, now_s)) < 1.0:
                 self._fade(keeps)
             self._trained_s += trains * (now_s - self._at_s)
+            self._serve(now_s - self._at_s, held)
         known = self._held.get
         for name, own in held.items():
             before = known(name)
@@ -141,6 +200,16 @@ class Experience:
             if before is not own and before and own and len(before) != len(own):
                 self._changes += 1.0
         self._held, self._at_s = held, now_s
+
+    def _serve(self, passed_s: float, held: Mapping[str, frozenset[int]]) -> None:
+        """Count services; a trainer that is not in *held* any more is done."""
+        ended = served = 0
+        for name, before in self._held.items():
+            served += len(before)
+            now = held.get(name)
+            if now is not before and now is not None and now.isdisjoint(before):
+                ended += len(before)
+        self.service.note(passed_s, held=served, ended=ended)
 
     def _fade(self, keeps: float) -> None:
         """Keep the share *keeps* of the counts, and the whole prior."""

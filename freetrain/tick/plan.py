@@ -19,6 +19,7 @@ from freetrain.broker.pool import Situation, Trainer
 from freetrain.broker.yielding import overdue_leases
 from freetrain.config.job import NodeSettings
 from freetrain.config.site import RULES_NAME, requirement_of
+from freetrain.lookahead.experience import ServiceTime
 from freetrain.planning.policy import Tools, make_policy
 from freetrain.planning.rating import Ratings
 from freetrain.planning.settings import HORIZON_S, POLICIES
@@ -188,7 +189,7 @@ def make_plan(
             ),
             *refused_shapes,
             *forecast_problems,
-            *_never_started(settings, ratings, forecasts),
+            *_not_started(settings, ratings, forecasts),
             *_untried(claims),
             *_limited(claims),
             *_not_preempted(claims),
@@ -285,38 +286,27 @@ def _without_unreadable(observed: Observed, claims: Claims) -> Belief:
     return replace(observed.belief, leases=tuple(leases))
 
 
-def _never_started(
+def _not_started(
     settings: PlannerSettings, ratings: Ratings, forecasts: NodeForecasts | None
 ) -> Iterator[str]:
-    """Yield trainers whose start costs more than it gains within the look-ahead."""
-    horizon_s, advice = _horizon(settings)
-    is_learning = forecasts is not None and forecasts.forecast.is_learning
-    now_s = min(settings.t_fwd_s, horizon_s) if is_learning else horizon_s
+    """Yield trainers whose start costs more than it gains while they keep nodes."""
+    if not POLICIES[settings.policy].by_worth:
+        return
+    reach_s, advice = settings.t_fwd_s, "a longer t_fwd under [planner] starts it"
+    share = ServiceTime().start_share(reach_s)
+    if forecasts is not None:
+        is_learning = forecasts.forecast.is_learning
+        reach_s = min(reach_s, HORIZON_S) if is_learning else HORIZON_S
+        share = forecasts.forecast.start_share(reach_s)
+        advice = 'policy = "freetrain" with a longer t_fwd starts it'
+    kept_s = reach_s / share
     for name, contender in ratings.contenders.items():
-        if contender.held or contender.start_s < now_s:
-            continue
-        start = f"start-up ({contender.start_s:.0f} s) exceeds"
-        if contender.start_s >= horizon_s:
+        if not contender.held and contender.start_s >= kept_s:
             yield (
-                f"{name}: never started: {start} the time over which gains are "
-                f"counted ({horizon_s:.0f} s); {advice}"
+                f"{name}: not started: start-up ({contender.start_s:.0f} s) exceeds "
+                f"the time that trainers are expected to keep nodes ({kept_s:.0f} s); "
+                f"{advice}"
             )
-        else:
-            yield (
-                f"{name}: not started yet: {start} the time over which gains are "
-                f"counted until an hour has been watched ({now_s:.0f} s); a longer "
-                f"t_fwd under [planner] in freetrain.toml starts it now"
-            )
-
-
-def _horizon(settings: PlannerSettings) -> tuple[float, str]:
-    """Return over how long gains are counted at most, and how to lengthen that."""
-    policy = POLICIES[settings.policy]
-    if policy.looks_ahead:
-        return HORIZON_S, 'policy = "freetrain" with a longer t_fwd starts it'
-    if policy.by_worth:
-        return settings.t_fwd_s, "set a longer t_fwd under [planner] in freetrain.toml"
-    return math.inf, ""
 
 
 # Holes by shape.

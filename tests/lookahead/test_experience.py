@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.lookahead.experience import Experience
+from freetrain.lookahead.experience import Experience, ServiceTime
 
 HORIZON_S = 500.0
 TWO_CLUSTERS = {"a": frozenset({1, 2, 3, 4})}
@@ -17,6 +17,33 @@ TWO_CLUSTERS = {"a": frozenset({1, 2, 3, 4})}
 def half(node: int) -> int:
     """Return the cluster of a node: two clusters of two."""
     return node // 3
+
+
+def test_a_start_is_spread_over_the_time_that_nodes_served() -> None:
+    service = ServiceTime()
+    assert service.start_share(120.0) == 0.12
+    assert service.start_share(500.0) == 0.5
+
+    # Four nodes for ten seconds, three times, each time lost: (1000 + 120) / 13 = 86 s.
+    for _ in range(3):
+        service.note(10.0, held=4, ended=4)
+    assert service.start_share(120.0) == 1.0
+    assert service.start_share(43.0) == pytest.approx(0.5, abs=0.01)
+
+    # Counts fade: after a week without service the prior is back.
+    service.note(7 * 86_400.0, held=0, ended=0)
+    assert service.start_share(120.0) == pytest.approx(0.12, abs=0.01)
+
+
+def test_services_end_where_all_nodes_went_and_not_where_the_work_was_done() -> None:
+    experience, nodes = Experience(), frozenset({1, 2})
+
+    experience.note(0.0, {"a": nodes, "b": frozenset({3}), "c": frozenset({4})})
+    # a lost both nodes and has others, b is done, c has none: three ends on 2 + 1.
+    experience.note(500.0, {"a": frozenset({5}), "c": frozenset()})
+
+    # (1,000 + 4 * 500) / (1 + 3) = 750 s, but for the fading.
+    assert experience.service.start_share(375.0) == pytest.approx(0.5, abs=0.01)
 
 
 HITS = {

@@ -226,7 +226,7 @@ def test_weights_count_only_under_the_priority_weight() -> None:
 def test_a_start_that_costs_more_than_it_gains_is_not_made_unless_starts_are_free() -> (
     None
 ):
-    team = [trainer(costs=Costs(grow_s=0.0, shrink_s=0.0, start_s=500.0))]
+    team = [trainer(costs=Costs(grow_s=0.0, shrink_s=0.0, start_s=1_500.0))]
     pool = {0: [(0.0, 30.0)]}
 
     real = replay(pool, team, t_fwd_s=120.0)
@@ -234,6 +234,29 @@ def test_a_start_that_costs_more_than_it_gains_is_not_made_unless_starts_are_fre
 
     assert real.used_node_s == 0
     assert published.samples == 300
+
+
+@pytest.mark.parametrize("policy", ["freetrain", "lookahead"])
+def test_nodes_that_never_leave_are_used_however_dear_starts_are(policy: str) -> None:
+    # A start of 180 s against plans of 120 s: nothing learned, so the node may stay.
+    dear = Costs(grow_s=180.0, shrink_s=120.0, start_s=180.0)
+
+    result = replay({0: [(0, 1_000)]}, [trainer(costs=dear)], policy=policy)
+
+    assert result.samples == pytest.approx((1_000 - 180) * 10)
+
+
+def test_starts_that_nodes_were_seen_not_to_last_for_are_not_made_again() -> None:
+    # A node is there for 100 s of every 200: too short for a start of 90 s that gains
+    # for 10. By the prior alone it would be made each time: 90 * 120 / 1000 < 120.
+    dear = Costs(grow_s=0.0, shrink_s=0.0, start_s=150.0)
+    spans = [(200.0 * k, 200.0 * k + 100.0) for k in range(40)]
+
+    result = replay({0: spans}, [trainer(costs=dear)], policy="freetrain")
+
+    # stay = (1,000 + 100 k) / (1 + k) after k services, but for the fading: below the
+    # 150 s of a start from the 18th on.
+    assert result.used_node_s == pytest.approx(18 * 100.0)
 
 
 def test_a_rigid_job_of_a_size_it_cannot_run_on_trains_nothing() -> None:

@@ -201,10 +201,9 @@ def test_the_first_to_make_a_generation_wins(world: TickWorld) -> None:
 @pytest.mark.parametrize(
     ("policy", "start", "said"),
     [
-        ("freetrain", 180, "never started: start-up (180 s) exceeds the time over"),
-        ("lookahead", 180, "start-up (180 s) exceeds the time over which gains are"),
-        ("lookahead", 180, "until an hour has been watched (120 s)"),
-        ("lookahead", 600, "gains are counted (500 s)"),
+        ("freetrain", 1_200, "not started: start-up (1200 s) exceeds the time that"),
+        ("freetrain", 1_200, "are expected to keep nodes (1000 s)"),
+        ("lookahead", 1_200, "are expected to keep nodes (1000 s)"),
     ],
 )
 def test_a_trainer_whose_start_costs_more_than_it_gains_is_reported(
@@ -221,6 +220,17 @@ def test_a_trainer_whose_start_costs_more_than_it_gains_is_reported(
     assert problem.startswith("a: ")
     assert said in problem
     assert (longer.done["leases asked for"] > 0, longer.problems) == (True, ())
+
+
+def test_a_trainer_that_takes_longer_to_start_than_a_plan_reaches_is_started(
+    world: TickWorld,
+) -> None:
+    # Nothing was learned: nodes are expected to serve for 1,000 s.
+    world.submit("a", '[costs]\nstart = "600s"')
+
+    status = world.status()
+
+    assert (status.done["leases asked for"] > 0, status.problems) == (True, ())
 
 
 def test_a_trainer_that_trains_is_not_said_never_to_start(world: TickWorld) -> None:

@@ -105,7 +105,10 @@ class LookaheadPolicy:
             self._trainers.forget()
         cluster = self._forecaster.cluster
         curves = self._curves.curves(view)
-        trainers = self._trainers.of(view.trainers, curves, cluster)
+        is_learning, weights = self._forecaster.is_learning, self._weights
+        reach_s = weights.t_fwd_s if is_learning else weights.horizon_s
+        share = self._experience.service.start_share(reach_s)
+        trainers = self._trainers.of(view.trainers, curves, cluster, start_share=share)
         free = by_cluster(view.free, cluster)
         used = sorted(set(free).union(*[trainer.held for trainer in trainers]))
         request = Request(
@@ -139,6 +142,7 @@ class _Clustered(NamedTuple):
     nodes: frozenset[int]
     costs: Costs
     trainer: PlanTrainer
+    start_share: float
 
 
 class ClusteredTrainers:
@@ -173,6 +177,8 @@ class ClusteredTrainers:
         trainers: Sequence[TrainerView],
         curves: Sequence[Curve],
         cluster: Callable[[int], int],
+        *,
+        start_share: float = 1.0,
     ) -> list[PlanTrainer]:
         """Return *trainers*; to be called at every event at which some hold nodes.
 
@@ -180,6 +186,7 @@ class ClusteredTrainers:
             trainers: In the order of the view.
             curves: Their ratings.
             cluster: The cluster of a node.
+            start_share: Share of a start's cost that is charged to a plan.
         """
         before, self._known = self._known, {}
         for trainer, curve in zip(trainers, curves, strict=True):
@@ -189,14 +196,18 @@ class ClusteredTrainers:
                 or known.nodes != trainer.held
                 or known.trainer.curve is not curve
                 or known.costs is not trainer.spec.costs
+                or (known.start_share != start_share and not known.nodes)
             ):
-                known = _clustered(trainer, curve, cluster)
+                known = _clustered(trainer, curve, cluster, start_share)
             self._known[trainer.serial] = known
         return [known.trainer for known in self._known.values()]
 
 
 def _clustered(
-    trainer: TrainerView, curve: Curve, cluster: Callable[[int], int]
+    trainer: TrainerView,
+    curve: Curve,
+    cluster: Callable[[int], int],
+    start_share: float,
 ) -> _Clustered:
     costs = trainer.spec.costs
     plan_trainer = PlanTrainer(
@@ -205,10 +216,11 @@ def _clustered(
         held=by_cluster(trainer.held, cluster),
         up_s=costs.grow_s,
         down_s=costs.shrink_s,
-        start_s=costs.start_s,
+        # Of one that runs no start is charged: it is the same whatever the share.
+        start_s=0.0 if trainer.held else costs.start_s * start_share,
         loss_s=costs.shrink_s + costs.checkpoint_every_s / 2,
     )
-    return _Clustered(frozenset(trainer.held), costs, plan_trainer)
+    return _Clustered(frozenset(trainer.held), costs, plan_trainer, start_share)
 
 
 def by_cluster(nodes: Iterable[int], cluster: Callable[[int], int]) -> dict[int, int]:

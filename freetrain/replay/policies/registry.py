@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from freetrain.lookahead.affinity import BoundedAffinity, LeafAffinity, line_order
 from freetrain.lookahead.base import LEAST_WATCHED_S, forecaster_named
+from freetrain.lookahead.experience import ServiceTime
 from freetrain.lookahead.reliability import ScoredForecaster
 from freetrain.planning.lookahead import QuickSearch
 from freetrain.planning.policy import PlanTrainer, Request, Tools, make_policy
@@ -186,23 +187,43 @@ class PlannedPolicy:
         self._asked: Sequence[Curve] | None = None
         self._trainers: list[_BySize] = []
         self._known: dict[_Alike, _BySize] = {}
+        self._service = ServiceTime()
+        self._held: dict[int, int] = {}
+        self._at_s = 0.0
 
     def decide(self, view: View) -> Sequence[Change]:
         """Plan for the pool as it is and turn the plan into changes."""
-        if not view.trainers or not view.idle_nodes:
-            return ()
+        counts = self._plan(view) if view.trainers and view.idle_nodes else ()
+        self._serve(view, counts or [0] * len(view.trainers))
+        return changes_to(counts, view) if counts else ()
+
+    def _plan(self, view: View) -> Sequence[int]:
+        """Return nodes by trainer, in the view's order."""
         curves = self._curves.curves(view)
         if curves is not self._asked:
             self._asked, self._trainers = curves, self._by_size(view, curves)
+        share = self._service.start_share(self._t_fwd_s)
         trainers = [
-            by_size[len(trainer.held)]
+            by_size[held] if (held := len(trainer.held)) else by_size.waiting(share)
             for trainer, by_size in zip(view.trainers, self._trainers, strict=True)
         ]
         free = {0: len(view.free)}
         planned = self._policy.plan(
             Request(trainers=trainers, free=free, t_fwd_s=self._t_fwd_s)
         )
-        return changes_to([own.get(0, 0) for own in planned.holdings], view)
+        return [own.get(0, 0) for own in planned.holdings]
+
+    def _serve(self, view: View, counts: Sequence[int]) -> None:
+        """Note how long trainers have kept nodes, and who has none from now on."""
+        before, ended = self._held, 0
+        self._held = {}
+        for trainer, nodes in zip(view.trainers, counts, strict=True):
+            if nodes:
+                self._held[trainer.serial] = nodes
+            if not nodes or not trainer.held:
+                ended += before.get(trainer.serial, 0)
+        passed_s, self._at_s = view.now_s - self._at_s, view.now_s
+        self._service.note(passed_s, held=sum(before.values()), ended=ended)
 
     def _by_size(self, view: View, curves: Sequence[Curve]) -> list[_BySize]:
         if len(self._known) > _MOST_KNOWN:
@@ -237,18 +258,28 @@ class _BySize(dict[int, PlanTrainer]):
     def __init__(self, alike: _Alike) -> None:
         super().__init__()
         self._alike = alike
+        self._start_share = 1.0
 
     def __missing__(self, held: int) -> PlanTrainer:
+        made = self[held] = self._made(held, start_share=1.0)
+        return made
+
+    def waiting(self, start_share: float) -> PlanTrainer:
+        """Return it without nodes, a share of whose start is charged to a plan."""
+        if start_share != self._start_share:
+            self._start_share, self[0] = start_share, self._made(0, start_share)
+        return self[0]
+
+    def _made(self, held: int, start_share: float) -> PlanTrainer:
         place, curve, grow_s, shrink_s, start_s = self._alike
-        made = self[held] = PlanTrainer(
+        return PlanTrainer(
             name=str(place),
             curve=curve,
             held={0: held} if held else {},
             up_s=grow_s,
             down_s=shrink_s,
-            start_s=start_s,
+            start_s=start_s * start_share,
         )
-        return made
 
 
 def changes_to(counts: Sequence[int], view: View) -> tuple[Change, ...]:
