@@ -1,78 +1,245 @@
-"""Limits of a user's accounts, as ``sacctmgr`` shows them to that user.
+"""Limits on the jobs of accounts, users and QOS, as Slurm's accounting has them.
 
-Slurm enforces them only where AccountingStorageEnforce has ``limits``.
+``scontrol show assoc_mgr`` tells them from slurmctld's memory: all accounts, and the
+user asked for. A site's PrivateData may hide the accounts; then ``sacctmgr`` is asked,
+which has rules of its own. What QOS allow each user or account shows in
+``sacctmgr show qos``, and in slurmctld only once such a job was there.
+
+Slurm enforces limits only where AccountingStorageEnforce says so
+(``ClusterConfig.enforces_limits``).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from slurm.errors import UnreadableOutputError
 
-_FIELDS = ("Account", "GrpTRES", "MaxJobs", "MaxSubmitJobs")
-_NODES = re.compile(r"(?:^|,)node=([0-9]{1,9})(?:,|$)", re.ASCII)
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True)
 class Association:
-    """The limits of a user in one account; None for no such limit.
+    """An account, or a user in an account.
 
     Attributes:
         account: Its name.
-        most_nodes: Nodes that all jobs of the association hold together.
-        most_jobs: Jobs that run at a time.
-        most_submitted: Jobs that wait or run at a time.
+        user: The user's name; empty for the account itself.
+        partition: The only partition where it counts; empty for all.
+        parent: The account above this account; empty for none, and for users.
+        is_default: Whether it is the user's account for jobs that name none.
+        limits: By Slurm's word for it, for example ``{"GrpTRES=node": 6}``. Those of an
+            account that begin with Max bind each of its users, and are theirs, too.
     """
 
     account: str
-    most_nodes: int | None
-    most_jobs: int | None
-    most_submitted: int | None
+    user: str = ""
+    partition: str = ""
+    parent: str = ""
+    is_default: bool = False
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """A quality of service.
+
+    Attributes:
+        name: Its name.
+        limits: As those of an association. Names that end with PU or PA, or TRES of
+            such, are for each user or account.
+    """
+
+    name: str
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountingLimits:
+    """What is known of a site's limits; nothing where it is not told.
+
+    Attributes:
+        associations: The accounts, and the associations of one user.
+        qos: Every QOS.
+    """
+
+    associations: tuple[Association, ...] = ()
+    qos: tuple[Qos, ...] = ()
 
     @property
-    def most_leases(self) -> int | None:
-        """The most one-node jobs that may run, None for any number."""
-        limits = (self.most_nodes, self.most_jobs, self.most_submitted)
-        return min((limit for limit in limits if limit is not None), default=None)
+    def has_accounts(self) -> bool:
+        """Whether the accounts themselves are told, not only those of the user."""
+        return any(not found.user for found in self.associations)
 
 
-def associations_argv(user: str) -> tuple[str, ...]:
-    """Return the command that shows *user*'s limits, those of accounts above included.
+UNKNOWN_LIMITS = AccountingLimits()
+
+_LONGEST_NUMBER = 15
+_ALL_JOBS = ("GrpJobs", "GrpSubmitJobs", "GrpWall")
+_ALL_TRES = ("GrpTRES", "GrpTRESMins", "GrpTRESRunMins")
+_USERS_JOBS = ("MaxJobs", "MaxSubmitJobs")
+_EACH_JOBS = ("MaxJobsPU", "MaxSubmitJobsPU", "MaxJobsPA", "MaxSubmitJobsPA")
+_EACH_TRES = ("MaxTRESPU", "MaxTRESPA")
+_COUNTS = frozenset((*_ALL_JOBS, *_USERS_JOBS, *_EACH_JOBS))
+_TRES = frozenset((*_ALL_TRES, *_EACH_TRES))
+"""Limits on jobs together; those on a single job are none of ours to count."""
+
+
+def _limits(values: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """Return the limits that are set, from *values* such as ``GrpTRES``, ``node=6``.
+
+    ``N`` and nothing are no limit; slurmctld adds what is used, as in ``6(3)``.
+    """
+    found: dict[str, int] = {}
+    for name, text in values:
+        if name in _COUNTS:
+            found |= _limit(name, text)
+        elif name in _TRES:
+            for item in text.split(","):
+                tres, _, most = item.partition("=")
+                found |= _limit(f"{name}={tres}", most)
+    return found
+
+
+def _limit(name: str, text: str) -> dict[str, int]:
+    number = text.partition("(")[0]
+    is_number = number.isascii() and number.isdecimal()
+    return {name: int(number)} if is_number and len(number) <= _LONGEST_NUMBER else {}
+
+
+# What slurmctld tells.
+
+
+def assoc_mgr_argv(user: str) -> tuple[str, ...]:
+    """Return the command that shows all accounts, *user*'s associations, and all QOS.
 
     Raises:
-        ValueError: A name that sacctmgr would read as several, or as none.
+        ValueError: A name that Slurm would read as several, or as none.
     """
+    _check_user(user)
+    what = ("show", "assoc_mgr", f"users={user}", "flags=assoc,qos")
+    return ("scontrol", "--oneliner", *what)
+
+
+def _check_user(user: str) -> None:
     if not user or "," in user or "=" in user:
-        raise ValueError(f"sacctmgr cannot look for a user named {user!r}")
-    what = ("show", "associations", f"user={user}", f"format={','.join(_FIELDS)}")
-    return ("sacctmgr", "--noheader", "--parsable2", "--readonly", *what)
+        raise ValueError(f"Slurm cannot look for a user named {user!r}")
 
 
-def parse_associations(text: str) -> tuple[Association, ...]:
-    """Return the associations that sacctmgr printed; none for a user without.
+_ASSOC_MGR = "scontrol show assoc_mgr"
+_TITLE = "Current Association Manager state"
+_ASSOCIATION = re.compile(
+    r"ClusterName=\S* Account=(?P<account>.*?) UserName=(?P<user>.*?)(?:\(\d+\))? "
+    r"Partition=(?P<partition>\S*) .*? ?ParentAccount=(?P<parent>.*?)(?:\(\d+\))? "
+    r"\S+ DefAssoc=(?P<default>\S+)"
+)
+_QOS = re.compile(r"QOS=(.*?)\(\d+\) ")
+_PAIR = re.compile(r"(?:^|[ {])([A-Za-z]+)=([^ {}]*)")
+
+
+def parse_assoc_mgr(text: str) -> AccountingLimits:
+    """Return what ``scontrol show assoc_mgr`` printed, a line for each record.
+
+    Raises:
+        UnreadableOutputError: Not such an answer, or cut short.
+    """
+    if not text.startswith(_TITLE) or not text.endswith("\n"):
+        why = "not the state of the association manager, or cut short"
+        raise UnreadableOutputError(_ASSOC_MGR, 1, text[:200], why)
+    associations, qos = [], []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.startswith("ClusterName="):
+            associations.append(_association(number, line))
+        elif line.startswith("QOS="):
+            qos.append(_told_qos(number, line))
+    return AccountingLimits(tuple(associations), tuple(qos))
+
+
+def _association(number: int, line: str) -> Association:
+    found = _ASSOCIATION.match(line)
+    if found is None:
+        raise UnreadableOutputError(_ASSOC_MGR, number, line, "no association")
+    return Association(
+        found["account"],
+        user=found["user"],
+        partition=found["partition"],
+        parent=found["parent"],
+        is_default=found["default"] == "Yes",
+        limits=_limits(_PAIR.findall(line)),
+    )
+
+
+def _told_qos(number: int, line: str) -> Qos:
+    found = _QOS.match(line)
+    if found is None:
+        raise UnreadableOutputError(_ASSOC_MGR, number, line, "no QOS")
+    # Account and user limits are repeated for each that has such jobs.
+    return Qos(found[1], _limits(_PAIR.findall(line)))
+
+
+# What slurmdbd tells.
+
+_ASSOCIATION_COLUMNS = (*_ALL_JOBS, *_ALL_TRES, *_USERS_JOBS)
+_QOS_COLUMNS = (*_ALL_JOBS, *_ALL_TRES, *_EACH_JOBS, *_EACH_TRES)
+
+
+def associations_argv(cluster: str) -> tuple[str, ...]:
+    """Return the command that shows all associations of *cluster*.
+
+    Raises:
+        ValueError: A name that Slurm would read as several, or as none.
+    """
+    _check_user(cluster)
+    columns = ("Account", "User", "Partition", "ParentName", *_ASSOCIATION_COLUMNS)
+    what = ("show", "associations", f"cluster={cluster}", f"format={','.join(columns)}")
+    return (*_SACCTMGR, *what)
+
+
+_SACCTMGR = ("sacctmgr", "--noheader", "--parsable2", "--readonly")
+QOS_ARGV = (*_SACCTMGR, "show", "qos", f"format={','.join(('Name', *_QOS_COLUMNS))}")
+"""Shows the limits of every QOS."""
+
+
+def parse_associations(text: str, user: str) -> tuple[Association, ...]:
+    """Return the accounts and *user*'s associations that sacctmgr printed.
 
     Raises:
         UnreadableOutputError: Not such an answer.
     """
-    found = []
+    return tuple(
+        Association(
+            account,
+            user=of_user,
+            partition=partition,
+            parent=parent,
+            limits=_limits(zip(_ASSOCIATION_COLUMNS, values, strict=True)),
+        )
+        for account, of_user, partition, parent, *values in _rows(
+            text, 4 + len(_ASSOCIATION_COLUMNS)
+        )
+        if of_user in {"", user}
+    )
+
+
+def parse_qos(text: str) -> tuple[Qos, ...]:
+    """Return the QOS that sacctmgr printed.
+
+    Raises:
+        UnreadableOutputError: Not such an answer.
+    """
+    return tuple(
+        Qos(name, _limits(zip(_QOS_COLUMNS, values, strict=True)))
+        for name, *values in _rows(text, 1 + len(_QOS_COLUMNS))
+    )
+
+
+def _rows(text: str, columns: int) -> Iterator[Sequence[str]]:
     for number, line in enumerate(text.splitlines(), start=1):
         values = line.split("|")
-        if len(values) != len(_FIELDS):
-            why = f"expected {len(_FIELDS)} values"
+        if len(values) != columns:
+            why = f"expected {columns} values"
             raise UnreadableOutputError("sacctmgr", number, line, why)
-        account, tres, jobs, submitted = values
-        nodes = _NODES.search(tres)
-        found.append(
-            Association(
-                account,
-                most_nodes=None if nodes is None else int(nodes[1]),
-                most_jobs=_limit(jobs),
-                most_submitted=_limit(submitted),
-            )
-        )
-    return tuple(found)
-
-
-def _limit(text: str) -> int | None:
-    return int(text) if text.isdecimal() and len(text) < 10 else None  # noqa: PLR2004
+        yield values

@@ -10,8 +10,18 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from slurm.associations import (
+    QOS_ARGV,
+    UNKNOWN_LIMITS,
+    assoc_mgr_argv,
+    associations_argv,
+    parse_assoc_mgr,
+    parse_associations,
+    parse_qos,
+)
 from slurm.batch import (
     comment_argv,
     only_gone,
@@ -19,7 +29,7 @@ from slurm.batch import (
     sbatch_argv,
     scancel_argv,
 )
-from slurm.errors import RequestsSpentError, SlurmRefusedError
+from slurm.errors import RequestsSpentError, SlurmError, SlurmRefusedError
 from slurm.holes import Snapshot
 from slurm.text import (
     CONFIG_ARGV,
@@ -45,6 +55,7 @@ from slurm.text import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from slurm.associations import AccountingLimits
     from slurm.batch import LeaseRequest, SubmittedJob
     from slurm.records import (
         ClusterConfig,
@@ -97,6 +108,21 @@ class SlurmBackend(Protocol):
         An empty answer means that the site names none, or that Slurm could not
         load them: Slurm answers both alike (``slurm.records.must_have_leaves`` tells
         them apart).
+        """
+        ...
+
+    def limits(self, user: str, *, cluster: str) -> AccountingLimits:
+        """Return the limits of all accounts, of *user* and of QOS.
+
+        Two requests; a third where slurmctld tells the accounts to administrators
+        alone. What cannot be read is missing.
+
+        Args:
+            user: Whose associations are told; those of other users are not.
+            cluster: ClusterName.
+
+        Raises:
+            ValueError: A name that jobs cannot be of.
         """
         ...
 
@@ -211,6 +237,10 @@ SNAPSHOT_REQUESTS = 6
 _PER_CANCEL = 100  # a command line has room for more, a site's patience may not
 
 
+_ACCOUNTING_TIMEOUT_S = 10.0
+"""A slurmdbd that is away must not hold up what needs none."""
+
+
 class CommandLine:
     """A ``slurm.backend.SlurmBackend`` that runs Slurm's programs.
 
@@ -269,6 +299,24 @@ class CommandLine:
     def topology(self) -> tuple[Leaf, ...]:
         """Return the leaf switches, or blocks, that nodes are below."""
         return parse_topology(self._run(TOPOLOGY_ARGV))
+
+    def limits(self, user: str, *, cluster: str) -> AccountingLimits:
+        """Return limits, by slurmctld and what slurmdbd tells beyond."""
+        told = self._told(UNKNOWN_LIMITS, assoc_mgr_argv(user), parse_assoc_mgr)
+        if not told.has_accounts:
+            own, argv = told.associations, associations_argv(cluster)
+            known = self._told(own, argv, partial(parse_associations, user=user))
+            told = replace(told, associations=known or own)
+        return replace(told, qos=self._told((), QOS_ARGV, parse_qos) or told.qos)
+
+    def _told(self, unknown: T, argv: Sequence[str], parse: Callable[[str], T]) -> T:
+        """Return what *argv* tells; *unknown* where it tells nothing."""
+        timeout_s = min(self._timeout_s, _ACCOUNTING_TIMEOUT_S)
+        try:
+            self.count_request(argv[0])
+            return parse(self._runner.run(argv, timeout_s=timeout_s))
+        except SlurmError:
+            return unknown
 
     def snapshot(self) -> Snapshot:
         """Return one snapshot, in six commands, and one more where jobs wait.

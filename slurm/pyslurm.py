@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import ModuleType
 
+    from slurm.associations import AccountingLimits
     from slurm.backend import CommandLine
     from slurm.batch import LeaseRequest
     from slurm.records import ClusterConfig, JobKey, Leaf, Release
@@ -135,6 +136,10 @@ class Pyslurm:
     def topology(self) -> tuple[Leaf, ...]:
         """Return the leaf switches, or blocks, that nodes are below; a command."""
         return self._programs.topology()
+
+    def limits(self, user: str, *, cluster: str) -> AccountingLimits:
+        """Return the limits of accounts, of *user* and of QOS; commands."""
+        return self._programs.limits(user, cluster=cluster)
 
     def snapshot(self) -> Snapshot:
         """Return one snapshot, in six requests: three of pyslurm, three commands."""

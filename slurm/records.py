@@ -497,6 +497,7 @@ class ClusterConfig:
         has_epilog: Whether an epilog runs on the nodes.
         max_array_size: One more than the largest index of a job array.
         topology_plugin: For example ``topology/tree``; empty where Slurm omits it.
+        enforces_limits: Whether limits of accounts, users and QOS bind jobs.
     """
 
     cluster: str
@@ -515,6 +516,7 @@ class ClusterConfig:
     has_epilog: bool
     max_array_size: int
     topology_plugin: str = ""
+    enforces_limits: bool = False
 
     @property
     def bf_window_s(self) -> float:

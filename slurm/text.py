@@ -680,7 +680,14 @@ def _config(settings: dict[str, str]) -> ClusterConfig:
         has_epilog=_has_epilog(settings),
         max_array_size=amount(settings["MaxArraySize"]),
         topology_plugin=text_or_empty(settings.get("TopologyPlugin", "")),
+        enforces_limits=not _ENFORCING.isdisjoint(
+            settings.get("AccountingStorageEnforce", "").split(",")
+        ),
     )
+
+
+_ENFORCING = {"limits", "safe"}
+"""Words of AccountingStorageEnforce with which limits count."""
 
 
 def _parameters(text: str) -> dict[str, str]:

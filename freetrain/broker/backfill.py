@@ -71,21 +71,25 @@ def could_start(job: JobRecord, now_s: float) -> bool:
     return not job.reason.startswith(_HELD_BACK)
 
 
-def startable_tasks(job: JobRecord, *, most: int) -> int:
-    """Return how many tasks of *job* could start together; *most* where unclear.
+def waiting_tasks(job: JobRecord, *, most: int) -> int:
+    """Return how many tasks wait together as *job*; *most* where unclear.
 
     Source: squeue's form of waiting tasks, ``1-9,12%2``; it cuts long lists.
     """
     if not job.array_tasks:
         return 1
-    listed, _, together = job.array_tasks.partition("%")
+    listed = job.array_tasks.partition("%")[0]
     parts = [_RANGE.fullmatch(part) for part in listed.split(",")]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return most
-    count = sum(int(part[2] or part[1]) - int(part[1]) + 1 for part in known)
-    allowed = int(together) if together.isdecimal() else count
-    return max(1, min(count, allowed))
+    return sum(int(part[2] or part[1]) - int(part[1]) + 1 for part in known)
+
+
+def startable_tasks(job: JobRecord, *, most: int) -> int:
+    """Return how many tasks of *job* could start together; *most* where unclear."""
+    count, together = waiting_tasks(job, most=most), job.array_tasks.partition("%")[2]
+    return max(1, min(count, int(together))) if together.isdecimal() else max(1, count)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

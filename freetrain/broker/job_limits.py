@@ -1,4 +1,4 @@
-"""Jobs that limits of accounts, QOS or users keep waiting, and leases that count there.
+"""Limits of accounts, QOS and users: jobs that they keep waiting, and room for leases.
 
 A job that is held by such a limit waits whatever nodes are free. Leases that count
 against the same limit may be the reason, so all of them go (``held_by_limits``), and
@@ -7,23 +7,30 @@ none is asked for until no such job has been seen for ``LIMIT_REST_S``
 waits. Budgets that are spent cannot be given back; the leases go all the same, as they
 would spend more.
 
-Slurm says the kind of limit, not whose it is: leases of the same QOS, account or user
-count against it, and of every account where accounts above may share the limit and are
-not known.
+Slurm says the kind of limit, not whose it is. Where its accounting tells the limits
+(``slurm.associations``), ``Accounts`` finds those that bind a job, and no more leases
+are asked for than fit below them beside all other jobs (``allowed_leases``). Where it
+does not, leases of the same QOS, account or user count, and of every account where
+accounts above may share the limit.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from freetrain.broker.backfill import could_start, waiting_tasks
 from freetrain.broker.lease import is_lease
+from slurm.associations import UNKNOWN_LIMITS
+from slurm.records import expand
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+    from slurm.associations import AccountingLimits, Association
     from slurm.records import JobRecord
 
 LIMIT_REST_S = 65.0
@@ -64,35 +71,331 @@ def limit_kind(reason: str) -> LimitKind | None:
     return next((kind for pattern, kind in _KINDS if pattern.match(reason)), None)
 
 
+_TRES_WORDS = {
+    "cpu": "cpu",
+    "mem": "mem",
+    "memory": "mem",
+    "node": "node",
+    "gres": "gres/",
+    "license": "license/",
+    "bb": "bb/",
+    "billing": "billing",
+    "energy": "energy",
+}
+"""How TRES begin, by the words of reasons."""
+
+_REASON = re.compile(
+    r"(?:Assoc|QOS)?(?P<all>Grp|Max)(?P<what>\w+?)(?P<mins>Run)?(?P<minutes>Minutes)?"
+    r"(?P<each>Per(?:User|Account))?(?:Limit)?"
+)
+
+
+def _is_named(name: str, reason: str) -> bool:
+    """Tell whether the limit *name* may be the one that *reason* names.
+
+    ``AssocGrpCPURunMinutesLimit`` names ``GrpTRESRunMins=cpu``, for example.
+    """
+    found = _REASON.fullmatch(reason)
+    if found is None:  # ``QOSResourceLimit``, for example, says no more
+        return True
+    each = {"PerUser": "PU", "PerAccount": "PA"}.get(found["each"] or "", "")
+    start = found["all"]
+    what = found["what"].lower()
+    if what in {"jobs", "wall"}:
+        return name == f"{start}{what.capitalize()}{each}"
+    if what in {"submitjobs", "submitjob"}:
+        return name == f"{start}SubmitJobs{each}"
+    mins = "Run" * bool(found["mins"]) + "Mins" * bool(found["minutes"])
+    if not name.startswith(f"{start}TRES{mins}{each}="):
+        return False
+    return name.partition("=")[2].startswith(_TRES_WORDS.get(what, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimit:
+    """A limit on all the jobs together that count against it.
+
+    Attributes:
+        name: Slurm's word for it, for example ``GrpTRES=node``.
+        most: Its value.
+        owner: Whose it is, for people.
+        accounts: The accounts whose jobs count; None for those of every account.
+        uid: The user whose jobs count; None for those of every user.
+        qos: The QOS whose jobs count; empty for those of every QOS.
+        partition: The partition whose jobs count; empty for those of every partition.
+    """
+
+    name: str
+    most: int
+    owner: str
+    accounts: frozenset[str] | None = None
+    uid: int | None = None
+    qos: str = ""
+    partition: str = ""
+
+    def __str__(self) -> str:
+        """Say the limit, its value and whose it is."""
+        value = f"{self.name}={self.most}"
+        return f"{value} of {self.owner}"
+
+
 @dataclass(frozen=True, slots=True)
 class Accounts:
     """What is known of the site's accounts and QOS.
 
     Attributes:
-        parents: The account above each account; empty where that is not known.
-        limited: Accounts that have a limit on all their jobs together.
+        known: What Slurm's accounting tells of their limits.
         partition_qos: The QOS of each partition that has one.
+        user: The user whose associations are told.
+        uid: That user's number.
     """
 
-    parents: Mapping[str, str] = field(default_factory=dict)
-    limited: frozenset[str] = frozenset()
+    known: AccountingLimits = UNKNOWN_LIMITS
     partition_qos: Mapping[str, str] = field(default_factory=dict)
-
-    def limited_above(self, account: str) -> frozenset[str]:
-        """Return *account* and those above it, of those that have a limit."""
-        chain: dict[str, None] = {}
-        while account and account not in chain:
-            chain[account] = None
-            account = self.parents.get(account, "")
-        return self.limited & chain.keys()
+    user: str = ""
+    uid: int | None = None
 
     def qos_of(self, job: JobRecord) -> set[str]:
         """Return the QOS whose limits bind *job*: its own, and its partitions'."""
         of_partitions = (self.partition_qos.get(name, "") for name in job.partitions)
         return {job.qos, *of_partitions} - {""}
 
+    def knows(self, job: JobRecord) -> bool:
+        """Tell whether the limits of the account of *job*, and above, are told."""
+        told = self.known.associations
+        return any(found.account == job.account and not found.user for found in told)
+
+    def own_accounts(self) -> frozenset[str]:
+        """Return those that our jobs may be of where they name none."""
+        ours = [a for a in self.known.associations if a.user and a.user == self.user]
+        usual = frozenset(a.account for a in ours if a.is_default)
+        return usual or frozenset(a.account for a in ours)
+
+    def counts(self, job: JobRecord, limit: JobLimit) -> bool:
+        """Tell whether *job* counts against *limit*."""
+        return (
+            (limit.accounts is None or job.account in limit.accounts)
+            and (limit.uid is None or job.uid == limit.uid)
+            and (not limit.qos or limit.qos in self.qos_of(job))
+            and (not limit.partition or limit.partition in job.partitions)
+        )
+
+    def limits_on(self, job: JobRecord) -> tuple[JobLimit, ...]:
+        """Return the limits that bind *job*; of a user's own, those of ours alone.
+
+        A QOS that sets a limit sets aside the same one of associations. Source:
+        acct_policy.c of Slurm 22.05, and "Limit hierarchy" of resource_limits.html.
+        """
+        of_qos = list(self._of_qos(job))
+        set_aside = {limit.name.removesuffix("PU") for limit in of_qos}
+        of_accounts = (
+            limit for limit in self._of_associations(job) if limit.name not in set_aside
+        )
+        return (*of_qos, *of_accounts)
+
+    def _of_qos(self, job: JobRecord) -> Iterator[JobLimit]:
+        names = self.qos_of(job)
+        for qos in self.known.qos:
+            if qos.name not in names:
+                continue
+            for name, most in qos.limits.items():
+                owner, whose = f"QOS {qos.name}", name.partition("=")[0]
+                if whose.endswith("PU"):
+                    owner = f"each user in {owner}"
+                    yield JobLimit(name, most, owner, uid=job.uid, qos=qos.name)
+                elif whose.endswith("PA"):
+                    owner, of = f"each account in {owner}", frozenset({job.account})
+                    yield JobLimit(name, most, owner, accounts=of, qos=qos.name)
+                else:
+                    yield JobLimit(name, most, owner, qos=qos.name)
+
+    def _of_associations(self, job: JobRecord) -> Iterator[JobLimit]:
+        own = self._own(job)
+        if own is not None:
+            owner = f"user {own.user} in account {own.account}"
+            of = frozenset({own.account})
+            for name, most in own.limits.items():
+                yield JobLimit(name, most, owner, of, job.uid, partition=own.partition)
+        accounts = {a.account: a for a in self.known.associations if not a.user}
+        name, chain = job.account, set[str]()
+        while name in accounts and name not in chain:
+            chain.add(name)
+            account = accounts[name]
+            of_all = {k: v for k, v in account.limits.items() if k.startswith("Grp")}
+            below = self._below(name, accounts) if of_all else frozenset()
+            for limit, most in of_all.items():
+                yield JobLimit(limit, most, f"account {name}", below)
+            name = account.parent
+
+    def _own(self, job: JobRecord) -> Association | None:
+        """Return our association that *job* is of; None for others' jobs."""
+        if self.uid is None or job.uid != self.uid:
+            return None
+        ours = [
+            a
+            for a in self.known.associations
+            if a.user
+            and (a.user, a.account) == (self.user, job.account)
+            and (not a.partition or a.partition in job.partitions)
+        ]
+        return max(ours, key=lambda found: bool(found.partition), default=None)
+
+    @staticmethod
+    def _below(top: str, accounts: Mapping[str, Association]) -> frozenset[str]:
+        """Return *top* and all accounts below it."""
+        below, fresh = set[str](), {top}
+        while fresh:
+            below |= fresh
+            fresh = {
+                name for name, found in accounts.items() if found.parent in fresh
+            } - below
+        return frozenset(below)
+
 
 UNKNOWN_ACCOUNTS = Accounts()
+
+
+# How much of a limit jobs use, and how much it leaves to leases.
+
+
+def _unit(limit: JobLimit) -> str:
+    """Return what *limit* counts: jobs, submitted jobs, nodes or CPUs; else nothing.
+
+    Memory, GRES and the like of jobs, and minutes that they use, are not told by the
+    queue.
+    """
+    whose, _, tres = limit.name.partition("=")
+    if tres:
+        is_at_a_time = whose in {"GrpTRES", "MaxTRESPU", "MaxTRESPA"}
+        return tres if is_at_a_time and tres in {"node", "cpu"} else ""
+    if "SubmitJobs" in whose:
+        return "submitted"
+    return "jobs" if "Jobs" in whose else ""
+
+
+_UNCLEAR_TASKS = 1_000
+"""Of an array whose waiting tasks squeue does not list in full."""
+
+
+def _need(job: JobRecord, unit: str) -> int:
+    """Return how much of a limit *job*, or one task of it, uses as it runs."""
+    match unit:
+        case "node":
+            return max(1, job.node_count)
+        case "cpu":
+            return max(1, job.cpu_count)
+        case _:
+            return 1
+
+
+def _used(jobs: Iterable[JobRecord], unit: str) -> int:
+    """Return how much *jobs*, all of which count, use of a limit.
+
+    Slurm counts a node once that jobs of one limit share.
+    """
+    if unit == "submitted":
+        alive = (job for job in jobs if not job.has_ended)
+        return sum(waiting_tasks(job, most=_UNCLEAR_TASKS) for job in alive)
+    running = [job for job in jobs if job.holds_nodes]
+    if unit == "node":
+        return len({name for job in running for name in expand(job.nodes)})
+    return sum(_need(job, unit) for job in running)
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedLeases:
+    """How many leases Slurm's limits leave room for, those that are there included.
+
+    Attributes:
+        most: So many; None for any number, as far as is known.
+        why: What leaves room for no more, for people; empty for nothing.
+    """
+
+    most: int | None = None
+    why: str = ""
+
+    def rank(self) -> float:
+        """Return what sorts those that allow least first."""
+        return math.inf if self.most is None else self.most
+
+
+ANY_NUMBER = AllowedLeases()
+
+
+def allowed_leases(
+    jobs: Iterable[JobRecord],
+    wanted: Iterable[JobRecord],
+    accounts: Accounts,
+    *,
+    is_ours: Callable[[JobRecord], bool],
+    now_s: float,
+) -> AllowedLeases:
+    """Return how many leases fit below limits beside all other jobs.
+
+    Room is left for the jobs that run, and for the largest that waits for nodes alone:
+    Slurm would hold it where leases had used up its part.
+
+    Args:
+        jobs: All jobs of a snapshot.
+        wanted: Leases as they would be asked for, one for each account, QOS and
+            partition that they may be of.
+        accounts: What is known of limits.
+        is_ours: Whether a job is one of the leases to be counted.
+        now_s: Time of the snapshot, Unix time.
+
+    Raises:
+        UnreadableOutputError: A list of nodes is unreadable.
+    """
+    limits = {
+        limit: _need(lease, unit)
+        for lease in wanted
+        for limit in accounts.limits_on(lease)
+        if (unit := _unit(limit))
+    }
+    if not limits:
+        return ANY_NUMBER
+    others = [job for job in jobs if not is_ours(job)]
+    found = [ANY_NUMBER]
+    for limit, each in limits.items():
+        unit = _unit(limit)
+        counting = [job for job in others if accounts.counts(job, limit)]
+        used = _used(counting, unit)
+        if unit != "submitted":
+            used += max(
+                (
+                    need
+                    for job in counting
+                    if could_start(job, now_s) and not is_lease(job)
+                    if (need := _need(job, unit)) <= limit.most
+                ),
+                default=0,
+            )
+        beside = f", {used} of them for other jobs" if used else ""
+        most = max(0, limit.most - used) // each
+        found.append(AllowedLeases(most, f"{limit}{beside}"))
+    return min(found, key=AllowedLeases.rank)
+
+
+def limits_below(
+    most: int, wanted: Iterable[JobRecord], accounts: Accounts
+) -> tuple[JobLimit, ...]:
+    """Return the limits that leave room for fewer leases than *most*, jobs or none.
+
+    Args:
+        most: Leases.
+        wanted: Leases as they would be asked for.
+        accounts: What is known of limits.
+    """
+    limits = {
+        limit: None
+        for lease in wanted
+        for limit in accounts.limits_on(lease)
+        if (unit := _unit(limit)) and limit.most < most * _need(lease, unit)
+    }
+    return tuple(limits)
+
+
+# Jobs that wait for limits, and the leases that count there.
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +404,8 @@ class HeldJobs:
 
     Attributes:
         leases: The leases, by display id, each with the number of such a job.
-        reasons: Of each such job, Slurm's word for the limit.
+        reasons: Of each such job, Slurm's word for the limit, and the limit itself
+            where it is known.
     """
 
     leases: Mapping[str, int] = field(default_factory=dict)
@@ -112,31 +416,47 @@ NONE_HELD = HeldJobs()
 
 
 def held_by_limits(
-    jobs: Iterable[JobRecord],
+    jobs: Collection[JobRecord],
     leases: Collection[JobRecord],
     accounts: Accounts = UNKNOWN_ACCOUNTS,
     *,
     now_s: float,
+    is_sure: bool = False,
 ) -> HeldJobs:
     """Return the jobs that wait for limits, and the leases that count against them.
 
     Args:
         jobs: All jobs of a snapshot; leases of any FreeTrain count as none that waits.
-        leases: Our own leases among them, or such as we would ask for.
+        leases: Our own leases among them, and such as would be asked for, without an
+            id: a job whose limit these would use is held where there is no lease, too.
         accounts: What is known of accounts and QOS.
         now_s: Time of the snapshot, Unix time.
+        is_sure: Whether only leases count that do so whosever the limit is.
     """
     if not leases:
         return NONE_HELD
     counting: dict[str, int] = {}
     reasons: dict[int, str] = {}
     for job, kind in _held(jobs, now_s):
-        found = [lease for lease in leases if _counts(lease, job, kind, accounts)]
+        held = _HeldJob(job, kind, _holding(job, jobs, accounts), is_sure=is_sure)
+        found = [lease for lease in leases if held.is_held_by(lease, accounts)]
         if found:
-            reasons[job.job_id] = job.reason
+            reasons[job.job_id] = held.words
         for lease in found:
-            counting.setdefault(lease.display_id, job.job_id)
+            if lease.display_id:
+                counting.setdefault(lease.display_id, job.job_id)
     return HeldJobs(counting, reasons)
+
+
+def has_unknown_limit(
+    jobs: Iterable[JobRecord], accounts: Accounts, *, now_s: float
+) -> bool:
+    """Tell whether a limit that holds a job may be newer than what is known."""
+    return any(
+        not _named(job, accounts)
+        for job, kind in _held(jobs, now_s)
+        if kind is not LimitKind.USER or job.uid == accounts.uid
+    )
 
 
 def _held(
@@ -150,42 +470,109 @@ def _held(
             yield job, kind
 
 
-def _counts(
-    lease: JobRecord, job: JobRecord, kind: LimitKind, accounts: Accounts
+def _holding(
+    job: JobRecord, jobs: Iterable[JobRecord], accounts: Accounts
+) -> tuple[JobLimit, ...]:
+    """Return the limits that may hold *job*: of several those that are used up."""
+    named = _named(job, accounts)
+    if len(named) > 1:
+        used_up = tuple(
+            each for each in named if _is_used_up(each, job, jobs, accounts)
+        )
+        return used_up or named
+    return named
+
+
+def _named(job: JobRecord, accounts: Accounts) -> tuple[JobLimit, ...]:
+    """Return the limits on *job* that its reason may name."""
+    is_of_account = job.reason.startswith("Assoc")
+    return tuple(
+        limit
+        for limit in accounts.limits_on(job)
+        if is_of_account != bool(limit.qos) and _is_named(limit.name, job.reason)
+    )
+
+
+def _is_used_up(
+    limit: JobLimit, job: JobRecord, jobs: Iterable[JobRecord], accounts: Accounts
 ) -> bool:
-    """Tell whether *lease* counts against the limit that holds *job*."""
-    match kind:
-        case LimitKind.ACCOUNT:
-            return _share_account(lease, job, accounts)
-        case LimitKind.USER:
-            return lease.uid == job.uid and _may_be_one(lease.account, job.account)
-        case LimitKind.QOS:
-            return _share_qos(lease, job, accounts)
-        case LimitKind.USER_IN_QOS:
-            return lease.uid == job.uid and _share_qos(lease, job, accounts)
-        case LimitKind.ACCOUNT_IN_QOS:
-            return _may_be_one(lease.account, job.account) and _share_qos(
-                lease, job, accounts
-            )
-
-
-def _may_be_one(one: str, other: str) -> bool:
-    """Tell whether two names are the same, or one of them is not known."""
-    return one == other or not one or not other
-
-
-def _share_account(lease: JobRecord, job: JobRecord, accounts: Accounts) -> bool:
-    if not accounts.parents:
+    unit = _unit(limit)
+    if not unit:
         return True
-    limited = accounts.limited_above(job.account)
-    if not limited:  # a limit that is newer than what we know
-        return _may_be_one(lease.account, job.account)
-    return not limited.isdisjoint(accounts.limited_above(lease.account))
+    counting = [other for other in jobs if accounts.counts(other, limit)]
+    return _used(counting, unit) + _need(job, unit) > limit.most
 
 
-def _share_qos(lease: JobRecord, job: JobRecord, accounts: Accounts) -> bool:
-    ours, theirs = accounts.qos_of(lease), accounts.qos_of(job)
-    return not ours or not theirs or not ours.isdisjoint(theirs)
+@dataclass(frozen=True, slots=True)
+class _HeldJob:
+    """A job that a limit holds.
+
+    Attributes:
+        job: The job.
+        kind: Whose jobs count against the limit.
+        limits: The limits that it may be; none where that is not known.
+        is_sure: Whether only leases count that do so whosever the limit is.
+    """
+
+    job: JobRecord
+    kind: LimitKind
+    limits: tuple[JobLimit, ...]
+    is_sure: bool
+
+    @property
+    def words(self) -> str:
+        """Slurm's word for the limit, and the limit."""
+        known = " or ".join(map(str, self.limits))
+        return f"{self.job.reason}: {known}" if known else self.job.reason
+
+    def is_held_by(self, lease: JobRecord, accounts: Accounts) -> bool:
+        """Tell whether *lease* counts against the limit."""
+        if self.limits:
+            return any(accounts.counts(lease, limit) for limit in self.limits)
+        if accounts.knows(self.job) and self.kind is LimitKind.ACCOUNT:
+            # It is its user's own, which is not told.
+            return lease.uid == self.job.uid and lease.account == self.job.account
+        return self._may_count(lease, accounts)
+
+    def _may_count(self, lease: JobRecord, accounts: Accounts) -> bool:
+        """Tell the same by the kind of limit alone."""
+        is_own = lease.uid == self.job.uid
+        match self.kind:
+            case LimitKind.ACCOUNT:
+                if self.is_sure:
+                    return is_own and self._has_account_of(lease)
+                return self._may_share_account(lease, accounts)
+            case LimitKind.USER:
+                return is_own and self._has_account_of(lease)
+            case LimitKind.QOS:
+                return self._shares_qos(lease, accounts)
+            case LimitKind.USER_IN_QOS:
+                return is_own and self._shares_qos(lease, accounts)
+            case LimitKind.ACCOUNT_IN_QOS:
+                has_account = self._has_account_of(lease)
+                return has_account and self._shares_qos(lease, accounts)
+
+    def _has_account_of(self, lease: JobRecord) -> bool:
+        """Tell whether both are of one account, or it is not known of one of them."""
+        ours, theirs = lease.account, self.job.account
+        is_unknown = not self.is_sure and not (ours and theirs)
+        return is_unknown or ours == theirs != ""
+
+    def _shares_qos(self, lease: JobRecord, accounts: Accounts) -> bool:
+        """Tell whether the limit's QOS, one of the job's, may be the lease's too."""
+        ours, theirs = accounts.qos_of(lease), accounts.qos_of(self.job)
+        if self.is_sure:
+            return theirs <= ours and bool(theirs)
+        return not ours or not theirs or not ours.isdisjoint(theirs)
+
+    def _may_share_account(self, lease: JobRecord, accounts: Accounts) -> bool:
+        """Tell whether a limit of the lease's accounts, if told, may be the one."""
+        if not accounts.knows(lease):
+            return True
+        return any(
+            limit.accounts is not None and _is_named(limit.name, self.job.reason)
+            for limit in accounts.limits_on(lease)
+        )
 
 
 # What one tick remembers for the next.

@@ -186,6 +186,7 @@ class Refusal(StrEnum):
     TOO_SHORT = "too short for a lease"
     LEAVING = "a lease there is leaving"
     LEASE_CAP = "more nodes than the site allows to be leased"
+    SUBMIT_LIMIT = "Slurm's limits allow this user no more leases"
     SHARE = "other users' FreeTrain has a fair share in the nodes"
 
 

@@ -206,6 +206,11 @@ def pool_of(
             refused[name] = why
     over = _over_cap(nodes, limits.most_leases, rank or _by_end)
     refused |= dict.fromkeys(over, Refusal.LEASE_CAP)
+    if limits.most_allowed is not None:
+        within = [node for node in nodes if node.name not in over]
+        beyond = _over_cap(within, limits.most_allowed, rank or _by_end)
+        refused |= dict.fromkeys(beyond, Refusal.SUBMIT_LIMIT)
+        over |= beyond
     if situation.share is not None and situation.share.binds:
         within = [node for node in nodes if node.name not in over]
         beyond = _over_cap(within, situation.share.nodes, rank or _by_end)

@@ -115,18 +115,21 @@ class Claims:
         return bool(self.startable or self.held.reasons)
 
     def with_limits(self, held: HeldJobs, nodes: Mapping[str, str]) -> Claims:
-        """Return the claims with the leases that count against limits.
+        """Return the claims with these leases that count against limits, and no others.
 
         Args:
             held: Jobs that wait for limits, and the leases that count there.
             nodes: The node of each lease that runs, by display id.
         """
+        others = {
+            node: job for node, job in self.leased.items() if node not in self.limited
+        }
         limited = {
             nodes[lease]: job
             for lease, job in held.leases.items()
-            if lease in nodes and nodes[lease] not in self.leased
+            if lease in nodes and nodes[lease] not in others
         }
-        leased = {**self.leased, **limited}
+        leased = {**others, **limited}
         return replace(self, leased=leased, limited=limited, held=held)
 
     def with_overdue(self, nodes: Mapping[str, int]) -> Claims:

@@ -404,6 +404,7 @@ def explain_record(
         "now_s": view.now_s,
         "at_s": None if report is None else report.at_s,
         "problems": list(report.problems) if report else [],
+        "limit": report.limit if report else "",
         "priority": report.priority if report else "",
         "forecaster": (report.forecaster if report else "") or None,
         "plan": None

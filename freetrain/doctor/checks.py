@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from freetrain.broker.job_limits import Accounts, limits_below
 from freetrain.broker.limits import Mode
 from freetrain.config.site import LeaseMode
 from freetrain.cron import back_ends_of
@@ -75,14 +76,16 @@ from freetrain.state.tables import trainers
 from freetrain.text import render_duration
 from freetrain.tick.environment import PYSLURM
 from freetrain.tick.leases import hidden_queue, interval_problem, mode_of
+from freetrain.tick.limits import leases_to_ask_for
+from freetrain.tick.room import qos_of_partitions
 from freetrain.tick.status_report import read_status_report
-from slurm.associations import associations_argv, parse_associations
 from slurm.batch import sbatch_argv
 from slurm.errors import SlurmError, SlurmRefusedError, SlurmUnavailableError
 from slurm.json import JSON
 from slurm.pyslurm import find_pyslurm
 from slurm.records import (
     NodeState,
+    Requirement,
     expand,
     leaf_by_node,
     may_have_leaves,
@@ -734,7 +737,7 @@ def look_at_cluster(subject: Subject, seen: SlurmAnswers) -> Iterator[Finding]:
         uid=subject.uid,
     )
     yield look_at_arrays(site, config)
-    yield look_at_limits(subject)
+    yield look_at_limits(subject, seen)
     yield look_at_endings(site, config)
     yield look_at_nodes(site, config)
     if seen.partition is not None:
@@ -983,33 +986,42 @@ def look_at_arrays(site: Site, config: ClusterConfig) -> Finding:
     return ok("MaxArraySize", str(most))
 
 
-def look_at_limits(subject: Subject) -> Finding:
-    """Find the limits of our accounts that allow fewer leases than the cap."""
-    name, most = "limits of accounts", subject.site.caps.leases
+def look_at_limits(subject: Subject, seen: SlurmAnswers) -> Finding:
+    """Find limits of accounts, users and QOS that allow fewer leases than the cap."""
+    name, config = "limits of accounts", seen.config
+    if not config.enforces_limits:
+        return ok(name, "Slurm enforces none (AccountingStorageEnforce)")
     try:
         user = pwd.getpwuid(subject.uid).pw_name
-        said = subject.runner.run(associations_argv(user), timeout_s=_TIMEOUT_S)
-        found = parse_associations(said)
+        told = subject.backend.limits(user, cluster=config.cluster)
     except (SlurmError, KeyError, ValueError) as error:
-        why = f"sacctmgr does not tell them: {error}"
-        return skipped(name, why[:_ANSWER_CHARACTERS])
-    account = subject.site.lease.account
-    binding = [
-        f"{a.account}: {a.most_leases} one-node jobs at a time"
-        for a in found
-        if account in {"", a.account}
-        and a.most_leases is not None
-        and a.most_leases < most
-    ]
-    if not binding:
-        return ok(name, f"none of ours is below the cap of {most} leases")
-    return warn(
-        name,
-        "; ".join(binding)[:_ANSWER_CHARACTERS],
-        "Leases count against them like your own jobs, and leave for a job that waits "
-        "for such a limit. Where Slurm enforces them, `leases` under [caps] in "
-        "freetrain.toml should be lower, or a QOS of its own should bind leases.",
+        return skipped(name, f"they are not told: {error}"[:_ANSWER_CHARACTERS])
+    accounts = Accounts(told, qos_of_partitions(seen.snapshot), user, subject.uid)
+    partitions = () if seen.partition is None else (seen.partition,)
+    wanted = leases_to_ask_for(
+        subject.site,
+        accounts,
+        [Requirement(partition=partition.name) for partition in partitions],
+        seen.snapshot.nodes,
     )
+    most = subject.site.caps.leases
+    binding = ", ".join(map(str, limits_below(most, wanted, accounts)))
+    if binding:
+        return warn(
+            name,
+            f"{binding[:_ANSWER_CHARACTERS]}: below the cap of {most} leases",
+            "No more leases are asked for than fit there beside other jobs, and all "
+            "that count leave for a job that waits for such a limit. Where that is too "
+            "often, ask for a QOS of its own for leases ([lease] qos).",
+        )
+    if not told.has_accounts:
+        return warn(
+            name,
+            "neither slurmctld nor sacctmgr tells the limits of accounts",
+            "Leases of every account leave for a job that waits for a limit of its "
+            "account (Assoc…), as it may be above both.",
+        )
+    return ok(name, f"none that binds leases is below the cap of {most}")
 
 
 def look_at_overrun(config: ClusterConfig, partition: Partition) -> Finding:

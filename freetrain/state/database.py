@@ -956,6 +956,14 @@ STEPS: tuple[tuple[str, ...], ...] = (
             given_s REAL
         ) STRICT""",
     ),
+    (
+        # Limits of accounts, users and QOS, as Slurm's accounting told them.
+        """CREATE TABLE known_limits (
+            one INTEGER PRIMARY KEY CHECK (one = 1),
+            read_s REAL NOT NULL,
+            limits TEXT NOT NULL
+        ) STRICT""",
+    ),
 )
 """Step i takes a state from version i to i + 1. Never change a step; add another."""
 

@@ -26,6 +26,7 @@ from freetrain.broker.sharing import CallMemory, SeenOwner
 from freetrain.broker.yielding import AwaitedPreemption
 from freetrain.lookahead.base import Departure
 from freetrain.state.database import reading, translated
+from slurm.associations import UNKNOWN_LIMITS, AccountingLimits, Association, Qos
 from slurm.holes import BackfillPlans, HiddenPlan, PlannedStart
 
 if TYPE_CHECKING:
@@ -795,6 +796,43 @@ def limit_memory(connection: sqlite3.Connection) -> LimitMemory:
     held, most_leases, learned_s = rows[0]
     held_s = {int(job): at_s for job, at_s in json.loads(held).items()}
     return LimitMemory(held_s, most_leases, learned_s)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLimits:
+    """Limits as Slurm's accounting told them last.
+
+    Attributes:
+        limits: What it told.
+        read_s: When it was asked, Unix time; 0 for never.
+    """
+
+    limits: AccountingLimits = UNKNOWN_LIMITS
+    read_s: float = 0.0
+
+
+def put_known_limits(connection: sqlite3.Connection, known: KnownLimits) -> None:
+    """Keep *known* instead of the last."""
+    row = (1, known.read_s, json.dumps(asdict(known.limits)))
+    names = ("one", "read_s", "limits")
+    put(connection, "known_limits", names, key=("one",), rows=[row])
+
+
+def known_limits(connection: sqlite3.Connection) -> KnownLimits:
+    """Return the limits that were kept last; none in a new state."""
+    rows = select(connection, "known_limits", ("read_s", "limits"))
+    if not rows:
+        return KnownLimits()
+    read_s, text = rows[0]
+    kept = _learned(text)
+    try:
+        limits = AccountingLimits(
+            associations=tuple(Association(**each) for each in kept["associations"]),
+            qos=tuple(Qos(**each) for each in kept["qos"]),
+        )
+    except (KeyError, TypeError):
+        return KnownLimits()
+    return KnownLimits(limits, read_s)
 
 
 # ----------------------------------------------------------------------

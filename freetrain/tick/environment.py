@@ -9,6 +9,7 @@ module of the tick starts processes.
 from __future__ import annotations
 
 import os
+import pwd
 import resource
 import signal
 import sqlite3
@@ -120,6 +121,7 @@ class TickEnvironment:
         new_uuid: Returns a name that no other submission has.
         connect: Makes a back end that answers at most so many requests.
         uid: Our user number.
+        user: Our user name; empty where there is none.
         path: The PATH with which leases find Slurm's programs.
         home: The user's home, for leases; may be empty.
         python: Absolute path of the Python that leases run.
@@ -140,6 +142,7 @@ class TickEnvironment:
     new_uuid: Callable[[], str]
     connect: Callable[[int], SlurmBackend]
     uid: int
+    user: str
     path: str
     home: str
     python: str
@@ -168,6 +171,7 @@ def real_environment(environ: Mapping[str, str]) -> TickEnvironment:
         new_uuid=lambda: str(uuid.uuid4()),
         connect=slurm_connector(environ),
         uid=os.getuid(),
+        user=_user_name(),
         path=environ.get("PATH", os.defpath),
         home=environ.get("HOME", ""),
         python=sys.executable,
@@ -177,6 +181,13 @@ def real_environment(environ: Mapping[str, str]) -> TickEnvironment:
         ),
         call=call_hook,
     )
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return ""
 
 
 def slurm_connector(environ: Mapping[str, str]) -> Callable[[int], SlurmBackend]:
@@ -202,9 +213,10 @@ ROOM_REQUESTS = 6
 cancelled, a notice is sent; later it is asked which stayed, and those are cancelled.
 One is to spare."""
 
-_READING_REQUESTS = 10
+_READING_REQUESTS = 13
 """Slurm commands of a tick that has nothing to do: the snapshot, the configuration, our
-jobs, once an hour, where it looks ahead, the topology, and the comment for others."""
+jobs, once an hour, where it looks ahead, the topology, every ten minutes, where there
+are limits, two or three for these, and the comment for others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.broker.belief import (
@@ -30,7 +30,6 @@ from freetrain.state.tables import (
     deliveries,
     intents,
     leases,
-    limit_memory,
     pace,
     seen_backfill_plans,
     seen_heartbeats,
@@ -44,7 +43,6 @@ from slurm.records import choose_partition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from freetrain.broker.job_limits import LimitMemory
     from freetrain.broker.lease import Intent, Lease, LeaseKey
     from freetrain.broker.limits import EndReason, Limits, Pace
     from freetrain.broker.sharing import CallMemory
@@ -76,7 +74,6 @@ class Observed:
         previous_leases: Leases as they were believed before this snapshot.
         belief: Leases and intents as they are believed now.
         gave_way: By lease that was asked to leave just now: why.
-        limit_memory: What to remember of jobs that limits held, and of the limits.
         plans: What to remember of backfill's plans.
         is_plan_known: Whether these plans can be trusted.
         calls: Which brokers of other users leave calls unanswered, as it was kept.
@@ -95,7 +92,6 @@ class Observed:
     previous_leases: tuple[Lease, ...]
     belief: Belief
     gave_way: Mapping[LeaseKey, EndReason]
-    limit_memory: LimitMemory
     plans: SeenBackfillPlans
     is_plan_known: bool
     calls: CallMemory
@@ -133,7 +129,6 @@ def observe(context: TickContext, room: Room) -> Observed:
     partition = choose_partition(
         snapshot.partitions, site.lease.partition, where=WHERE_NAMED
     )
-    remembered = limit_memory(state).after(room.claims.held, snapshot.jobs, now_s=now_s)
     limits = limits_of(
         site,
         config,
@@ -141,7 +136,6 @@ def observe(context: TickContext, room: Room) -> Observed:
         partitions=snapshot.partitions,
         takes_arrays=not any(map(_refused_array, known)),
     )
-    limits = replace(limits, most_allowed=remembered.most_leases)
     uid, tag = context.environment.uid, tag_of(context.folder)
     uuids = {intent.uuid for intent in known}
     unknown = [
@@ -165,7 +159,6 @@ def observe(context: TickContext, room: Room) -> Observed:
         previous_leases=previous,
         belief=belief,
         gave_way=gave_way,
-        limit_memory=remembered,
         plans=SeenBackfillPlans(plans_of(snapshot), whole_s),
         is_plan_known=is_plan_known(snapshot, whole_s=whole_s, max_age_s=max_age_s),
         calls=call_memory(state),

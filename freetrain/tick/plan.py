@@ -26,7 +26,8 @@ from freetrain.planning.settings import HORIZON_S, POLICIES
 from freetrain.state.tables import awaited_preemptions
 from freetrain.text import counted
 from freetrain.tick.leases import margin_s, shape_name
-from freetrain.tick.room import SlurmView, preemptable, with_begun
+from freetrain.tick.limits import limits_now
+from freetrain.tick.room import SlurmView, preemptable, with_begun, with_held
 from freetrain.tick.sharing import settled_pool, share_now, wanted_nodes
 from milp.planner import Planner, SolverName
 from slurm.batch import MAX_VALUE_BYTES
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from freetrain.planning.policy import Search
     from freetrain.state.tables import LossForecastRow
     from freetrain.tick.environment import TickContext
+    from freetrain.tick.limits import LimitsNow
     from freetrain.tick.lookahead import NodeForecasts
     from freetrain.tick.observe import Observed
     from freetrain.tick.sharing import SettledPool
@@ -70,6 +72,7 @@ class TickPlan:
         loss_forecasts: Those that were fitted for the ratings, to be kept.
         forecasts: How long nodes stay; None where the policy asks no forecasts.
         calls: Which brokers of other users leave calls unanswered, to be kept.
+        limits: What Slurm's limits of accounts, users and QOS mean, to be kept.
         awaited: Jobs that Slurm should preempt leases for, to be kept.
         want: Nodes that the trainers could use, within our own cap.
     """
@@ -80,6 +83,7 @@ class TickPlan:
     ratings: Ratings
     problems: tuple[str, ...]
     calls: CallMemory
+    limits: LimitsNow
     want: int
     loss_forecasts: tuple[LossForecastRow, ...] = ()
     forecasts: NodeForecasts | None = None
@@ -117,7 +121,11 @@ def make_plan(
         context, observed.room, seen, observed.calls, partitions=partitions
     )
     claims = with_begun(settled.claims, observed.belief)
-    claims = claims.with_held_before(observed.limit_memory.held_s)
+    limited = limits_now(context, observed, shapes.values())
+    uid = context.environment.uid
+    claims = with_held(claims, limited.held, observed.snapshot, uid)
+    claims = claims.with_held_before(limited.memory.held_s)
+    limits = replace(observed.limits, most_allowed=limited.allowed.most)
     overdue, awaited = _overdue(context, observed, settled)
     claims = claims.with_overdue(overdue)
     holes = _before_bookings(site, observed, holes, shapes, claims)
@@ -159,7 +167,7 @@ def make_plan(
             decision = decide_leases(
                 situation,
                 policy,
-                observed.limits,
+                limits,
                 t_fwd_s=settings.t_fwd_s,
                 foresight=lookahead.foresight_of(settings, forecasts),
             )
@@ -172,9 +180,7 @@ def make_plan(
                 f"looking ahead failed ({why}); plans go by speed alone",
             )
     if decision is None:
-        decision = decide_leases(
-            situation, policy, observed.limits, t_fwd_s=settings.t_fwd_s
-        )
+        decision = decide_leases(situation, policy, limits, t_fwd_s=settings.t_fwd_s)
     return TickPlan(
         situation=situation,
         decision=decision,
@@ -195,6 +201,7 @@ def make_plan(
             *_not_preempted(claims),
         ),
         calls=settled.calls,
+        limits=limited,
         awaited=awaited,
         want=want,
         loss_forecasts=loss_forecasts,
@@ -467,10 +474,11 @@ def _limited(claims: Claims) -> Iterator[str]:
     for job, reason in claims.held.reasons.items():
         if reason:
             count = sum(by == job for by in claims.held.leases.values())
+            given = f"{count} of them are given up, and " if count else ""
             yield (
                 f"job {job} waits for a limit against which leases count ({reason}): "
-                f"{count} of them are given up, and none is asked for until none has "
-                f"waited so for {LIMIT_REST_S:.0f} s"
+                f"{given}none is asked for until none has waited so for "
+                f"{LIMIT_REST_S:.0f} s"
             )
 
 

@@ -41,6 +41,7 @@ from freetrain.state.tables import (
     put_heartbeats,
     put_histories,
     put_intents,
+    put_known_limits,
     put_leases,
     put_limit_memory,
     put_loss_forecasts,
@@ -92,7 +93,8 @@ def record(
         put_leases(state, observed.belief.leases)
         put_backfill_plans(state, observed.plans)
         put_call_memory(state, plan.calls)
-        put_limit_memory(state, observed.limit_memory)
+        put_limit_memory(state, plan.limits.memory)
+        put_known_limits(state, plan.limits.known)
         put_awaited_preemptions(state, plan.awaited)
         if forecasts is not None:
             # Imported here: most sites' ticks need no forecasts.

@@ -1,7 +1,8 @@
 """The first step of a tick: make room for others' jobs, with nothing but Slurm.
 
 ``make_room`` asks Slurm once for all that this tick will know of it. Our leases are
-known by user and name alone. Those that others wait for are sent the notice to leave,
+known by user and name alone. Those that others wait for, by nodes or surely by a limit
+that they use up, are sent the notice to leave,
 and waiting leases that would take what is given up are cancelled. No lock is taken and
 no file is read, so that room is made whatever becomes of the state directory, the files
 of trainers, or another tick. The tick then goes on with the same answers and claims,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, MutableMapping
 
     from freetrain.broker.belief import Belief
+    from freetrain.broker.job_limits import HeldJobs
     from freetrain.broker.lease import Lease, LeaseKey
     from freetrain.broker.sharing import PooledLease
     from freetrain.broker.yielding import Claims, KeptFree, PendingDemand
@@ -148,7 +150,38 @@ def make_room(
     leases = leases_in(snapshot.jobs, now_s=snapshot.time_s)
     pool = pool_of_all(site, leases, seen)
     claims = claims_of(site, environment, seen, pool=pool, partitions=partitions)
+    held = _held_jobs(seen, environment.uid, is_sure=True)
+    claims = with_held(claims, held, snapshot, environment.uid)
     room = Room(seen=seen, pool=pool, partitions=partitions, claims=claims)
+    _send(room, environment, backend, notified_before, is_dry=is_dry)
+    return room
+
+
+def give_up_where_unsure(
+    room: Room,
+    environment: TickEnvironment,
+    backend: SlurmBackend,
+    notified_before: MutableMapping[str, float],
+) -> None:
+    """Give up the leases that may count against a limit that holds a job.
+
+    For a tick that fails before it knows whose limits there are.
+    """
+    held = _held_jobs(room.seen, environment.uid, is_sure=False)
+    snapshot = room.seen.snapshot
+    room.claims = with_held(room.claims, held, snapshot, environment.uid)
+    _send(room, environment, backend, notified_before, is_dry=False)
+
+
+def _send(
+    room: Room,
+    environment: TickEnvironment,
+    backend: SlurmBackend,
+    notified_before: MutableMapping[str, float],
+    *,
+    is_dry: bool,
+) -> None:
+    """Cancel waiting leases, and give claimed ones the notice."""
     try:
         _cancel_waiting(room, environment, backend, is_dry=is_dry)
         _give_notice(room, environment, backend, notified_before, is_dry=is_dry)
@@ -156,7 +189,6 @@ def make_room(
         room.problems.append(str(error))
     except SlurmError as error:
         room.error = error
-    return room
 
 
 def _limits(site: Site, config: ClusterConfig, snapshot: Snapshot) -> Limits:
@@ -351,8 +383,7 @@ def claims_of(
     """Return the nodes that leases must leave to others.
 
     Jobs could start on them, where Slurm does not preempt leases; these are nodes of
-    leases of all users, each of whose brokers gives up its own. Or leases of ours count
-    against a limit that holds a job, which no preemption helps.
+    leases of all users, each of whose brokers gives up its own.
 
     Args:
         site: The site's settings.
@@ -364,7 +395,7 @@ def claims_of(
     Raises:
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
     """
-    claims, uid = NO_CLAIMS, environment.uid
+    claims = NO_CLAIMS
     if seen.limits.mode is Mode.YIELD:
         claims = _startable(
             environment,
@@ -373,11 +404,26 @@ def claims_of(
             partitions=partitions,
             is_careful=site.lease.careful,
         )
+    return claims
+
+
+def _held_jobs(seen: SlurmView, uid: int, *, is_sure: bool) -> HeldJobs:
+    """Return the jobs that limits hold, and our leases that count, by Slurm alone."""
     jobs = seen.snapshot.jobs
     leases = [job for job in jobs if is_our_lease(job, uid)]
-    accounts = Accounts(partition_qos={p.name: p.qos for p in seen.snapshot.partitions})
-    held = held_by_limits(jobs, leases, accounts, now_s=seen.snapshot.time_s)
-    nodes = {job.display_id: job.nodes for job in _running(leases, uid)}
+    accounts = Accounts(partition_qos=qos_of_partitions(seen.snapshot))
+    now_s = seen.snapshot.time_s
+    return held_by_limits(jobs, leases, accounts, now_s=now_s, is_sure=is_sure)
+
+
+def qos_of_partitions(snapshot: Snapshot) -> dict[str, str]:
+    """Return the QOS of each partition; empty where it has none."""
+    return {partition.name: partition.qos for partition in snapshot.partitions}
+
+
+def with_held(claims: Claims, held: HeldJobs, snapshot: Snapshot, uid: int) -> Claims:
+    """Return *claims* with our running leases that count against limits."""
+    nodes = {job.display_id: job.nodes for job in _running(snapshot.jobs, uid)}
     return claims.with_limits(held, nodes)
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import LeaseKey, LeaseState
-from freetrain.broker.limits import paused_until_s
+from freetrain.broker.limits import Brake, Refusal, paused_until_s
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
 from freetrain.opening import read_json
@@ -61,6 +61,8 @@ class StatusReport:
         is_by_lives: Whether that objective goes by expected lives of nodes.
         planner_s: How long planning took.
         brake: What keeps all leases from being asked for, empty for nothing.
+        limit: The limit of an account, user or QOS that leaves room for no more leases
+            than there are, with its value; empty for none.
         paused_until_s: Until when failed starts make it pause, Unix time; None for
             no pause.
         churned: Leases asked for and given up by choice in the last hour.
@@ -110,13 +112,17 @@ class StatusReport:
     planner_gap: float | None = None
     is_by_lives: bool = False
     forecaster: str = ""
+    limit: str = ""
     version: int = VERSION
 
     @property
     def held_back(self) -> str:
         """What keeps leases from trainers that want nodes; empty where none does."""
-        is_wanted = any(t.state == TrainerState.WANTED for t in self.trainers)
-        return self.brake if is_wanted else ""
+        if not any(t.state == TrainerState.WANTED for t in self.trainers):
+            return ""
+        if self.limit and self.brake in {"", Brake.SUBMIT_LIMIT}:
+            return f"{Brake.SUBMIT_LIMIT}: {self.limit}"
+        return self.brake
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +296,7 @@ def report_of(  # noqa: PLR0913 - one fact each
         is_by_lives=not decision.planned.is_by_m0,
         planner_s=planner_s,
         brake=str(decision.brake or ""),
+        limit=_binding_limit(plan),
         paused_until_s=pause_s if is_paused else None,
         churned=observed.pace.churned,
         caps={
@@ -314,6 +321,14 @@ def report_of(  # noqa: PLR0913 - one fact each
         leaves=0 if forecasts is None else forecasts.known_leaves,
         leaf_rate=None if forecasts is None else forecasts.forecast.leaf_rate,
     )
+
+
+def _binding_limit(plan: TickPlan) -> str:
+    """Return the limit that keeps leases from being asked for; empty for none."""
+    decision = plan.decision
+    is_refused = Refusal.SUBMIT_LIMIT in decision.refused.values()
+    is_binding = is_refused or decision.brake is Brake.SUBMIT_LIMIT
+    return plan.limits.allowed.why if is_binding else ""
 
 
 def _trainer_lines(observed: Observed, plan: TickPlan) -> Iterator[TrainerLine]:

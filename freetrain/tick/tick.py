@@ -52,7 +52,7 @@ from freetrain.tick.leases import silence_s
 from freetrain.tick.observe import observe
 from freetrain.tick.plan import make_plan
 from freetrain.tick.record import record, tidy
-from freetrain.tick.room import end_those_that_stay, make_room
+from freetrain.tick.room import end_those_that_stay, give_up_where_unsure, make_room
 from freetrain.tick.status_report import (
     read_status_report,
     render_metrics,
@@ -147,7 +147,9 @@ def tick(
                 _report_failure(context, error)
             raise
         with (
-            _seeing_to_leases(room, environment, backend, is_dry=dry_run),
+            _seeing_to_leases(
+                room, environment, backend, notified_before, is_dry=dry_run
+            ),
             opened(site, environment, backend, dry_run=dry_run) as context,
         ):
             try:
@@ -159,14 +161,25 @@ def tick(
 
 @contextmanager
 def _seeing_to_leases(
-    room: Room, environment: TickEnvironment, backend: SlurmBackend, *, is_dry: bool
+    room: Room,
+    environment: TickEnvironment,
+    backend: SlurmBackend,
+    notified_before: MutableMapping[str, float],
+    *,
+    is_dry: bool,
 ) -> Iterator[None]:
-    """Where the tick fails, say that room was made, and end the leases that stay."""
+    """Where the tick fails, say that room was made, and end the leases that stay.
+
+    A tick that found another at work leaves the limits to that one, which knows whose
+    they are.
+    """
     try:
         yield
     except Exception as error:
         if is_dry or room.is_recorded:
             raise
+        if not isinstance(error, StoreBusyError):
+            give_up_where_unsure(room, environment, backend, notified_before)
         error.add_note(room.words)
         try:
             stayed = end_those_that_stay(room, environment, backend)

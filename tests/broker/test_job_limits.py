@@ -12,17 +12,22 @@ from freetrain.broker.job_limits import (
     NONE_HELD,
     NOTHING_REMEMBERED,
     Accounts,
+    AllowedLeases,
     HeldJobs,
     LimitKind,
+    allowed_leases,
+    has_unknown_limit,
     held_by_limits,
     is_refused_for_limit,
     limit_kind,
+    limits_below,
 )
-from freetrain.broker.lease import job_name
+from freetrain.broker.lease import is_lease, job_name
 from freetrain.broker.limits import EndReason
 from freetrain.broker.reconcile import EndLeases, Submit, Wanted, WantedLeases
 from freetrain.broker.yielding import NO_CLAIMS, Claims
-from slurm.records import JobRecord, JobState
+from slurm.associations import AccountingLimits, Association, Qos
+from slurm.records import JobRecord, JobState, expand
 from tests.broker.broker_records import NOW_S, lease, reconciled, situation
 from tests.broker.waiting_jobs import waiting
 
@@ -81,17 +86,30 @@ def test_the_reason_says_whose_jobs_count(reason: str, kind: LimitKind | None) -
     assert limit_kind(reason) is kind
 
 
-TREE = Accounts(
-    parents={
-        "physics": "science",
-        "chemistry": "science",
-        "science": "root",
-        "art": "root",
-    },
-    limited=frozenset({"science"}),
-)
-ALONE = replace(TREE, limited=frozenset({"physics"}))
+def accounts(
+    tree: dict[str, str],
+    *associations: Association,
+    qos: tuple[Qos, ...] = (Qos("normal"),),
+    partition_qos: dict[str, str] | None = None,
+) -> Accounts:
+    """What is known of a site: the account above each, and those with limits."""
+    named = {found.account: found for found in associations if not found.user}
+    plain = (Association(name, parent=parent) for name, parent in tree.items())
+    ours = tuple(found for found in associations if found.user)
+    told = (*(named.get(found.account, found) for found in plain), *ours)
+    known = AccountingLimits(told, qos)
+    return Accounts(known, partition_qos or {}, user="ada", uid=OUR_UID)
+
+
+SITE = {"physics": "science", "chemistry": "science", "science": "root", "art": "root"}
+SIX = {"GrpTRES=node": 6}
+TREE = accounts(SITE, Association("science", parent="root", limits=SIX))
+ALONE = accounts(SITE, Association("physics", parent="science", limits=SIX))
 PARTITION = Accounts(partition_qos={"main": "part"})
+PART = {"GrpTRES=node": 4}
+KNOWN_PARTITION = accounts(
+    SITE, qos=(Qos("normal"), Qos("part", PART)), partition_qos={"main": "part"}
+)
 
 CASES = {
     "same account": (held("AssocGrpNodeLimit"), our_lease(), TREE, True),
@@ -113,11 +131,47 @@ CASES = {
         TREE,
         False,
     ),
-    "a limit newer than what we know": (
+    "a limit of the job's own user": (
         held("AssocGrpNodeLimit", account="art"),
         our_lease(account="art"),
         TREE,
+        False,
+    ),
+    "a limit newer than what we know": (
+        held("AssocGrpNodeLimit", account="art", uid=OUR_UID),
+        our_lease(account="art"),
+        TREE,
         True,
+    ),
+    "another limit of the account": (
+        held("AssocGrpCPUMinutesLimit"),
+        our_lease(),
+        TREE,
+        False,
+    ),
+    "an account that is not told, where ours has no limit of the kind": (
+        held("AssocGrpMemLimit", account="hidden"),
+        our_lease(),
+        TREE,
+        False,
+    ),
+    "an account that is not told, where ours has such a limit": (
+        held("AssocGrpNodeLimit", account="hidden"),
+        our_lease(),
+        TREE,
+        True,
+    ),
+    "the QOS of a partition that has the limit": (
+        held("QOSGrpNodeLimit"),
+        our_lease(qos="low"),
+        KNOWN_PARTITION,
+        True,
+    ),
+    "a QOS that has no limit, beside the partition's": (
+        held("QOSGrpNodeLimit"),
+        our_lease(partitions=("other",)),
+        KNOWN_PARTITION,
+        False,
     ),
     "any account, of an unknown hierarchy": (
         held("AssocGrpNodeLimit", account="art"),
@@ -178,9 +232,11 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_leases_go_that_count_against_the_limit(case: str) -> None:
-    job, ours, accounts, counts = CASES[case]
-    found = held_by_limits([job, ours], [ours], accounts, now_s=NOW_S)
-    assert found == (HeldJobs({"70": 1}, {1: job.reason}) if counts else NONE_HELD)
+    job, ours, known, counts = CASES[case]
+    found = held_by_limits([job, ours], [ours], known, now_s=NOW_S)
+    assert set(found.leases) == ({"70"} if counts else set())
+    assert all(words.startswith(job.reason) for words in found.reasons.values())
+    assert found.reasons.keys() == ({1} if counts else set())
 
 
 def test_all_leases_go_that_count_for_however_small_a_job() -> None:
@@ -189,10 +245,260 @@ def test_all_leases_go_that_count_for_however_small_a_job() -> None:
     assert set(found.leases) == {"70", "71", "72"}
 
 
+def test_of_two_limits_that_may_hold_a_job_the_one_that_is_used_up_does() -> None:
+    two = Association("chemistry", parent="science", limits={"GrpTRES=node": 2})
+    known = accounts(SITE, two, Association("science", parent="root", limits=SIX))
+    job = held("AssocGrpNodeLimit", account="chemistry")
+    leases = [our_lease(70 + k, nodes=f"n{k}") for k in range(3)]
+    theirs = [our_lease(80 + k, uid=7, name="x", account="chemistry") for k in range(2)]
+    theirs = [replace(job, nodes=f"m{k}") for k, job in enumerate(theirs)]
+
+    assert not held_by_limits(
+        [job, *leases, *theirs], leases, known, now_s=NOW_S
+    ).leases
+    full = [*leases, our_lease(73, nodes="n3"), our_lease(74, nodes="n4"), theirs[0]]
+    found = held_by_limits([job, *full], leases, known, now_s=NOW_S)
+    assert found.reasons == {1: "AssocGrpNodeLimit: GrpTRES=node=6 of account science"}
+    assert set(found.leases) == {"70", "71", "72"}
+
+
+def test_without_knowledge_only_leases_are_sure_that_count_whosever_the_limit_is() -> (
+    None
+):
+    job, own = held("AssocGrpNodeLimit"), held("AssocGrpNodeLimit", uid=OUR_UID)
+    lease = our_lease()
+
+    def sure(job: JobRecord) -> bool:
+        found = held_by_limits([job, lease], [lease], now_s=NOW_S, is_sure=True)
+        return bool(found.leases)
+
+    assert sure(own)
+    assert not sure(job)
+    assert not sure(replace(own, account="art"))
+    assert sure(held("QOSGrpNodeLimit"))
+    assert not sure(held("QOSGrpNodeLimit", qos=""))
+
+
+def test_a_job_is_held_whose_limit_leases_would_use() -> None:
+    job, wanted = held("AssocGrpNodeLimit"), our_lease(display_id="")
+    found = held_by_limits([job], [wanted], TREE, now_s=NOW_S)
+    assert found.reasons.keys() == {1}
+    assert found.leases == {}
+
+
+def test_a_limit_that_is_newer_than_what_is_known_is_noticed() -> None:
+    jobs = {
+        "known": held("AssocGrpNodeLimit"),
+        "newer": held("AssocGrpCPUMinutesLimit"),
+        "another user's": held("AssocMaxJobsLimit"),
+        "our newer": held("AssocMaxJobsLimit", uid=OUR_UID),
+        "no limit": held("Resources"),
+    }
+    noticed = {
+        name
+        for name, job in jobs.items()
+        if has_unknown_limit([job], TREE, now_s=NOW_S)
+    }
+    assert noticed == {"newer", "our newer"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "name"),
+    [
+        ("AssocGrpNodeLimit", "GrpTRES=node"),
+        ("AssocGrpCpuLimit", "GrpTRES=cpu"),
+        ("AssocGrpMemLimit", "GrpTRES=mem"),
+        ("AssocGrpGRES", "GrpTRES=gres/gpu"),
+        ("AssocGrpCPUMinutesLimit", "GrpTRESMins=cpu"),
+        ("AssocGrpCPURunMinutesLimit", "GrpTRESRunMins=cpu"),
+        ("AssocGrpGRESRunMinutes", "GrpTRESRunMins=gres/gpu"),
+        ("AssocGrpJobsLimit", "GrpJobs"),
+        ("AssocGrpWallLimit", "GrpWall"),
+        ("AssocGrpSubmitJobsLimit", "GrpSubmitJobs"),
+        ("AssocMaxJobsLimit", "MaxJobs"),
+        ("AssocMaxSubmitJobLimit", "MaxSubmitJobs"),
+        ("QOSMaxNodePerUserLimit", "MaxTRESPU=node"),
+        ("QOSMaxGRESPerUser", "MaxTRESPU=gres/gpu"),
+        ("QOSMaxJobsPerUserLimit", "MaxJobsPU"),
+        ("QOSMaxSubmitJobPerUserLimit", "MaxSubmitJobsPU"),
+        ("MaxMemoryPerAccount", "MaxTRESPA=mem"),
+        ("MaxJobsPerAccount", "MaxJobsPA"),
+    ],
+)
+def test_a_reason_names_one_limit_of_all(reason: str, name: str) -> None:
+    own = {"MaxJobs": 1, "MaxSubmitJobs": 1}
+    group = dict.fromkeys(
+        [
+            *("GrpJobs", "GrpSubmitJobs", "GrpWall", "GrpTRES=node", "GrpTRES=cpu"),
+            *("GrpTRES=mem", "GrpTRES=gres/gpu", "GrpTRESMins=cpu"),
+            *("GrpTRESRunMins=cpu", "GrpTRESRunMins=gres/gpu"),
+        ],
+        1,
+    )
+    each = dict.fromkeys(
+        [
+            f"{what}{whose}{tres}"
+            for whose in ("PU", "PA")
+            for what, tres in (
+                *(("MaxJobs", ""), ("MaxSubmitJobs", ""), ("MaxTRES", "=node")),
+                *(("MaxTRES", "=mem"), ("MaxTRES", "=gres/gpu")),
+            )
+        ],
+        1,
+    )
+    user = Association("physics", user="ada", limits=own)
+    all_jobs = Association("physics", parent="science", limits=group)
+    of_qos = Qos("normal", {} if reason.startswith("Assoc") else each)
+    known = accounts(SITE, all_jobs, user, qos=(of_qos,))
+    job, lease = held(reason, uid=OUR_UID), our_lease()
+
+    (said,) = held_by_limits([job], [lease], known, now_s=NOW_S).reasons.values()
+
+    assert said.startswith(f"{reason}: {name}=1 of ")
+
+
 @given(st.dictionaries(st.sampled_from("abcd"), st.sampled_from("abcd")))
-def test_accounts_in_a_circle_end_the_search(parents: dict[str, str]) -> None:
-    accounts = Accounts(parents, frozenset("abcd"))
-    assert "a" in accounts.limited_above("a")
+def test_accounts_in_a_circle_end_the_search(tree: dict[str, str]) -> None:
+    tree = {"a": "b"} | tree
+    known = accounts(tree, Association("a", parent=tree["a"], limits=SIX))
+    (limit,) = known.limits_on(our_lease(account="a"))
+    assert known.counts(our_lease(account="a"), limit)
+
+
+# How many leases fit.
+
+
+def fits(known: Accounts, *jobs: JobRecord, cpu_count: int = 0) -> AllowedLeases:
+    wanted = [our_lease(display_id="", node_count=1, cpu_count=cpu_count)]
+    return allowed_leases(jobs, wanted, known, is_ours=is_lease, now_s=NOW_S)
+
+
+def theirs(number: int, nodes: str = "", **changes: object) -> JobRecord:
+    """A job of a colleague, of our account; it waits where it has no nodes."""
+    count = len(expand(nodes)) or 1
+    states = frozenset({JobState.RUNNING if nodes else JobState.PENDING})
+    made = our_lease(number, uid=7, name="x", nodes=nodes, node_count=count)
+    return replace(made, **({"states": states, "reason": "Resources"} | changes))  # type: ignore[arg-type]
+
+
+def user_limit(**limits: int) -> Accounts:
+    return accounts(SITE, Association("physics", user="ada", limits=limits))
+
+
+def qos_limit(name: str, most: int) -> Accounts:
+    return accounts(SITE, qos=(Qos("normal", {name: most}),))
+
+
+OTHERS_JOB = theirs(1, account="art", qos="low", nodes="m[1-4]", uid=8)
+OWN_ARRAY = theirs(1, uid=OUR_UID, array_tasks="1-3")
+
+FITS = {
+    "no limit": (accounts(SITE), [theirs(1, "m[1-4]")], None),
+    "nodes of an account above": (TREE, [theirs(1, "m1"), OTHERS_JOB], 5),
+    "a sister account below it": (TREE, [theirs(1, "m[1-2]", account="chemistry")], 4),
+    "our own leases": (TREE, [our_lease(1, nodes="n1")], 6),
+    "the largest that waits for nodes": (TREE, [theirs(1), theirs(2, node_count=3)], 3),
+    "one too large ever to start": (TREE, [theirs(1, node_count=7)], 6),
+    "one that waits for something else": (
+        TREE,
+        [theirs(1, reason="Dependency", node_count=3)],
+        6,
+    ),
+    "more than there may be": (TREE, [theirs(1, "m[1-8]")], 0),
+    "a node that two jobs share": (TREE, [theirs(1, "m1"), theirs(2, "m1")], 5),
+    "running jobs of the user": (user_limit(MaxJobs=3), [OWN_ARRAY], 2),
+    "jobs of a colleague": (user_limit(MaxJobs=3), [theirs(1, "m1")], 3),
+    "submitted jobs of the user": (user_limit(MaxSubmitJobs=6), [OWN_ARRAY], 3),
+    "held ones, too": (
+        user_limit(MaxSubmitJobs=6),
+        [replace(OWN_ARRAY, priority=0)],
+        3,
+    ),
+    "jobs of the QOS": (qos_limit("GrpJobs", 3), [theirs(1, "m1"), OTHERS_JOB], 2),
+    "nodes of the user in the QOS": (
+        qos_limit("MaxTRESPU=node", 3),
+        [theirs(1, "m1"), replace(OWN_ARRAY, array_tasks="")],
+        2,
+    ),
+    "nodes of the account in the QOS": (
+        qos_limit("MaxTRESPA=node", 3),
+        [theirs(1, "m1"), theirs(2, "m2", account="art")],
+        2,
+    ),
+    "memory is not told": (qos_limit("GrpTRES=mem", 3), [], None),
+    "minutes are not told": (qos_limit("GrpTRESMins=node", 3), [], None),
+    "a QOS sets the user's limit aside": (
+        accounts(
+            SITE,
+            Association("physics", user="ada", limits={"MaxJobs": 2}),
+            qos=(Qos("normal", {"MaxJobsPU": 5}),),
+        ),
+        [],
+        5,
+    ),
+    "a user in one partition": (
+        accounts(
+            SITE,
+            Association(
+                "physics", user="ada", partition="other", limits={"MaxJobs": 1}
+            ),
+            Association("physics", user="ada", limits={"MaxJobs": 4}),
+        ),
+        [],
+        4,
+    ),
+    "accounts' limits on each user": (
+        accounts(SITE, Association("physics", parent="science", limits={"MaxJobs": 1})),
+        [],
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FITS)
+def test_leases_fit_below_limits_beside_all_other_jobs(case: str) -> None:
+    known, jobs, most = FITS[case]
+    found = fits(known, *jobs)
+    assert found.most == most
+    assert bool(found.why) is (most is not None)
+
+
+def test_what_leaves_room_for_no_more_is_named_with_value_and_owner() -> None:
+    said = fits(TREE, theirs(1, "m[1-2]")).why
+    assert said == "GrpTRES=node=6 of account science, 2 of them for other jobs"
+    assert fits(user_limit(MaxJobs=3)).why == "MaxJobs=3 of user ada in account physics"
+    each = fits(qos_limit("MaxJobsPU", 3)).why
+    assert each == "MaxJobsPU=3 of each user in QOS normal"
+
+
+def test_cpus_count_by_what_a_lease_takes() -> None:
+    known = qos_limit("GrpTRES=cpu", 64)
+    assert fits(known, theirs(1, "m1", cpu_count=8), cpu_count=16).most == 3
+    assert limits_below(3, [our_lease(cpu_count=16)], known) == ()
+    assert len(limits_below(5, [our_lease(cpu_count=16)], known)) == 1
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=6),
+    st.integers(0, 12),
+)
+def test_what_is_asked_for_never_keeps_the_next_job_waiting(
+    jobs: list[tuple[int, bool]], most: int
+) -> None:
+    known = accounts(
+        SITE, Association("physics", parent="science", limits={"GrpTRES=node": most})
+    )
+    made = [
+        theirs(k, f"m{k}-[1-{nodes}]" if runs else "", node_count=nodes)
+        for k, (nodes, runs) in enumerate(jobs, 1)
+    ]
+    running = sum(nodes for nodes, runs in jobs if runs)
+    leases = fits(known, *made).most or 0
+
+    assert leases == 0 or running + leases <= most
+    for nodes, runs in jobs:
+        if not runs and nodes <= most:
+            assert leases == 0 or running + leases + nodes <= most
 
 
 # What is remembered from tick to tick.

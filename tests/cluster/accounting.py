@@ -15,8 +15,12 @@ from tests.cluster.settings import CLUSTER_NAME
 from tests.cluster.waiting import wait_for
 
 ACCOUNT = "physics"
+SISTER = "chemistry"
+ABOVE = "science"
+"""The account above both."""
+
 COLLEAGUE = "games"
-"""Others' jobs are of this user, of the same account as ours."""
+"""Others' jobs are of this user, of the same account as ours unless they say else."""
 
 _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _PASSWORD = "freetrain-test"  # noqa: S105 -- of a database that lives for one test
@@ -67,11 +71,14 @@ def start_accounting(folder: Path, ports: tuple[int, int], start: Start) -> None
     start("slurmdbd", ["env", f"SLURM_CONF={folder}/slurm.conf", str(program), "-D"])
     wait_for("slurmdbd", lambda: _answers(*_sacctmgr(folder, "show", "cluster")))
     sacctmgr(folder, "add", "cluster", CLUSTER_NAME)
-    sacctmgr(folder, "add", "account", ACCOUNT)
+    sacctmgr(folder, "add", "account", ABOVE)
+    for account in (ACCOUNT, SISTER):
+        sacctmgr(folder, "add", "account", account, f"parent={ABOVE}")
     for user in (pwd.getpwuid(os.getuid()).pw_name, COLLEAGUE):
         sacctmgr(folder, "add", "user", user, f"account={ACCOUNT}")
         change = ("modify", "user", user, "set", f"DefaultAccount={ACCOUNT}")
         sacctmgr(folder, *change)  # Slurm makes root one of its own
+    sacctmgr(folder, "add", "user", COLLEAGUE, f"account={SISTER}")
 
 
 def sacctmgr(folder: Path, *words: str) -> None:

@@ -40,6 +40,7 @@ class Variant(StrEnum):
     BLOCK = "block"
     LIMITS = "limits"
     TWENTY = "twenty"  # nodes, so that ten users can share them
+    EXEMPT = "exempt"
 
 
 _SCHEDULING = {
@@ -203,6 +204,8 @@ def _options(layout: Layout, variants: Collection[Variant]) -> dict[str, object]
         }
     if Variant.GRES in variants:
         settings["GresTypes"] = "gpu"
+    if Variant.EXEMPT in variants:
+        settings["PreemptExemptTime"] = "00:10:00"
     if Variant.COMPLETE_WAIT in variants:
         settings |= {"CompleteWait": 20, "Epilog": layout.folder / "epilog"}
     if Variant.LIMITS in variants:

@@ -1,33 +1,122 @@
-"""sacctmgr's limits of a user; the text is what 22.05.8 printed of two accounts."""
+"""Limits as slurmctld and slurmdbd tell them, recorded from a real Slurm."""
 
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.associations import Association, associations_argv, parse_associations
+from slurm.associations import (
+    Association,
+    Qos,
+    assoc_mgr_argv,
+    associations_argv,
+    parse_assoc_mgr,
+    parse_associations,
+    parse_qos,
+)
 from slurm.errors import UnreadableOutputError
 
-PRINTED = "physics|cpu=64,node=6|3|8\nart|||\n"
+RECORDED = Path(__file__).parent.parent / "data" / "slurm" / "22.05" / "limits"
+
+SCIENCE = Association(
+    "science",
+    parent="root",
+    limits={
+        "GrpJobs": 20,
+        "GrpSubmitJobs": 40,
+        "GrpTRES=cpu": 64,
+        "GrpTRES=node": 6,
+    },
+)
+LOW = Qos(
+    "low",
+    {
+        "GrpJobs": 10,
+        "GrpSubmitJobs": 12,
+        "GrpTRES=node": 4,
+        "MaxJobsPU": 7,
+        "MaxSubmitJobsPU": 9,
+        "MaxTRESPU=node": 3,
+        "MaxJobsPA": 8,
+        "MaxSubmitJobsPA": 11,
+        "MaxTRESPA=node": 5,
+    },
+)
 
 
-def test_limits_are_read_and_none_is_no_limit() -> None:
-    physics, art = parse_associations(PRINTED)
-    assert physics == Association("physics", 6, 3, 8)
-    assert physics.most_leases == 3
-    assert art == Association("art", None, None, None)
-    assert art.most_leases is None
-    assert parse_associations("") == ()
+def recorded(name: str) -> str:
+    return (RECORDED / name).read_text()
+
+
+def test_slurmctld_tells_all_accounts_one_user_and_qos() -> None:
+    found = parse_assoc_mgr(recorded("assoc_mgr.txt"))
+    accounts = {each.account: each for each in found.associations if not each.user}
+    users = {each.account: each for each in found.associations if each.user}
+
+    assert found.has_accounts
+    assert accounts["science"] == SCIENCE
+    assert accounts["chemistry"].parent == "science"
+    assert accounts["physics"].limits == {"GrpTRESRunMins=cpu": 100_000, "MaxJobs": 5}
+    assert users["physics"] == Association(
+        "physics",
+        user="root",
+        is_default=True,
+        limits={"MaxJobs": 5, "MaxSubmitJobs": 30},
+    )
+    assert found.qos == (Qos("normal"), LOW)
+
+
+def test_where_usage_is_private_slurmctld_tells_no_account() -> None:
+    found = parse_assoc_mgr(recorded("assoc_mgr_private.txt"))
+    assert not found.has_accounts
+    assert {each.user for each in found.associations} == {"games"}
+
+
+def test_slurmdbd_tells_the_same() -> None:
+    found = parse_associations(recorded("associations.txt"), "root")
+    told = parse_assoc_mgr(recorded("assoc_mgr.txt"))
+
+    def by_name(each: Association) -> tuple[str, str]:
+        return each.account, each.user
+
+    expected = sorted(told.associations, key=by_name)
+    assert [
+        (each.account, each.user, each.parent, each.limits) for each in expected
+    ] == [
+        (each.account, each.user, each.parent, each.limits)
+        for each in sorted(found, key=by_name)
+    ]
+    assert parse_qos(recorded("qos.txt")) == (Qos("normal"), LOW)
+
+
+def test_another_release_has_a_lineage_in_place_of_a_number() -> None:
+    text = recorded("assoc_mgr.txt")
+    newer = text.replace(" Lft=", " Lineage=/x/")
+    assert parse_assoc_mgr(newer) == parse_assoc_mgr(text)
+
+
+def test_an_answer_that_is_cut_short_is_refused() -> None:
+    text = recorded("assoc_mgr.txt")
+    for part in ("", text[:-1], text[20:], text.replace(" Partition=", " ")):
+        with pytest.raises(UnreadableOutputError):
+            parse_assoc_mgr(part)
 
 
 @given(st.text())
 def test_any_other_answer_is_refused_and_nothing_else_raises(text: str) -> None:
-    with suppress(UnreadableOutputError):
-        parse_associations(text)
+    for read in (
+        parse_qos,
+        parse_assoc_mgr,
+        lambda said: parse_associations(said, "a"),
+    ):
+        with suppress(UnreadableOutputError):
+            read(text)
 
 
 @pytest.mark.parametrize("name", ["", "a,b", "a=b"])
 def test_a_name_that_would_be_read_as_several_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="cannot look for"):
-        associations_argv(name)
+    for argv in (assoc_mgr_argv, associations_argv):
+        with pytest.raises(ValueError, match="cannot look for"):
+            argv(name)

@@ -1,12 +1,16 @@
 """Ticks where limits of accounts and users bind: leases make room, and fit below."""
 
+from dataclasses import replace
+
 import pytest
 
 from freetrain.broker.job_limits import LIMIT_REST_S
-from freetrain.broker.limits import Brake, EndReason
+from freetrain.broker.limits import Brake, EndReason, Refusal
 from freetrain.config.site import LeaseMode
 from freetrain.demo.fake_slurm.cluster import FakeJob
 from freetrain.state.files import AgentState
+from freetrain.tick.limits import LIMITS_KEPT_S
+from tests.fakes.slurm.installing import USER
 from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs
 
 NOTICE = ["TERM"]
@@ -62,10 +66,43 @@ def test_none_is_asked_for_until_none_has_waited_so_for_a_while(
     assert limited.status().done["leases asked for"] > 0
 
 
-def test_an_array_that_a_limit_refuses_is_halved_and_that_is_kept(
+def test_from_the_first_request_on_no_more_is_asked_for_than_fits(
     world: TickWorld,
 ) -> None:
     world.slurm.standin.limit(submitted=6)
+    world.submit("a", most=8)
+
+    first = world.status()
+
+    assert first.done["leases asked for"] == 6
+    assert first.problems == ()
+    assert first.held_back.endswith(
+        ": MaxSubmitJobs=6 of user alice in account physics"
+    )
+    world.go_on(3, every_s=60.0)
+    assert len(world.slurm.calls("sbatch")) == 1
+    assert world.status().brake == Brake.SUBMIT_LIMIT
+
+
+def test_leases_fit_beside_jobs_of_the_same_account(world: TickWorld) -> None:
+    world.slurm.standin.limit(nodes=6, account="science")
+    world.slurm.standin.add([theirs(world, account="chemistry") for _ in range(2)])
+    world.tick()
+    world.submit("a", most=8)
+
+    status = world.status()
+
+    assert status.done["leases asked for"] == 4
+    limit = "GrpTRES=node=6 of account science, 2 of them for other jobs"
+    assert status.limit == limit
+    refused = {hole.refusal for hole in status.holes if hole.refusal}
+    assert refused == {str(Refusal.SUBMIT_LIMIT)}
+
+
+def test_where_limits_are_not_shown_an_array_that_one_refuses_is_halved(
+    world: TickWorld,
+) -> None:
+    world.slurm.standin.limit(submitted=6, are_shown=False)
     world.submit("a", most=8)
 
     first = world.status()
@@ -84,6 +121,98 @@ def test_an_array_that_a_limit_refuses_is_halved_and_that_is_kept(
     world.now_s += 3_600.0
     world.beat(*world.running())
     assert world.status().brake != Brake.SUBMIT_LIMIT
+
+
+def held_job(world: TickWorld, account: str, nodes: int) -> TickWorld:
+    """Six leases train; *account* has so many nodes, and one job more waits."""
+    world.slurm.standin.limit(nodes=nodes, account=account)
+    jobs = [theirs(world, account="chemistry") for _ in range(2)]
+    world.slurm.standin.add(jobs[:1])
+    running(world, most=5)
+    world.beat(*world.running(), state=AgentState.TRAINING, trainer="a")
+    world.slurm.standin.add(jobs[1:])
+    world.now_s += 1.0
+    return world
+
+
+def test_a_job_of_another_account_at_its_own_limit_is_no_reason_to_leave(
+    world: TickWorld,
+) -> None:
+    held_job(world, "chemistry", 1)
+    status = world.status()
+
+    assert [job.reason for job in world.live() if job.is_pending] == [
+        "AssocGrpNodeLimit"
+    ]
+    assert told(world) == []
+    assert status.brake != Brake.LIMIT_HELD
+
+
+def test_leases_leave_for_a_job_below_the_same_limit_of_an_account_above(
+    world: TickWorld,
+) -> None:
+    held_job(world, "science", 6)
+    status = world.status()
+
+    assert len(told(world)) == 5
+    (said,) = (line for line in status.problems if "AssocGrpNodeLimit" in line)
+    assert "AssocGrpNodeLimit: GrpTRES=node=6 of account science" in said
+
+
+def test_a_tick_that_fails_gives_up_what_may_count(world: TickWorld) -> None:
+    held_job(world, "science", 6)
+
+    def fails(point: str) -> None:
+        if point == "before writing what was observed":
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        replace(world, reached=fails).tick()
+    assert len([job for job in world.slurm.jobs() if job.signals[:1] == NOTICE]) == 5
+
+
+def test_nothing_is_asked_for_while_a_job_is_held_that_leases_would_hold(
+    world: TickWorld,
+) -> None:
+    world.slurm.standin.limit(nodes=2, account="science")
+    world.slurm.standin.add([theirs(world, account="chemistry") for _ in range(3)])
+    world.tick()
+    world.submit("a", most=8)
+    for _ in range(3):
+        world.now_s += 10.0
+        status = world.status()
+        assert status.done["leases asked for"] == 0
+        assert status.brake == Brake.LIMIT_HELD
+    assert any("none is asked for until" in line for line in status.problems)
+
+
+def asked_for_limits(world: TickWorld) -> int:
+    return sum("assoc_mgr" in call for call in world.slurm.calls("scontrol"))
+
+
+def test_limits_are_read_once_in_ten_minutes_and_after_room_is_made(
+    limited: TickWorld,
+) -> None:
+    assert asked_for_limits(limited) == 1
+    limited.now_s += LIMITS_KEPT_S
+    at_signal: list[int] = []
+
+    def reached(point: str) -> None:
+        if point.startswith("before ending"):
+            at_signal.append(asked_for_limits(limited))
+
+    own = theirs(limited, user=USER)
+    limited.slurm.standin.add([own])
+    replace(limited, reached=reached).tick()
+    assert at_signal == [1]
+    assert asked_for_limits(limited) == 2
+    limited.go_on(3, every_s=60.0)
+    assert asked_for_limits(limited) == 2
+
+
+def test_no_limits_are_read_where_slurm_enforces_none(world: TickWorld) -> None:
+    running(world)
+    assert asked_for_limits(world) == 0
 
 
 def test_what_slurm_should_preempt_and_does_not_is_given_up(world: TickWorld) -> None:

@@ -6,6 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from freetrain.broker.job_limits import (
+    NONE_HELD,
+    NOTHING_REMEMBERED,
+    AllowedLeases,
+)
 from freetrain.broker.limits import EndReason, Refusal
 from freetrain.broker.reconcile import Submit
 from freetrain.broker.sharing import CallMemory
@@ -16,7 +21,8 @@ from freetrain.lookahead.affinity import RecentAffinity
 from freetrain.lookahead.live import IdleSnapshot, LiveForecast
 from freetrain.planning.rating import Ratings
 from freetrain.state.files import AgentState
-from freetrain.state.tables import pace
+from freetrain.state.tables import KnownLimits, pace
+from freetrain.tick.limits import LimitsNow
 from freetrain.tick.lookahead import NodeForecasts
 from freetrain.tick.plan import TickPlan, nodes_to_exclude
 from freetrain.tick.tick import tick
@@ -224,6 +230,7 @@ def excluded(
         ratings=Ratings(priority="throughput"),
         problems=(),
         calls=CallMemory(),
+        limits=LimitsNow(KnownLimits(), NONE_HELD, NOTHING_REMEMBERED, AllowedLeases()),
         want=0,
         forecasts=forecasts,
     )

@@ -51,7 +51,7 @@ from freetrain.tick.tick import tick
 from slurm.backend import CommandLine
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError
 from slurm.runner import SubprocessRunner
-from tests.fakes.slurm.installing import FakeSlurm, install
+from tests.fakes.slurm.installing import USER, FakeSlurm, install
 from tests.fakes.slurm.state import Act, opened
 from tests.state.events import events_of
 
@@ -144,6 +144,7 @@ class TickWorld:
             new_uuid=lambda: str(uuid4()),
             connect=self.connect,
             uid=UID,
+            user=USER,
             path="/usr/bin:/bin",
             home="/home/ada",
             python="/usr/bin/python3",

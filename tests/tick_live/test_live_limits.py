@@ -1,6 +1,7 @@
 """Limits of accounts and users on a real Slurm: leases that use them up make room.
 
-How long it took is printed; ``pytest -s`` shows it.
+So do leases that Slurm should have preempted, as another reason for which jobs wait
+whatever nodes there are. How long it took is printed; ``pytest -s`` shows it.
 """
 
 import os
@@ -16,7 +17,6 @@ from freetrain.broker.limits import Brake, EndReason
 from freetrain.state.database import read_store
 from freetrain.state.tables import EventKind, intents
 from freetrain.tick.status_report import StatusReport
-from slurm.associations import associations_argv, parse_associations
 from tests.cluster import accounting
 from tests.cluster.broker import LiveBroker
 from tests.cluster.cluster import Cluster
@@ -32,14 +32,17 @@ NO_LIMIT = "-1"
 
 
 @pytest.fixture
-def cluster(cluster_of: Callable[..., Cluster]) -> Iterator[Cluster]:
+def cluster(cluster_of: Callable[..., Cluster], folder: Path) -> Iterator[Cluster]:
+    """Limits that are lifted, and jobs that are ended before *folder* is removed."""
+    del folder
     missing = accounting.why_not()
     if missing:
         pytest.skip(missing)
     cluster = cluster_of(Variant.SHARED, Variant.LIMITS)
     yield cluster
     cluster.clear()
-    limit(cluster, "account", accounting.ACCOUNT, f"GrpTRES=node={NO_LIMIT}")
+    for account in (accounting.ACCOUNT, accounting.SISTER, accounting.ABOVE):
+        limit(cluster, "account", account, f"GrpTRES=node={NO_LIMIT}")
     for what in ("MaxJobs", "MaxSubmitJobs"):
         limit(cluster, "user", US, f"{what}={NO_LIMIT}")
 
@@ -64,7 +67,9 @@ def waits_for(site: Site, job_id: int, reason: str) -> None:
     wait_for(f"job {job_id} to wait: {reason}", is_held)
 
 
-def room_is_made_for(broker: LiveBroker, site: Site, job_id: int) -> StatusReport:
+def room_is_made_for(
+    broker: LiveBroker, site: Site, job_id: int, why: EndReason = EndReason.LIMITED
+) -> StatusReport:
     """Tick once, and return the report once the job runs."""
     began_s = time.monotonic()
     page = broker.tick()
@@ -75,7 +80,7 @@ def room_is_made_for(broker: LiveBroker, site: Site, job_id: int) -> StatusRepor
         uuids = [intent.uuid for intent in intents(state, ending_after_s=0.0)]
         events = [event for uuid in uuids for event in events_of(state, uuid)]
     said = {event.detail for event in events if event.kind is EventKind.YIELDED}
-    assert said >= {str(EndReason.LIMITED)}
+    assert said >= {str(why)}
     return page
 
 
@@ -90,8 +95,59 @@ def test_leases_that_use_up_an_accounts_nodes_leave_for_a_colleague(
     page = room_is_made_for(broker, site, job_id)
 
     assert page.done["leases ended"] >= 6
-    assert any("AssocGrpNodeLimit" in line for line in page.problems)
+    limit_said = "AssocGrpNodeLimit: GrpTRES=node=6 of account physics"
+    assert any(limit_said in line for line in page.problems)
     assert broker.tick().brake == Brake.LIMIT_HELD
+
+
+def test_leases_leave_for_a_sister_account_below_the_same_limit(
+    cluster: Cluster, folder: Path
+) -> None:
+    limit(cluster, "account", accounting.ABOVE, "GrpTRES=node=6")
+    broker, site = leased(cluster, folder, 6), Site(cluster, folder.parent, "main")
+    job_id = site.others_job(1, 5, f"--account={accounting.SISTER}")
+    waits_for(site, job_id, "AssocGrpNodeLimit")
+
+    page = room_is_made_for(broker, site, job_id)
+
+    limit_said = "AssocGrpNodeLimit: GrpTRES=node=6 of account science"
+    assert any(limit_said in line for line in page.problems)
+
+
+def test_a_sister_account_at_its_own_limit_is_no_reason_to_leave(
+    cluster: Cluster, folder: Path
+) -> None:
+    limit(cluster, "account", accounting.SISTER, "GrpTRES=node=1")
+    site = Site(cluster, folder.parent, "main")
+    first = site.others_job(1, 5, f"--account={accounting.SISTER}")
+    site.wait_for_running(first)
+    broker = leased(cluster, folder, 7)
+    second = site.others_job(1, 5, f"--account={accounting.SISTER}")
+    waits_for(site, second, "AssocGrpNodeLimit")
+
+    pages = [broker.tick() for _ in range(3)]
+
+    assert [page.done["leases ended"] for page in pages] == [0, 0, 0]
+    assert {page.brake for page in pages} == {""}
+    assert sum(lease.state == "running" for lease in pages[-1].leases) == 7
+
+
+def test_leases_fit_beside_the_jobs_of_a_colleague(
+    cluster: Cluster, folder: Path
+) -> None:
+    limit(cluster, "account", accounting.ACCOUNT, "GrpTRES=node=6")
+    site = Site(cluster, folder.parent, "main")
+    site.others_running_job(2, 5)
+    broker = LiveBroker(cluster, folder, partition="main")
+    broker.submit_a_sleeper(8)
+
+    first = broker.tick()
+
+    assert first.done["leases asked for"] == 4
+    said = "GrpTRES=node=6 of account physics, 2 of them for other jobs"
+    assert first.limit == said
+    page = broker.until_leased(4)
+    assert page.problems == ()
 
 
 def test_leases_leave_for_a_job_of_their_own_user(
@@ -107,19 +163,49 @@ def test_leases_leave_for_a_job_of_their_own_user(
     room_is_made_for(broker, site, job_id)
 
 
-def test_an_array_that_slurm_refuses_for_a_limit_is_halved(
+def test_of_a_request_no_more_is_asked_for_than_a_submit_limit_takes(
     cluster: Cluster, folder: Path
 ) -> None:
     limit(cluster, "user", US, "MaxSubmitJobs=6")
     broker = LiveBroker(cluster, folder, partition="main")
     broker.submit_a_sleeper(8)
 
-    argv = associations_argv(US)
-    said = parse_associations(cluster.run(*argv))
-    assert 6 in {found.most_leases for found in said}
-
     first = broker.tick()
-    broker.until_leased(4)
 
-    assert any("accounting/QOS policy" in line for line in first.problems)
+    assert first.done["leases asked for"] == 6
+    assert first.problems == ()
+    assert first.limit == f"MaxSubmitJobs=6 of user {US} in account physics"
+    broker.until_leased(6)
     assert broker.tick().brake == Brake.SUBMIT_LIMIT
+
+
+@pytest.fixture
+def late(cluster_of: Callable[..., Cluster], folder: Path) -> Iterator[Cluster]:
+    """A cluster that preempts no job in its first ten minutes."""
+    del folder
+    cluster = cluster_of(Variant.EXEMPT)
+    yield cluster
+    cluster.clear()
+
+
+def test_a_lease_that_slurm_does_not_preempt_in_time_is_given_up(
+    late: Cluster, folder: Path
+) -> None:
+    broker, site = LiveBroker(late, folder), Site(late, folder.parent, "main")
+    broker.submit_a_sleeper(8)
+    broker.until_leased(8)
+    began_s = time.monotonic()
+    job_id = site.others_job(1, 5)
+    kept = broker.tick()
+
+    def is_given_up() -> StatusReport | None:
+        page = broker.tick()
+        return page if page.done["leases ended"] else None
+
+    page = wait_for("a lease to be given up", is_given_up)
+    site.wait_for_running(job_id)
+    sys.stdout.write(f"\n{time.monotonic() - began_s:.1f} s from submission to start\n")
+
+    assert (kept.mode, kept.done["leases ended"]) == ("preempt", 0)
+    assert page.done["leases ended"] == 1
+    assert any("has not preempted 1 lease for job" in line for line in page.problems)

@@ -68,6 +68,9 @@ class ClusterPart:
     is_preemptable: bool = True
 
 
+ACCOUNTS = {"physics": "science", "chemistry": "science", "science": "root"}
+"""The account above each."""
+
 MAIN = ClusterPart("main", tier=10, max_time_s=86_400, is_default=True)
 FREETRAIN = ClusterPart("freetrain", tier=1, grace_s=10)
 
@@ -83,6 +86,7 @@ class FakeJob:
         name: Job name. Hostile text, like all that users type.
         comment: Remark.
         user: Whose.
+        account: What it is charged to.
         partition: Where.
         nice: How much its priority is lowered.
         limit_s: Its time limit.
@@ -121,6 +125,7 @@ class FakeJob:
     name: str
     comment: str = ""
     user: str
+    account: str = "physics"
     partition: str
     nice: int = 0
     limit_s: float
@@ -182,8 +187,10 @@ class FakeCluster:
         nodes: NodeNames, in order.
         parts: Partitions.
         leaves: Nodes below each leaf switch, by its name; none for no topology.
-        node_limit: GrpTRES=node of the one account that all jobs are of; None for none.
+        parents: The account above each; all are below root. Our user is of the first.
+        node_limits: GrpTRES=node by account.
         submit_limit: MaxSubmit of the user, None for none.
+        shows_limits: Whether users may see limits.
         runs_jobs: Whether scripts are run; where not, a job lasts until it is
             ended.
         keeper: The process without which nothing here may go on.
@@ -200,8 +207,10 @@ class FakeCluster:
     nodes: list[str] = field(default_factory=lambda: list(NODES))
     parts: list[ClusterPart] = field(default_factory=lambda: [MAIN, FREETRAIN])
     leaves: dict[str, list[str]] = field(default_factory=dict)
-    node_limit: int | None = None
+    parents: dict[str, str] = field(default_factory=lambda: dict(ACCOUNTS))
+    node_limits: dict[str, int] = field(default_factory=dict)
     submit_limit: int | None = None
+    shows_limits: bool = True
     runs_jobs: bool = True
     keeper: Process | None = None
     kill_wait_s: float = 5.0
@@ -218,6 +227,26 @@ class FakeCluster:
     def holder(self, node: str) -> FakeJob | None:
         """Return the job that holds *node*; None where it is idle."""
         return next((j for j in self.jobs if j.holds_nodes and node in j.nodes), None)
+
+    def chain(self, account: str) -> list[str]:
+        """Return *account* and those above it."""
+        chain = [account]
+        while chain[-1] in self.parents:
+            chain.append(self.parents[chain[-1]])
+        return chain
+
+    def nodes_held(self, account: str) -> int:
+        """Return how many nodes jobs of *account*, or below it, hold."""
+        return sum(
+            len(job.nodes)
+            for job in self.jobs
+            if job.holds_nodes and account in self.chain(job.account)
+        )
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether there is accounting that enforces limits."""
+        return bool(self.node_limits) or self.submit_limit is not None
 
     def take_id(self) -> int:
         """Return a raw number that no job has had."""
@@ -460,8 +489,11 @@ def _start_or_drop(
     if part is not None and job.limit_s > part.max_time_s:
         job.reason = "PartitionTimeLimit"
         return ()
-    held = sum(len(other.nodes) for other in cluster.jobs if other.holds_nodes)
-    if cluster.node_limit is not None and held >= cluster.node_limit:
+    if any(
+        cluster.nodes_held(account) >= most
+        for account, most in cluster.node_limits.items()
+        if account in cluster.chain(job.account)
+    ):
         job.reason = "AssocGrpNodeLimit"
         return ()
     node = next((n for n in cluster.nodes if _fits(cluster, job, n, now_s)), None)

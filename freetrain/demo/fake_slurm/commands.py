@@ -113,7 +113,7 @@ def _do(
         case "sdiag":
             return sdiag(cluster, now_s)
         case _:
-            return sinfo(argv)
+            return sacctmgr(cluster, argv) if program == "sacctmgr" else sinfo(argv)
 
 
 def _run_step(folder: Path, argv: Sequence[str]) -> int:
@@ -596,7 +596,7 @@ def _excluded(job: FakeJob) -> str:
 
 _HEADINGS = {"JobArrayID": "JOBID", "UserID": "UID", "UserName": "USER"}
 _PRIORITY = 4_294_901_760
-_NULL = ("Dependency", "QOS", "Account", "Reservation")
+_NULL = ("Dependency", "QOS", "Reservation")
 _NONE = (
     *("tres-per-node", "tres-per-job", "tres-per-task", "tres-per-socket"),
     "HetJobID",
@@ -668,6 +668,7 @@ def _row(group: list[FakeJob], cluster: FakeCluster, now_s: float) -> dict[str, 
         **_ids(group),
         "UserID": str(cluster.uid if job.user == cluster.user else cluster.uid + 1),
         "UserName": job.user,
+        "Account": job.account if cluster.has_limits else "(null)",
         "Partition": job.partition,
         "State": _state(job),
         "PriorityLong": str(_PRIORITY - job.nice),
@@ -759,7 +760,7 @@ _CONFIG = {
 
 
 def scontrol(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
-    """Return nodes, reservations, partitions, the configuration or the topology.
+    """Return nodes, reservations, partitions, configuration, topology or accounts.
 
     ``update`` changes the comment of a job or of an array, and nothing else.
 
@@ -774,6 +775,7 @@ def scontrol(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
         "reservations": lambda: "No reservations in the system\n",
         "config": lambda: _config(cluster, now_s),
         "topology": lambda: _topology(cluster),
+        "assoc_mgr": lambda: _assoc_mgr(cluster),
     }
     asked = [word for word in argv if not word.startswith("-")]
     if asked[:1] != ["show"] or len(asked) < 2 or asked[1] not in tell:  # noqa: PLR2004
@@ -853,6 +855,9 @@ def _topology(cluster: FakeCluster) -> str:
 
 def _config(cluster: FakeCluster, now_s: float) -> str:
     settings = _CONFIG | {
+        "AccountingStorageEnforce": "associations,limits"
+        if cluster.has_limits
+        else "none",
         "KillWait": f"{cluster.kill_wait_s:.0f} sec",
         "TopologyPlugin": f"topology/{'tree' if cluster.leaves else 'none'}",
     }
@@ -875,6 +880,50 @@ def sdiag(cluster: FakeCluster, now_s: float) -> str:
         f"\tLast depth cycle: {waiting}\n\tLast queue length: {waiting}\n\n"
         f"Pending RPC statistics\n\tNo pending RPCs\n"
     )
+
+
+def _assoc_mgr(cluster: FakeCluster) -> str:
+    """Return the accounts, and our user in the first; others are not asked for.
+
+    Raises:
+        ComplaintError: Limits are not shown.
+    """
+    if not cluster.shows_limits:
+        raise ComplaintError("slurm_load_assoc_mgr_info error: Access denied")
+    user = f"{cluster.user}({cluster.uid})"
+    lines = [_association(cluster, name, "", "") for name in _accounts(cluster)]
+    submitted = "" if cluster.submit_limit is None else f"{cluster.submit_limit}(0)"
+    lines.append(_association(cluster, _accounts(cluster)[0], user, submitted))
+    qos = "QOS=normal(1) UsageRaw=0.0 GrpJobs=N(0) GrpTRES=cpu=N(0),node=N(0)\n"
+    head = "Current Association Manager state\nAssociation Records\n"
+    return f"{head}{''.join(lines)}QOS Records\n{qos}"
+
+
+def _accounts(cluster: FakeCluster) -> list[str]:
+    return list(dict.fromkeys([*cluster.parents, *cluster.parents.values()]))
+
+
+def _association(cluster: FakeCluster, account: str, user: str, submitted: str) -> str:
+    parent = "" if user else cluster.parents.get(account, "")
+    most = "N" if user else cluster.node_limits.get(account, "N")
+    return (
+        f"ClusterName={_CONFIG['ClusterName']} Account={account} UserName={user} "
+        f"Partition= Priority=0 ID=1 ParentAccount={parent and f'{parent}(1)'} Lft=1 "
+        f"DefAssoc={'Yes' if user else 'No'} GrpJobs=N(0) "
+        f"GrpTRES=cpu=N(0),node={most}(0) MaxJobs= MaxSubmitJobs={submitted}\n"
+    )
+
+
+def sacctmgr(cluster: FakeCluster, argv: Sequence[str]) -> str:
+    """Return the QOS, which have no limits.
+
+    Raises:
+        ComplaintError: Something else was asked for.
+    """
+    columns = next((word for word in argv if word.startswith("format=Name,")), "")
+    if not cluster.shows_limits or "qos" not in argv or not columns:
+        raise ComplaintError("sacctmgr: error: this stand-in tells QOS only")
+    return f"normal{'|' * columns.count(',')}\n"
 
 
 def sinfo(argv: Sequence[str]) -> str:

@@ -46,7 +46,16 @@ if TYPE_CHECKING:
 # ----------------------------------------------------------------------
 # A fake Slurm in a folder
 
-NAMES = ("sbatch", "scancel", "scontrol", "sdiag", "sinfo", "squeue", "srun")
+NAMES = (
+    "sbatch",
+    "scancel",
+    "scontrol",
+    "sdiag",
+    "sinfo",
+    "squeue",
+    "srun",
+    "sacctmgr",
+)
 
 
 def command(folder: Path, program: str) -> list[str]:
@@ -107,14 +116,22 @@ class FakeSlurmFolder:
         with opened(self.folder) as cluster:
             cluster.leaves = {name: list(nodes) for name, nodes in leaves.items()}
 
-    def limit(self, *, nodes: int | None = None, submitted: int | None = None) -> None:
-        """Limit the nodes of all jobs together, and the jobs that our user may have.
+    def limit(
+        self,
+        *,
+        nodes: int | None = None,
+        account: str = "physics",
+        submitted: int | None = None,
+        are_shown: bool = True,
+    ) -> None:
+        """Limit the nodes of all jobs of *account*, and the jobs that our user has.
 
         Raises:
             OSError: The state is gone or cannot be kept.
         """
         with opened(self.folder) as cluster:
-            cluster.node_limit, cluster.submit_limit = nodes, submitted
+            cluster.node_limits = {} if nodes is None else {account: nodes}
+            cluster.submit_limit, cluster.shows_limits = submitted, are_shown
 
     def stop(self) -> None:
         """End every job, and return when no process of any is left.
