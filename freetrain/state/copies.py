@@ -47,6 +47,25 @@ def is_gone(database: Path) -> bool:
     return all(path.name != database.name for path in database.parent.iterdir())
 
 
+def head_problem(database: Path) -> str:
+    """Return what is wrong with the file's head that SQLite itself does not mind.
+
+    It only reads a database whose file format is newer than it knows, for writing. Not
+    to be called while this process has the file open: closing it ends its locks.
+    """
+    try:
+        with database.open("rb") as file:
+            formats = file.read(_FORMATS.stop)[_FORMATS]
+    except OSError:  # missing, or SQLite will say why
+        return ""
+    unknown = [number for number in formats if number not in {1, 2}]
+    return f"it says to be of file format {unknown[0]}" if unknown else ""
+
+
+_FORMATS = slice(18, 20)
+"""Bytes with the format for writing and for reading (sqlite.org/fileformat.html)."""
+
+
 def damage(connection: sqlite3.Connection) -> str:
     """Return what is wrong with the database; an empty text for nothing.
 
@@ -169,7 +188,7 @@ def damaged_of(database: Path) -> tuple[Path, ...]:
 
 
 def _is_good(copy: Path) -> bool:
-    if not copy.is_file():
+    if not copy.is_file() or head_problem(copy):
         return False
     place = f"file:{quote(str(copy))}?mode=ro&immutable=1"
     try:

@@ -54,6 +54,7 @@ from freetrain.state.copies import (
     copies_of,
     damage,
     damaged_of,
+    head_problem,
     is_copy_due,
     is_gone,
     keep_copy,
@@ -217,6 +218,8 @@ def _connect_sound(database: Path, *, allow_wal: bool) -> sqlite3.Connection:
     has_copy = any(copy.exists() for copy in copies_of(database))
     if has_copy and is_gone(database):
         raise damaged(f"the state {database}", "it is gone")
+    if problem := head_problem(database):
+        raise damaged(f"the state {database}", problem)
     connection = connect(database, allow_wal=allow_wal)
     try:
         check_sound(connection, database, may_be_new=not has_copy)
@@ -234,6 +237,7 @@ def check_sound(
         problem = damage(connection)
         if not problem and not may_be_new and not version(connection):
             problem = "it has no tables"
+        problem = problem or _version_problem(connection)
         if problem:
             raise damaged(f"the state {database}", one_line(problem)[:_LONGEST_PROBLEM])
 
@@ -965,13 +969,41 @@ STEPS: tuple[tuple[str, ...], ...] = (
         ) STRICT""",
     ),
 )
-"""Step i takes a state from version i to i + 1. Never change a step; add another."""
+"""Step i takes a state from version i to i + 1. Never change a step; add another.
+
+Each changes a table or makes one, so that tables show of which version they are.
+"""
 
 
 def version(connection: sqlite3.Connection) -> int:
     """Return the version of the state, 0 for a new file."""
     with translated():
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _version_problem(connection: sqlite3.Connection) -> str:
+    """Return why the version cannot be that of the tables; empty where it can.
+
+    One damaged bit of it would make the state a newer FreeTrain's, which is never put
+    back, or an older one's, whose next step cannot be done.
+    """
+    found = version(connection)
+    tables = "" if found == len(STEPS) else _tables_of(connection)
+    if found == len(STEPS) or not (found or tables):
+        return ""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        for made, step in enumerate(STEPS, start=1):
+            for statement in step:
+                fresh.execute(statement)
+            if made != found and _tables_of(fresh) == tables:
+                return f"it says version {found}, and its tables are of version {made}"
+    return f"it says version {found}" if found < 0 else ""
+
+
+def _tables_of(connection: sqlite3.Connection) -> str:
+    """Return all that defines the tables; empty without any."""
+    rows = connection.execute("SELECT name, sql FROM sqlite_schema ORDER BY name")
+    return "".join(f"{name}: {sql}\n" for name, sql in rows)
 
 
 def migrate(

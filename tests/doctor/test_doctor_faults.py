@@ -79,6 +79,7 @@ def _overwrite(path: Path, at: int) -> None:
 
 def _of_a_newer_release(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE made_later (x INTEGER)")
         connection.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
 
 

@@ -8,7 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +212,19 @@ def test_every_earlier_version_is_brought_up_to_date_with_its_rows(
     assert version(state) == len(STEPS)
     assert trainers(state) == (ROW,)
     state.close()
+
+
+def test_each_step_changes_tables_so_that_they_show_their_version(
+    tmp_path: Path,
+) -> None:
+    found = set()
+    with closing(connect(tmp_path / "state")) as state:
+        for number in range(1, len(STEPS) + 1):
+            migrate(state, steps=STEPS[:number])
+            rows = state.execute("SELECT name, sql FROM sqlite_schema ORDER BY name")
+            found.add(tuple(rows))
+
+    assert len(found) == len(STEPS)
 
 
 PROGRAM = """

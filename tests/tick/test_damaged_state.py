@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -31,13 +31,20 @@ from freetrain.state.database import (
     open_store,
 )
 from freetrain.state.files import AgentState, Heartbeat, write_heartbeat
-from freetrain.state.tables import TrainerState, leases, trainers
+from freetrain.state.tables import (
+    TrainerRow,
+    TrainerState,
+    leases,
+    put_trainers,
+    trainers,
+)
 from freetrain.tick.act import QUIET_S
 from slurm.errors import SlurmError
 from tests.cli.commands import run
 from tests.tick.tick_worlds import UID, TickWorld
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from freetrain.elastic.files import RunDir
@@ -140,6 +147,7 @@ def test_without_a_good_copy_the_error_says_what_to_do_and_nothing_is_changed(
 def test_a_newer_state_is_not_taken_back(world: TickWorld) -> None:
     trained(world)
     with closing(sqlite3.connect(database(world))) as state:
+        state.execute("CREATE TABLE made_later (x INTEGER)")
         state.execute("PRAGMA user_version = 99")
 
     with pytest.raises(StoreNewerError):
@@ -271,6 +279,46 @@ def test_a_database_with_changed_bytes_is_put_back_or_refused_with_advice(
         assert shown.code in {0, 65, 73}, (case, shown)
     assert endings.count("put back") > len(cases) / 10
     print(Counter(endings))  # noqa: T201
+
+
+def flipped() -> Iterator[tuple[int, int]]:
+    """Yield byte and flipped bits: of the file's head, and of the first page's."""
+    for at in range(108):
+        is_number_alone = at in {18, 19, 60, 61, 62, 63}  # formats; our version
+        some = (1 << bit for bit in range(8 if is_number_alone else 1))
+        yield from ((at, bits) for bits in (0xFF, *some))
+
+
+def test_any_byte_of_the_head_may_be_flipped_and_the_database_is_put_back(
+    world: TickWorld,
+) -> None:
+    trained(world)
+    content = database(world).read_bytes()
+    copy, _ = copies_of(database(world))
+    copied = copy.read_bytes()
+    endings: Counter[str] = Counter()
+    for at, bits in flipped():
+        for path in damaged_of(database(world)):
+            path.unlink()
+        torn = bytearray(content)
+        torn[at] ^= bits
+        database(world).write_bytes(torn)
+        copy.write_bytes(copied)
+
+        with suppress(StoreDamagedError), world.reading() as state:
+            assert {row.name for row in trainers(state)} == {"a", "b"}
+        with world.writing() as state:  # nothing else is raised
+            put_trainers(state, trainers(state))
+
+        assert {row.name for row in trainers_of(world)} == {"a", "b"}, (at, bits)
+        endings["put back" if damaged_of(database(world)) else "no harm"] += 1
+    assert endings["put back"] > 100, endings
+    assert endings["no harm"] > 90, endings
+
+
+def trainers_of(world: TickWorld) -> Iterable[TrainerRow]:
+    with world.reading() as state:
+        return trainers(state)
 
 
 # What is found again by files, and worlds of which nothing is known
