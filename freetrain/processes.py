@@ -8,8 +8,10 @@ a signal may reach another process that got the number meanwhile.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,12 +87,22 @@ def status_of(pid: int, *, proc: Path = PROC) -> Status | None:
 # Fields of proc_pid_stat(5) after the name, from 0.
 _STATE, _PARENT, _SESSION, _STARTED = 0, 1, 3, 19
 _CPU_TIMES = slice(11, 15)  # user and system, of itself and of children
+_MEMORY_AND_ENVIRONMENT = 20, 47, 48  # vsize, env_start, env_end
+
+
+_EXEC_LOOKS = 100
+_EXEC_PAUSE_S = 0.001
 
 
 def environments(
     containing: bytes, *, uid: int | None = None, proc: Path = PROC
 ) -> Iterator[tuple[int, bytes]]:
     r"""Yield the processes whose environment contains some bytes, with it.
+
+    It misses none that was there all the time, and of a family at least one. Processes
+    are listed again until no new one has come, as a process may fork and end once it
+    was listed. One in the middle of execve(2) shows no environment, and is looked at
+    again until it does.
 
     Processes that vanish meanwhile, and those of others that may not be read, are
     passed over. A process that emptied its environment is not found.
@@ -101,15 +113,45 @@ def environments(
         proc: Where the kernel shows processes.
 
     Raises:
-        OSError: The processes cannot be listed.
+        OSError: The processes cannot be listed; or, after all others were yielded, one
+            is still in the middle of execve(2), and may be one of those.
     """
-    for pid in process_ids(proc=proc):
-        with suppress(OSError):
-            if uid is not None and os.stat(f"{proc}/{pid}").st_uid != uid:  # noqa: PTH116 -- a Path costs as much again
-                continue
-            environ = _read(f"{proc}/{pid}/environ")
-            if containing in environ:
+    listed: set[int] = set()
+    starting: set[int] = set()
+    looks = 0
+    while due := (set(process_ids(proc=proc)) - listed) | starting:
+        listed |= due
+        starting = set()
+        for pid in due:
+            environ = _environment_of(pid, uid, proc)
+            if environ is None:
+                starting.add(pid)
+            elif containing in environ:
                 yield pid, environ
+        if starting and looks == _EXEC_LOOKS:
+            why = f"processes {sorted(starting)} are still being started"
+            raise BlockingIOError(errno.EAGAIN, why)
+        if starting:
+            looks += 1
+            time.sleep(_EXEC_PAUSE_S)
+
+
+def _environment_of(pid: int, uid: int | None, proc: Path) -> bytes | None:
+    """Return a process's environment; None where it will only have one.
+
+    It is empty for a process that is gone, of another user, or of the kernel.
+    """
+    try:
+        if uid is not None and os.stat(f"{proc}/{pid}").st_uid != uid:  # noqa: PTH116 -- a Path costs as much again
+            return b""
+        environ = _read(f"{proc}/{pid}/environ")
+        if environ:
+            return environ
+        fields = _read(f"{proc}/{pid}/stat").rpartition(b")")[2].split()
+        memory, begin, end = (int(fields[at]) for at in _MEMORY_AND_ENVIRONMENT)
+    except (OSError, ValueError, IndexError):
+        return b""
+    return None if memory > 0 and (end == 0 or begin < end) else b""
 
 
 def context_switches(pid: int, *, proc: Path = PROC) -> int:

@@ -203,6 +203,9 @@ def _run(call: Call, patience: Patience) -> bool:
 
 _TRIES = 5
 _TRY_AGAIN_S = 0.5
+_END_POLL_S = 0.02
+_LONGEST_KILL_S = 60.0
+"""A process that waits for a file server dies once that answers."""
 
 
 def _try_for_a_while(act: Callable[[], None]) -> None:
@@ -228,10 +231,9 @@ def _sweep(call: Call, patience: Patience) -> None:
     environment.log_limits()
     board = _board(call, environment)
     processes = NodeProcesses(call.key, board, environment, patience)
-    until_s = time.monotonic() + patience.sweep_grace_s
+    until_s = time.monotonic() + patience.sweep_grace_s + _LONGEST_KILL_S
     while not processes.end_all() and time.monotonic() < until_s:
-        environment.wait(patience.poll_s)
-    processes.kill_all()
+        environment.wait(_END_POLL_S)
     environment.end_listeners(call.key)
     _remove_groups()
     _try_for_a_while(lambda: _write_ended(board, call.key))
@@ -300,7 +302,6 @@ def _wrong(why: str) -> UsageError:
 
 
 _HURRIED_SCAN_S = 0.3
-_END_POLL_S = 0.02
 
 
 class Agent:

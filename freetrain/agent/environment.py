@@ -48,7 +48,7 @@ from slurm.errors import SlurmError, SlurmMissingError, SlurmUnavailableError
 from slurm.records import JobKey, JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from freetrain.agent.board import Board, TrainerFolder
@@ -284,13 +284,13 @@ class Environment:
         except (OSError, ValueError, StopIteration):
             return False
 
-    def processes(self) -> tuple[MarkedProcess, ...]:
+    def processes(self) -> Iterable[MarkedProcess]:
         """Return the marked processes of this node, but for the agent's own.
 
         Raises:
-            OSError: They cannot be listed.
+            OSError: They cannot be listed, or, after all others, there may be more.
         """
-        return tuple(marked_processes(uid=os.geteuid(), own_pid=os.getpid()))
+        return marked_processes(uid=os.geteuid(), own_pid=os.getpid())
 
     def is_there(self, process: MarkedProcess) -> bool:
         """Tell whether a process is still there."""
@@ -527,7 +527,7 @@ def marked_processes(
     Zombies and processes that vanish meanwhile are left out.
 
     Raises:
-        OSError: The processes cannot be listed.
+        OSError: The processes cannot be listed, or there may be more of them.
     """
     for pid, environ in environments(LEASE_MARK.encode(), uid=uid, proc=proc):
         mark = read_mark(environ)
@@ -602,6 +602,7 @@ class NodeProcesses:
         self._environment = environment
         self._sweeper = Sweeper(patience.sweep_grace_s)
         self._stopped = StoppedWatch(patience.stuck_s)
+        self._has_seen_all = True
 
     @property
     def mine(self) -> tuple[MarkedProcess, ...]:
@@ -611,15 +612,23 @@ class NodeProcesses:
     def scan(self, folders: Collection[TrainerFolder]) -> None:
         """Look at all processes.
 
+        Those of the last look count as still there where not all were seen.
+
         Args:
             folders: The trainers that matter, as read before.
         """
+        found: dict[tuple[int, int], MarkedProcess] = {}
+        self._has_seen_all = True
         try:
-            self.processes = self._environment.processes()
+            for process in self._environment.processes():
+                found[process.pid, process.started] = process
         except OSError as error:
-            self._environment.log(f"cannot look at processes: {error}")
-            return
-        self.swept = {folder.name: self._swept(folder) for folder in folders}
+            self._has_seen_all = False
+            self._environment.log(f"cannot look at all processes: {error}")
+            found = {(p.pid, p.started): p for p in self.processes} | found
+        self.processes = tuple(found.values())
+        if self._has_seen_all:
+            self.swept = {folder.name: self._swept(folder) for folder in folders}
         ours = [p for p in self.processes if self._is_ours(p)]
         live = [p for p in ours if p.mark.generation and not self._is_over(p)]
         now_s = self._environment.elapsed_s()
@@ -654,13 +663,14 @@ class NodeProcesses:
 
     def kill_all(self) -> None:
         """Kill all processes of this lease, at once."""
-        self._kill(lambda p: p.mark.lease == self._me)
+        self._kill(lambda _: True)
 
     def end_all(self) -> bool:
         """End all processes of this lease; return whether none is left."""
         self.scan(())
-        self._end(self.mine)
-        return not self.mine
+        ours = tuple(p for p in self.processes if self._is_ours(p))
+        self._end(ours)
+        return self._has_seen_all and not ours
 
     def _kill(self, is_meant: Callable[[MarkedProcess], bool]) -> None:
         self.scan(())

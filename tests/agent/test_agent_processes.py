@@ -14,22 +14,28 @@ from uuid import uuid4
 
 import pytest
 
+from freetrain.agent.board import Board, Listing
 from freetrain.agent.environment import (
+    Environment,
     Mark,
     MarkedProcess,
+    NodeProcesses,
     StoppedWatch,
     Sweeper,
     marked_processes,
     read_mark,
 )
+from freetrain.agent.observation import Patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.processes import (
+    environments,
     free_memory_bytes,
     oom_kills,
     pidfd_problem,
     resident_bytes,
     send_signal,
 )
+from freetrain.state.files import StateDir
 from tests.cluster.waiting import wait_for
 
 SLEEP = "import time; time.sleep(600)"
@@ -52,10 +58,12 @@ class Nursery:
         self.key = LeaseKey(str(uuid4()), 3)
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self, program: str, *, world: str = "t/7") -> subprocess.Popen[bytes]:
+    def start(
+        self, program: str, *words: str, world: str = "t/7"
+    ) -> subprocess.Popen[bytes]:
         marks = {"FREETRAIN_LEASE": f"{self.key.uuid}-3", "FREETRAIN_WORLD": world}
         process = subprocess.Popen(  # noqa: S603 -- a test's own words
-            [sys.executable, "-c", program], env=marks
+            [sys.executable, "-S", "-c", program, *words], env=marks
         )
         self.processes.append(process)
         return process
@@ -111,6 +119,90 @@ def test_a_daemonised_child_is_found_and_ended(nursery: Nursery) -> None:
     sweep(nursery, Sweeper(2.0), now_s=0.0)
 
     wait_for("it to be gone", lambda: not nursery.found())
+
+
+EXECS = """
+import os, sys
+os.execv(sys.executable, [sys.executable, "-S", "-c", sys.argv[1], sys.argv[1]])
+"""
+FORKS = """
+import os
+while True:
+    if os.fork():
+        os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "count"),
+    [(EXECS, 150), (FORKS, 20)],
+    ids=["becomes another", "forks and ends"],
+)
+def test_a_process_is_found_at_every_look_though_it_always(
+    nursery: Nursery, program: str, count: int
+) -> None:
+    nursery.start(program, program)
+    wait_for("the process", nursery.found)
+
+    looks = [nursery.found() for _ in range(count)]
+
+    assert all(looks)
+
+
+def test_where_a_process_is_still_being_started_not_all_were_seen(
+    tmp_path: Path,
+) -> None:
+    for pid, size in ((1, 0), (2, 4096)):  # the first is the kernel's
+        (tmp_path / f"{pid}").mkdir()
+        (tmp_path / f"{pid}" / "environ").touch()
+        fields = ["0"] * 50
+        fields[0], fields[20] = "R", str(size)
+        (tmp_path / f"{pid}" / "stat").write_text(f"{pid} (x) {' '.join(fields)}\n")
+
+    with pytest.raises(OSError, match=r"\[2\] are still being started"):
+        list(environments(b"A=1", proc=tmp_path))
+
+
+class Looks(Environment):
+    """An environment whose looks at processes are made up; the last one fails."""
+
+    def __init__(self, *looks: tuple[MarkedProcess, ...]) -> None:
+        self.looks = list(looks)
+
+    def processes(self) -> Iterator[MarkedProcess]:
+        yield from self.looks.pop(0)
+        if not self.looks:
+            raise BlockingIOError(errno.EAGAIN, "process 2 is still being started")
+
+    def elapsed_s(self) -> float:
+        return 0.0
+
+    def send(self, process: MarkedProcess, number: signal.Signals) -> None:
+        pass
+
+    def log(self, text: str) -> None:
+        pass
+
+
+def test_a_lease_is_empty_only_if_all_processes_were_seen(tmp_path: Path) -> None:
+    key = LeaseKey("u", 0)
+    process = MarkedProcess(1, 5, Mark(key, "t", 7))
+
+    for looks, are_empty, left in (
+        (((), ()), [True, False], ()),
+        (((process,), ()), [False, False], (process,)),
+    ):
+        environment = Looks(*looks)
+        listing = Listing(environment.elapsed_s)
+        board = Board(
+            StateDir(tmp_path),
+            listing,
+            elapsed_s=environment.elapsed_s,
+            log=environment.log,
+        )
+        found = NodeProcesses(key, board, environment, Patience())
+        assert [found.end_all() for _ in looks] == are_empty
+        assert found.mine == left
 
 
 def test_one_that_ignores_term_is_killed_when_the_grace_is_over(

@@ -4,10 +4,11 @@ import ctypes
 import os
 import select
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from freetrain.launch.base import LEASE_MARK, WORLD_MARK
 from freetrain.processes import process_ids, status_of
 from tests.cluster.waiting import wait_for
 
@@ -90,6 +91,33 @@ def processes() -> Iterator[tuple[int, list[str], list[str]]]:
 def proc_words(pid: int, what: str) -> list[str]:
     """Return the words of a file of /proc that ends each with a null byte."""
     return _proc(pid, what).split("\0")
+
+
+def describe(pids: Iterable[int]) -> str:
+    """Return a line for each process: command, parent, state, age, and our marks.
+
+    Its marks are the lease and the generation that its environment names.
+    """
+    return "\n".join(filter(None, map(_description, pids)))
+
+
+def _description(pid: int) -> str:
+    status = status_of(pid)
+    if status is None:
+        return ""
+    up_s = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+    age_s = up_s - status.started / os.sysconf("SC_CLK_TCK")
+    marks = [
+        word
+        for word in proc_words(pid, "environ")
+        if word.startswith((LEASE_MARK, WORLD_MARK, "SLURM_JOB_ID=", "SLURM_STEP_ID="))
+    ]
+    parent = " ".join(proc_words(status.parent, "cmdline")).strip()
+    return (
+        f"{pid} in state {status.state}, {age_s:.1f} s old, session {status.session}, "
+        f"child of {status.parent} ({parent}): "
+        f"{' '.join(proc_words(pid, 'cmdline')).strip()!r}; {' '.join(marks)}"
+    )
 
 
 def adopt_orphans() -> None:

@@ -123,7 +123,10 @@ def wait_for_the_end(stage: Stage, *, limit_s: float) -> None:
 def check_all(stage: Stage, reference: Mapping[int, float]) -> None:
     """Nothing is left, and all losses and samples are those of one process."""
     wait_for("Slurm to have none of our jobs", lambda: not stage.leases())
-    wait_for("no process of ours", lambda: not stage.processes())
+    wait_for(
+        lambda: f"no process of ours:\n{stage.described_processes()}",
+        lambda: not stage.processes(),
+    )
     for name in NAMES:
         run = stage.trainer(name)[1]
         check_losses(run, reference)

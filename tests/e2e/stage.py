@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from freetrain.elastic.files import RunDir
+from freetrain.launch.base import LEASE_MARK
 from freetrain.state.files import StateDir, TrainerDir
 from slurm.records import JobRecord
 from slurm.text import parse_squeue, squeue_argv
 from tests.cluster.cluster import Cluster
-from tests.cluster.processes import processes
+from tests.cluster.processes import describe, proc_words, processes
 from tests.e2e.others import LEASES
 from tests.e2e.outcome import losses
 
@@ -237,6 +238,23 @@ class Stage:
             for pid, argv, environ in processes()
             if ours in "\0".join((*argv, *environ))
         }
+
+    def described_processes(self) -> str:
+        """Return each of our processes, and the end of the log of each one's lease."""
+        pids = self.processes()
+        leases = {
+            word.partition("=")[2]
+            for pid in pids
+            for word in proc_words(pid, "environ")
+            if word.startswith(f"{LEASE_MARK}=")
+        }
+        logs = [self.state.path / "leases" / name / "agent.log" for name in leases]
+        ends = [
+            f"== {log.parent.name}\n{log.read_text(errors='replace')[-2_000:]}"
+            for log in logs
+            if log.exists()
+        ]
+        return "\n".join((describe(pids), *ends))
 
 
 def _link_all(folder: Path, programs: Path) -> None:

@@ -15,11 +15,6 @@ pytestmark = [pytest.mark.slurm, pytest.mark.long]
 FAULTS = 100
 
 
-@pytest.mark.xfail(
-    raises=TimeoutError,
-    strict=False,
-    reason="once a process of ours was left for over 90 s; its cause is not found",
-)
 def test_nothing_is_lost_or_left_and_nobody_waits_whatever_fails(
     cluster_of: Callable[..., Cluster], tmp_path: Path
 ) -> None:
