@@ -13,6 +13,7 @@ import dataclasses
 import itertools
 import math
 import re
+import statistics
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -47,6 +48,13 @@ _NEEDED = (
     ("NNodes", "AllocNodes", "NodeList"),
 )
 _JOB_ID = re.compile(r"\d+(_(\d+|\[[^\]|]*\]))?([+]\d+)?", re.ASCII)
+_STEP_ID = re.compile(r"\d+(_\d+)?([+]\d+)?\.\w+([+]\d+)?", re.ASCII)
+_NO_TEXT = frozenset(
+    {"", "jobid", "jobidraw", "submit", "start", "end", "elapsed", "elapsedraw"}
+    | {"timelimit", "timelimitraw", "nnodes", "allocnodes", "nodelist", "partition"}
+    | {"state", "priority", "user", "uid"}
+)
+"""Columns that have no line breaks; nothing stands behind a delimiter that ends."""
 
 
 class Sacct(LogFormat[JobTrace]):
@@ -60,20 +68,21 @@ class Sacct(LogFormat[JobTrace]):
     holds = JobTrace
 
     def begins_with(self, line: str) -> bool:
-        """Tell whether *line* names a column of job ids between bars."""
-        columns = {column.strip().lower() for column in line.split("|")}
-        return not columns.isdisjoint({"jobid", "jobidraw"})
+        """Tell whether *line* names a column of job ids, or is a line without names."""
+        return _mark_of_header(line) is not None or _mark_of_record(line) is not None
 
     def read(self, content: Content, *, skip_bad: int = 0) -> JobTrace:
         """Read a dump of ``sacct``, its columns in any order; unused ones may be there.
 
         Needed are a job id, Submit, Start, one of End, Elapsed and ElapsedRaw, and
-        one of NNodes, AllocNodes and NodeList. Units are nodes. t = 0 is the first
+        one of NNodes, AllocNodes and NodeList; where the dump has no header line, they
+        are told by their values. Any of several delimiters may stand between them.
+        Units are nodes. t = 0 is the first
         submission; times without a zone are taken as UTC (run sacct with TZ=UTC, or
         a change to winter time makes jobs end before they start).
 
         * Steps (``123.batch``) are left out; an array's tasks and the components of a
-          heterogeneous job are jobs each.
+          heterogeneous job are jobs each. Names and comments may have line breaks.
         * A job that was requeued has several lines; each is a job of its own, the
           second one named ``123#2``.
         * A job that still runs has run for Elapsed, or, without that column, until
@@ -87,8 +96,10 @@ class Sacct(LogFormat[JobTrace]):
         """
         tolerance = Tolerance(content.source, skip_bad)
         most_names = _ALWAYS_NAMED + _MOST_NAMES_A_BYTE * len(content.raw)
-        parser = _DumpParser(content.source, most_names=most_names)
-        records = parse_lines(content.lines(), parser.parse, tolerance)
+        head = _read_head(content)
+        parser = _DumpParser(head, most_names=most_names)
+        lines = _whole_records(content, head, parser.broken)
+        records = parse_lines(lines, parser.parse, tolerance)
         if not records:
             raise tolerance.empty_log("there is no job in it")
         found, cautions = _named_for_all_or_none(_from_zero(records), records)
@@ -99,9 +110,9 @@ class Sacct(LogFormat[JobTrace]):
             jobs=jobs,
             units=len(named_nodes(jobs)) or machine_units(None, jobs),
             unix_start_s=min(record.job.submit_s for record in records),
-            comments=tuple(parser.comments),
+            comments=head.comments,
             skipped_lines=tolerance.skipped,
-            cautions=cautions,
+            cautions=(*head.cautions, *parser.cautions(), *cautions),
         )
 
 
@@ -111,51 +122,132 @@ _MOST_NAMES_A_BYTE = 16
 ``n[0-999999]`` are 200 bytes long. Jobs of 1,000 nodes on average are within it."""
 
 
-class _DumpParser:
-    """Parses lines; keeps columns, job ids and node names."""
+class _Head(NamedTuple):
+    """How a dump is to be read.
 
-    def __init__(self, source: str, *, most_names: int) -> None:
-        self.comments: list[str] = []
+    Attributes:
+        mark: What stands between fields.
+        columns: Names in lower case; empty for a column that is not used.
+        line_number: Line of the names, 0 where there are none.
+        comments: Comments before it, without ``#``.
+        cautions: A sentence where columns were told by their values.
+    """
+
+    mark: str
+    columns: tuple[str, ...]
+    line_number: int
+    comments: tuple[str, ...]
+    cautions: tuple[str, ...] = ()
+
+    @property
+    def id_place(self) -> int:
+        """The column of job ids."""
+        raw = "jobidraw" in self.columns
+        return self.columns.index("jobidraw" if raw else "jobid")
+
+    def starts_record(self, line: str) -> bool:
+        """Tell whether *line* has a job's or a step's id in its place."""
+        fields = line.split(self.mark, self.id_place + 1)
+        text = fields[self.id_place].strip() if len(fields) > self.id_place else ""
+        return bool(_JOB_ID.fullmatch(text) or _STEP_ID.fullmatch(text))
+
+    def is_step(self, line: str) -> bool:
+        """Tell whether *line* begins the record of a step."""
+        fields = line.split(self.mark, self.id_place + 1)
+        text = fields[self.id_place].strip() if len(fields) > self.id_place else ""
+        return bool(_STEP_ID.fullmatch(text))
+
+
+def _whole_records(
+    content: Content, head: _Head, broken: set[int]
+) -> Iterator[tuple[int, str]]:
+    """Yield records with their first line, those put together that have line breaks.
+
+    A line that has neither all fields nor a job's id continues the one before, if that
+    lacks fields, is a step, or ends with a column that is not used. Lines of records
+    that were put together are added to *broken*.
+    """
+    marks = len(head.columns) - 1
+    number, record = 0, ""
+    for this, line in content.lines():
+        if this <= head.line_number or not line.strip():
+            continue
+        if not head.line_number and line.startswith("#") and not record:
+            continue
+        found = line.count(head.mark)
+        is_new = found == marks or head.starts_record(line)
+        if record and not is_new:
+            lacks = record.count(head.mark) < marks
+            in_text = not found and head.columns[-1] not in _NO_TEXT
+            if lacks or in_text or head.is_step(record):
+                record += f" {line}"
+                broken.add(number)
+                continue
+        if record:
+            yield number, record
+        number, record = this, line
+    if record:
+        yield number, record
+
+
+class _DumpParser:
+    """Parses records; keeps job ids and node names.
+
+    Attributes:
+        broken: First lines of records that were put together.
+    """
+
+    def __init__(self, head: _Head, *, most_names: int) -> None:
+        self.broken: set[int] = set()
+        self._head = head
         self._left_names = most_names
         self._names: dict[str, str] = {}  # each name once, however many lists have it
-        self._source = source
-        self._columns: tuple[str, ...] = ()
         self._times_seen: dict[str, int] = {}
         self._expanded: dict[str, tuple[str, ...]] = {}
+        self._broken_steps = 0
+        self._broken_jobs = 0
 
     def parse(self, number: int, line: str) -> SacctRecord | None:
-        if not line.strip():
+        fields = self._fields(number, line)
+        if fields is None:
             return None
-        if line.startswith("#") and not self._columns:
-            keep_comment(self.comments, line[1:].strip())
-            return None
-        if not self._columns:
-            self._columns = _columns(self._source, number, line)
-            return None
-        fields = self._fields(line)
         job_id = fields.get("jobidraw") or fields.get("jobid", "")
-        if "." in job_id:
-            return None
         if not _JOB_ID.fullmatch(job_id):
             why = f"found {snippet(job_id)}; expected a job id such as 123 or 123_4"
             raise BadLineError("JobID", why)
         record = read_record(job_id, fields, self._nodes(fields.get("nodelist", "")))
+        self._broken_jobs += number in self.broken
         times = self._times_seen[job_id] = self._times_seen.get(job_id, 0) + 1
         if times == 1:
             return record
         job = dataclasses.replace(record.job, job_id=f"{job_id}#{times}")
         return record._replace(job=job)
 
-    def _fields(self, line: str) -> dict[str, str]:
-        fields = line.split("|")
-        if len(fields) != len(self._columns):
+    def cautions(self) -> Iterator[str]:
+        """Yield a sentence for records with line breaks: steps, and jobs."""
+        breaks = "in a field."
+        if self._broken_steps:
+            steps = counted(self._broken_steps, "step")
+            yield f"{steps} left out that had line breaks {breaks}"
+        if self._broken_jobs:
+            jobs = counted(self._broken_jobs, "job")
+            yield f"{jobs} put together that had line breaks {breaks}"
+
+    def _fields(self, number: int, line: str) -> dict[str, str] | None:
+        """Return a job's fields by column; None for a step."""
+        columns, place = self._head.columns, self._head.id_place
+        fields = line.split(self._head.mark)
+        if len(fields) > place and "." in fields[place]:
+            self._broken_steps += number in self.broken
+            return None
+        if len(fields) != len(columns):
             why = (
-                f"found {len(fields)} fields, expected {len(self._columns)} "
-                f"(a name with '|' or a line break in it?)"
+                f"found {len(fields)} fields, expected {len(columns)} "
+                f"(a name with '{self._head.mark}' or a line break in it?)"
             )
             raise BadLineError(None, why)
         stripped = (field.strip() for field in fields)
-        return dict(zip(self._columns, stripped, strict=True))
+        return dict(zip(columns, stripped, strict=True))
 
     def _nodes(self, text: str) -> tuple[str, ...]:
         """Return the nodes' names; equal lists, which abound, share one tuple."""
@@ -176,8 +268,56 @@ class _DumpParser:
         return self._expanded[text]
 
 
-def _columns(source: str, number: int, line: str) -> tuple[str, ...]:
-    columns = tuple(name.strip().lower() for name in line.split("|"))
+# The header line, or columns told by their values where there is none.
+
+_MARKS = ("|#", "|", ";", "\t", "^", "~", "@")
+"""Delimiters that are looked for; ``--delimiter`` takes any. No comma: it stands in
+lists of nodes."""
+
+_FEWEST_FIELDS = 4
+_FEWEST_TIMES = 2
+
+
+def _mark_of_header(line: str) -> str | None:
+    """Return the delimiter of a header line, None if *line* is none."""
+    for mark in _MARKS:
+        names = {name.strip().lower() for name in line.split(mark)}
+        if not names.isdisjoint({"jobid", "jobidraw"}):
+            return mark
+    return None
+
+
+def _mark_of_record(line: str) -> str | None:
+    """Return the delimiter of a line without names: it has two times; else None."""
+    for mark in _MARKS:
+        fields = [field.strip() for field in line.split(mark)]
+        times = sum(_TIME.fullmatch(field) is not None for field in fields)
+        if len(fields) >= _FEWEST_FIELDS and times >= _FEWEST_TIMES:
+            return mark
+    return None
+
+
+def _read_head(content: Content) -> _Head:
+    """Return how the dump in *content* is to be read.
+
+    Raises:
+        UnreadableLogError: A column is missing, or cannot be told from the others.
+    """
+    comments: list[str] = []
+    for number, line in content.lines():
+        if line.startswith("#"):
+            keep_comment(comments, line[1:].strip())
+        elif mark := _mark_of_header(line):
+            columns = tuple(name.strip().lower() for name in line.split(mark))
+            _check_columns(content.source, number, columns)
+            return _Head(mark, columns, number, tuple(comments))
+        elif line.strip():
+            mark = _mark_of_record(line) or "|"
+            return _headless(content, number, mark, tuple(comments))
+    raise UnreadableLogError(content.source, None, None, "there is no job in it")
+
+
+def _check_columns(source: str, number: int, columns: tuple[str, ...]) -> None:
     for choice in _NEEDED:
         if not any(name.lower() in columns for name in choice):
             why = (
@@ -185,7 +325,160 @@ def _columns(source: str, number: int, line: str) -> tuple[str, ...]:
                 f"JobIDRaw,Submit,Start,End,Timelimit,NNodes,NodeList,Partition,State"
             )
             raise UnreadableLogError(source, number, None, why)
-    return columns
+
+
+_SAMPLE = 1000
+"""Records by which columns without names are told apart."""
+
+_MOST_COLUMNS = 150
+"""``sacct --helpformat`` has 120."""
+
+_FEW_TIMES = 6
+"""Up to so many columns of times are tried in any order."""
+
+
+def _headless(
+    content: Content, number: int, mark: str, comments: tuple[str, ...]
+) -> _Head:
+    lines = (line.split(mark) for _, line in content.lines() if mark in line)
+    sample = list(itertools.islice(lines, _SAMPLE))
+    width = statistics.mode(map(len, sample)) if sample else 0
+    rows = [[text.strip() for text in row] for row in sample if len(row) == width]
+    try:
+        named = _Unnamed(rows).named() if width <= _MOST_COLUMNS else {}
+    except BadLineError as bad:
+        raise UnreadableLogError(content.source, number, bad.field, bad.why) from None
+    columns = tuple(
+        named.get(place, "text" if any(row[place] for row in rows) else "").lower()
+        for place in range(width)
+    )
+    for choice in _NEEDED:
+        if not any(name.lower() in columns for name in choice):
+            why = (
+                f"it has no header line, and of its columns none is surely "
+                f"{' or '.join(choice)}. Nothing was read. Put the line with their "
+                f"names first, as sacct prints it without --noheader"
+            )
+            raise UnreadableLogError(content.source, number, None, why)
+    told = ", ".join(f"{place + 1} {name}" for place, name in sorted(named.items()))
+    caution = f"The dump has no header line: its columns were taken to be {told}."
+    return _Head(mark, columns, 0, comments, (caution,))
+
+
+class _Unnamed:
+    """Columns without names, told apart by what stands in them.
+
+    Args:
+        rows: Fields of some records, all of one length. Steps are not looked at.
+    """
+
+    def __init__(self, rows: list[list[str]]) -> None:
+        ids = {
+            place: len(set(values))
+            for place, values in enumerate(zip(*rows, strict=True))
+            if all(_JOB_ID.fullmatch(v) or _STEP_ID.fullmatch(v) for v in values)
+        }
+        self._id = max(ids, key=lambda place: ids[place], default=None)
+        jobs = [
+            row for row in rows if self._id is None or _JOB_ID.fullmatch(row[self._id])
+        ]
+        self._columns = [*zip(*jobs, strict=True)]
+        self._known = [
+            [text for text in column if not is_nothing(text)]
+            for column in self._columns
+        ]
+
+    def named(self) -> dict[int, str]:
+        """Return by place the names of columns that surely are what they are called."""
+        if self._id is None or not self._columns:
+            return {}
+        named = {self._id: "JobID", **self._times()}
+        named |= self._durations(named)
+        named |= self._nodes(named)
+        states = [place for place in self._of(_STATE) if place not in named]
+        return named | dict.fromkeys(states[:1], "State")
+
+    def _of(self, pattern: re.Pattern[str]) -> list[int]:
+        """Return the columns that have values, all of them like *pattern*."""
+        return [
+            place
+            for place, known in enumerate(self._known)
+            if known and all(map(pattern.fullmatch, known))
+        ]
+
+    def _times(self) -> dict[int, str]:
+        """Return Submit, Start and, of three or more, End, which follow each other.
+
+        Of more than three columns it is the first and the last two: Eligible stands
+        between Submit and Start.
+        """
+        times = [place for place in self._of(_TIME) if place != self._id]
+        names = ("Submit", "Start", "End")[: len(times)]
+        usual = (*times[:1], *times[1:][-2:])
+        orders = itertools.permutations(times[:_FEW_TIMES], len(names))
+        for places in itertools.chain([usual], orders):
+            if len(names) >= _FEWEST_TIMES and self._follow_each_other(places):
+                return dict(zip(places, names, strict=True))
+        return {}
+
+    def _follow_each_other(self, places: Sequence[int]) -> bool:
+        for texts in zip(*(self._columns[place] for place in places), strict=True):
+            times_s = [time_s for text in texts if (time_s := read_time(text, ""))]
+            if times_s != sorted(times_s):
+                return False
+        return True
+
+    def _durations(self, named: Mapping[int, str]) -> dict[int, str]:
+        """Return Elapsed, which is End - Start where there is an End, and Timelimit."""
+        places = [
+            place
+            for place in self._of(_LIMIT)
+            if any(":" in text for text in self._known[place])
+        ]
+        by_name = {name: self._columns[place] for place, name in named.items()}
+        if "End" not in by_name:
+            return {places[0]: "Elapsed"} if len(places) == 1 else {}
+        ran_s = [
+            None if start_s is None or end_s is None else end_s - start_s
+            for start_s, end_s in (
+                (read_time(start, "Start"), read_time(end, "End"))
+                for start, end in zip(by_name["Start"], by_name["End"], strict=True)
+            )
+        ]
+        elapsed = [
+            place
+            for place in places
+            if all(
+                run_s is None or read_duration(text, "", bare_unit_s=1.0) == run_s
+                for text, run_s in zip(self._columns[place], ran_s, strict=True)
+            )
+        ]
+        limits = [place for place in places if place not in elapsed]
+        found = dict.fromkeys(elapsed[:1], "Elapsed")
+        return found | ({limits[0]: "Timelimit"} if len(limits) == 1 else {})
+
+    def _nodes(self, named: Mapping[int, str]) -> dict[int, str]:
+        """Return NodeList and NNodes, which has as many; or the only count there is."""
+        counts = [place for place in self._of(_COUNT) if place not in named]
+        lists = [place for place in self._of(_NODE_LIST) if place not in named]
+        # A user or partition may look like a node, but is on more lines the same.
+        lists.sort(key=lambda place: -len(set(self._columns[place])))
+        for place in lists:
+            for count in counts:
+                if self._as_long_as(place, count):
+                    return {place: "NodeList", count: "NNodes"}
+        return {counts[0]: "NNodes"} if len(counts) == 1 else {}
+
+    def _as_long_as(self, place: int, count: int) -> bool:
+        try:
+            return all(
+                is_nothing(text) or count_hostlist(text) == read_count(number, "NNodes")
+                for text, number in zip(
+                    self._columns[place], self._columns[count], strict=True
+                )
+            )
+        except (ValueError, BadLineError):
+            return False
 
 
 def _from_zero(records: list[SacctRecord]) -> list[Job]:
@@ -399,6 +692,17 @@ _NO_NODES = "none assigned"
 _NOTHING = frozenset({"", "unknown", "none", "n/a", _NO_NODES, "invalid"})
 _NO_LIMIT = _NOTHING | {"unlimited", "partition_limit"}
 
+# Values by which columns without names are told.
+_TIME = re.compile(rf"{_ISO.pattern}|\d{{9,10}}", re.ASCII)
+_LIMIT = re.compile(rf"{_DURATION.pattern}|UNLIMITED|Partition_Limit", re.ASCII)
+_NODE_LIST = re.compile(r"[^\s|]*[A-Za-z][^\s|]*[\d\]][^\s|]*", re.ASCII)
+_STATE = re.compile(
+    r"(BOOT_FAIL|CANCELLED|COMPLETED|CONFIGURING|COMPLETING|DEADLINE|FAILED|NODE_FAIL|"
+    r"OUT_OF_MEMORY|PENDING|PREEMPTED|RUNNING|RESIZING|REQUEUED|REVOKED|SUSPENDED|"
+    r"TIMEOUT)\b.*",
+    re.ASCII,
+)
+
 
 def is_nothing(text: str) -> bool:
     """Tell whether *text* is one of Slurm's words for "there is no such value"."""
@@ -500,12 +804,18 @@ def expand_hostlist(text: str, *, limit: int = MAX_NODES) -> tuple[str, ...]:
     Raises:
         ValueError: It is no such list, or one of more than *limit* nodes.
     """
+    count_hostlist(text, limit=limit)
+    return tuple(name for parts in _terms(text) for name in _names(parts))
+
+
+def count_hostlist(text: str, *, limit: int = MAX_NODES) -> int:
+    """Return how many names *text* stands for; raises as `expand_hostlist` does."""
     count = 0
     for parts in _terms(text):
         count += math.prod(sum(len(numbers) for numbers, _ in part) for part in parts)
         if count > limit:
             raise ValueError(f"more than {limit} nodes")
-    return tuple(name for parts in _terms(text) for name in _names(parts))
+    return count
 
 
 _LONGEST_NAME = 300

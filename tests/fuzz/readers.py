@@ -492,6 +492,8 @@ def _readers() -> Iterator[Reader]:
     logs = {"sacct": SACCT, "swf": SWF, "jobs-csv": JOBS_CSV, "fragments": FRAGMENTS}
     for name, text in logs.items():
         yield Reader(f"log {name}", (text.encode(),), _read_log, (LogError,))
+    headless = SACCT.partition("\n")[2].replace("|", "|#")
+    yield Reader("log sacct headless", (headless.encode(),), _read_log, (LogError,))
     packed = tuple(gzip.compress(text.encode(), mtime=0) for text in logs.values())
     yield Reader("log gzip", packed, _read_log, (LogError,))
     yield Reader(

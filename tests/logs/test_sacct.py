@@ -1,11 +1,14 @@
 """Dumps of Slurm's accounting: values, node lists, whole logs."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from logs.format import BadLineError
-from logs.read import read_trace
+from logs.read import read_trace, recognise
 from logs.sacct import Sacct, expand_hostlist, read_count, read_duration, read_time
 from logs.trace import Job, JobTrace
 from tests.logs.log_content import RECORDED, bad_lines, content, refusal
@@ -230,6 +233,160 @@ def test_a_missing_column_is_named_with_the_way_to_get_it() -> None:
         "make it with -o "
         "JobIDRaw,Submit,Start,End,Timelimit,NNodes,NodeList,Partition,State"
     )
+
+
+def test_the_names_of_a_list_are_as_many_as_its_line_says() -> None:
+    error = refusal(Sacct(), HEADER, GOOD, GOOD.replace("|1|n1", "|2|n[1-500]"))
+
+    assert (error.line_number, error.field) == (3, "NodeList")
+    assert error.why == "found 500 nodes; expected 2, as NNodes says"
+
+
+def test_a_dump_with_all_of_these_is_read() -> None:
+    trace = recorded("noheader.sacct")
+
+    assert [
+        (job.job_id, job.start_s, job.run_s, job.requested_s, job.nodes)
+        for job in trace.jobs
+    ] == [
+        ("201", 60, 3600, 7200, ("n01", "n02")),
+        ("202", None, 0, None, ()),
+        ("203", 1200, 1800, 1800, ("n01",)),
+    ]
+    assert (trace.units, trace.skipped_lines) == (2, 0)
+    columns, *breaks = trace.cautions
+    assert columns == (
+        "The dump has no header line: its columns were taken to be 1 JobID, 4 State, "
+        "5 Submit, 7 Start, 8 End, 9 Elapsed, 10 Timelimit, 11 NNodes, 12 NodeList."
+    )
+    assert breaks == [
+        "1 step left out that had line breaks in a field.",
+        "1 job put together that had line breaks in a field.",
+    ]
+
+
+FOUR = ("n1", "n2", "n3", "n4")
+NIGHT = "2026-08-20T04:00:00|2026-08-20T04:00:00|2026-08-20T05:00:00"
+
+
+@pytest.mark.parametrize("mark", ["|#", ";", "\t", "^"])
+def test_another_delimiter_is_seen_by_the_first_line(mark: str) -> None:
+    lines = [line.replace("|", mark) for line in (HEADER, GOOD)]
+
+    assert recognise(content(*lines)).name == "sacct"
+    assert Sacct().read(content(*lines)) == Sacct().read(content(HEADER, GOOD))
+
+
+@pytest.mark.parametrize("name", ["requeued.sacct", "array.sacct"])
+def test_a_dump_without_a_header_is_read_by_what_stands_in_its_columns(
+    name: str, tmp_path: Path
+) -> None:
+    header, *lines = (RECORDED / name).read_text().splitlines()
+    log = tmp_path / "dump"
+    log.write_bytes(content(*lines).raw)
+
+    trace = read_trace(log)
+
+    assert isinstance(trace, JobTrace)
+    [caution] = trace.cautions
+    place = header.split("|").index("Submit") + 1
+    assert caution.startswith("The dump has no header line: ")
+    assert f" {place} Submit" in caution
+    there = recorded(name)
+    assert trace.jobs == tuple(
+        replace(job, user="", partition="", priority=None) for job in there.jobs
+    )
+    assert trace.units == there.units
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        # Job, User, State, Submit, Start, End, NNodes: its only count.
+        (f"7|ada|COMPLETED|{NIGHT}|3", (3, 3600.0, None, ())),
+        # Eligible stands between Submit and Start; the list is as long as a count.
+        (f"2|7|4|{NIGHT[:19]}|{NIGHT}|n[1-4]", (4, 3600.0, None, FOUR)),
+        # 01:00:00 is what it took, 02:00:00 the limit, on either side.
+        (f"7|2|02:00:00|{NIGHT}|01:00:00", (2, 3600.0, 7200.0, ())),
+        (f"7|2|01:00:00|{NIGHT}|02:00:00", (2, 3600.0, 7200.0, ())),
+        # No End, and so the only duration is what it took.
+        (f"7|2|{NIGHT[:39]}|01:00:00", (2, 3600.0, None, ())),
+    ],
+)
+def test_columns_without_names_are_told_apart_by_their_values(
+    line: str, found: tuple[int, float, float | None, tuple[str, ...]]
+) -> None:
+    other = line.replace("7|", "8|", 1)
+
+    first, _ = Sacct().read(content(line, other)).jobs
+
+    assert (first.units, first.run_s, first.requested_s, first.nodes) == found
+    assert (first.submit_s, first.start_s) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        (f"7|ada|{NIGHT}", "NNodes or AllocNodes or NodeList"),
+        (f"7|ada|{NIGHT}|2|64", "NNodes or AllocNodes or NodeList"),
+        (f"7|2|{NIGHT[:39]}", "End or Elapsed or ElapsedRaw"),
+        (f"ada|n[1-2]|{NIGHT}", "JobIDRaw or JobID"),
+    ],
+)
+def test_columns_that_cannot_be_told_apart_ask_for_the_header(
+    line: str, missing: str
+) -> None:
+    error = refusal(Sacct(), line)
+
+    assert error.line_number == 1
+    assert f"no header line, and of its columns none is surely {missing}" in error.why
+
+
+def test_steps_with_line_breaks_are_left_out_and_counted() -> None:
+    # The step's name has two lines, the batch step's three with a bar, the job's two.
+    head = "JobIDRaw|JobName|Submit|Start|End|NNodes|NodeList"
+    lines = (
+        f"1|train|{NIGHT}|1|n1",
+        "1.0|two",
+        f"lines|{NIGHT}|1|n1",
+        "1.batch|a",
+        "",
+        "b|c",
+        f"d|{NIGHT}|1|n1",
+        "2|my",
+        f"job|{NIGHT}|1|n2",
+        f"3|x|{NIGHT}|1|n3",
+    )
+
+    trace = Sacct().read(content(head, *lines))
+
+    assert [(job.job_id, job.nodes) for job in trace.jobs] == [
+        ("1", ("n1",)),
+        ("2", ("n2",)),
+        ("3", ("n3",)),
+    ]
+    assert trace.skipped_lines == 0
+    assert trace.cautions == (
+        "2 steps left out that had line breaks in a field.",
+        "1 job put together that had line breaks in a field.",
+    )
+
+
+def test_a_line_break_in_the_last_column_belongs_to_the_line_before() -> None:
+    head = "JobIDRaw|Submit|Start|End|NNodes|NodeList|JobName"
+    lines = (f"1|{NIGHT}|1|n1|a", "b", f"2|{NIGHT}|1|n2|c")
+
+    trace = Sacct().read(content(head, *lines))
+
+    assert [job.job_id for job in trace.jobs] == ["1", "2"]
+
+
+def test_a_torn_job_is_no_line_break() -> None:
+    # Line 3 is cut off; put together with line 4 it has too many fields.
+    error = refusal(Sacct(), HEADER, GOOD, f"2|{NIGHT[:30]}", GOOD.replace("1", "3", 1))
+
+    assert error.line_number == 3
+    assert "found 3 fields, expected 6" in error.why
 
 
 def test_a_dump_of_steps_alone_is_refused() -> None:
