@@ -695,7 +695,7 @@ _NO_LIMIT = _NOTHING | {"unlimited", "partition_limit"}
 # Values by which columns without names are told.
 _TIME = re.compile(rf"{_ISO.pattern}|\d{{9,10}}", re.ASCII)
 _LIMIT = re.compile(rf"{_DURATION.pattern}|UNLIMITED|Partition_Limit", re.ASCII)
-_NODE_LIST = re.compile(r"[^\s|]*[A-Za-z][^\s|]*[\d\]][^\s|]*", re.ASCII)
+_NODE_LIST = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?=\D*\d)[^\s|]+", re.ASCII)
 _STATE = re.compile(
     r"(BOOT_FAIL|CANCELLED|COMPLETED|CONFIGURING|COMPLETING|DEADLINE|FAILED|NODE_FAIL|"
     r"OUT_OF_MEMORY|PENDING|PREEMPTED|RUNNING|RESIZING|REQUEUED|REVOKED|SUSPENDED|"
