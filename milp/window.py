@@ -131,7 +131,7 @@ def gain(window: Window, place: int, holding: Holding) -> float:
     ::
 
         O(n) (Σ x_k L_k / n - κ D Σ s_k h_k(x_k))
-            - η O(C) (Rup [n > C] + Rdw [n < C]) - [C = 0] η Rst O(n)
+            - η O(C) (Rup [n > C] + Rdw [n < C]) - [C = 0] Rst O(n)
 
     Returns:
         Objective units; below 0 where changing and losing cost more than is gained.
@@ -150,7 +150,7 @@ def gain(window: Window, place: int, holding: Holding) -> float:
     )
     useful_s = life_s - window.hit_weight * trainer.loss_s * hits
     if held == 0:
-        useful_s -= window.change_weight * trainer.start_s
+        useful_s -= trainer.start_s
     return worth.item(nodes) * useful_s - cost
 
 
@@ -434,7 +434,7 @@ def _kind_rows(
     rise = new_share * _rise(pool, least, most, worth)
     each_s = pool.life_s / np.maximum(size, 1)[:, None]
     loss_s = window.hit_weight * trainer.loss_s
-    start_s = 0.0 if held else window.change_weight * trainer.start_s
+    start_s = 0.0 if held else trainer.start_s
     useful_s = (least * each_s - loss_s * hits).sum(axis=1) - start_s
     change_s = np.where(
         size > held, trainer.up_s, np.where(size < held, trainer.down_s, 0.0)
@@ -637,7 +637,7 @@ def loose_bound(window: Window) -> float:
     total = 0.0
     for trainer in window.trainers:
         worth = trainer.curve.value_per_s[list(trainer.curve.sizes)]
-        start_s = 0.0 if trainer.held else window.change_weight * trainer.start_s
+        start_s = 0.0 if trainer.held else trainer.start_s
         lost_s = window.hit_weight * trainer.loss_s * hits
         best = np.maximum(worth * (lives_s - start_s), -worth * (lost_s + start_s))
         held = sum(trainer.held.values())

@@ -381,9 +381,7 @@ class ChangeTable:
         ]
         self._up = np.array([trainer.up_s for trainer in trainers]) * present
         self._down = np.array([trainer.down_s for trainer in trainers]) * present
-        self._start_s = np.where(
-            self._before > 0, 0.0, [weight * t.start_s for t in trainers]
-        )
+        self._start_s = np.where(self._before > 0, 0.0, [t.start_s for t in trainers])
         self._new_share = [pool.new_hit_share(t) for t in trainers]
         self._loss_s = np.array([window.hit_weight * t.loss_s for t in trainers])
         self.counts = self._held.copy()

@@ -81,7 +81,7 @@ class TrainerTerms:
         trainer, present = self._trainer, self._present * change_weight
         self.up = present * trainer.up_s
         self.down = present * trainer.down_s
-        self.start_s = 0.0 if self.held else change_weight * trainer.start_s
+        self.start_s = 0.0 if self.held else trainer.start_s
         self.loss_s = hit_weight * trainer.loss_s
 
 

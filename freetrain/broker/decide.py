@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from freetrain.broker.lease import LeaseState
 from freetrain.broker.limits import HoleReason, TrainerReason
 from freetrain.broker.pool import classify, classify_by, pool_of, rank_by
 from freetrain.broker.reconcile import Wanted, WantedLeases, WantedTrainer, reconcile
-from freetrain.lookahead.experience import ServiceTime
+from freetrain.lookahead.experience import ServiceTime, start_cost_s
 from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
 from milp.answer import assign
 
@@ -86,23 +86,26 @@ def decide_leases(
     """
     now_s = situation.now_s
     # Without forecasts nothing was learned of how long trainers keep nodes.
-    start_share = ServiceTime().start_share(t_fwd_s)
+    stay_s, reach_s = ServiceTime().stay_s, t_fwd_s
     if foresight is None:
         nodes, refused = pool_of(situation, limits)
         classes, forecast = classify(nodes, now_s=now_s), None
     else:
-        start_share = foresight.start_share
+        stay_s, reach_s = foresight.stay_s, foresight.horizon_s
         rank = partial(rank_by, foresight, now_s=now_s)
         nodes, refused = pool_of(situation, limits, rank=rank)
         classes, forecast = classify_by(foresight, nodes, now_s=now_s)
+    spread = [
+        replace(t, start_s=start_cost_s(t.start_s, stay_s=stay_s, reach_s=reach_s))
+        for t in situation.trainers
+    ]
     planned = policy.plan(
         request_of(
-            situation.trainers,
+            spread,
             classes,
             t_fwd_s=t_fwd_s,
             background=situation.background,
             forecast=forecast,
-            start_share=start_share,
         )
     )
     wanted = wanted_of(
@@ -146,14 +149,13 @@ def held_nodes(
     return tuple(held)
 
 
-def request_of(  # noqa: PLR0913 - what a request has
+def request_of(
     trainers: Sequence[Trainer],
     classes: Classes,
     *,
     t_fwd_s: float,
     background: frozenset[str] = frozenset(),
     forecast: ClassForecast | None = None,
-    start_share: float = 1.0,
 ) -> Request:
     """Return what the policy is asked.
 
@@ -163,7 +165,6 @@ def request_of(  # noqa: PLR0913 - what a request has
         t_fwd_s: Look-ahead over which a plan's gain is counted, seconds.
         background: Names of trainers that get only what the others leave.
         forecast: How long the nodes of the classes stay; None where that is not known.
-        start_share: Share of a start's cost that is charged to a plan.
     """
     free = {k: node_class.nodes for k, node_class in enumerate(classes.classes)}
     asking = []
@@ -180,7 +181,7 @@ def request_of(  # noqa: PLR0913 - what a request has
                 held=dict(sorted(held.items())),
                 up_s=trainer.up_s,
                 down_s=trainer.down_s,
-                start_s=trainer.start_s * start_share,
+                start_s=trainer.start_s,
                 loss_s=trainer.loss_s,
                 usable=frozenset(k for k, met in shapes if trainer.shape in met),
             )

@@ -380,7 +380,7 @@ class Foresight:
         hit_weight: [κ] What a foreseeable loss counts.
         change_weight: [η] What a change counts.
         wait_s: How long idle nodes wait for a lease whose agent answers.
-        start_share: Share of a start's cost that is charged to a plan.
+        stay_s: How long trainers keep nodes, over which a start is spread.
     """
 
     forecast: Forecast
@@ -388,7 +388,7 @@ class Foresight:
     hit_weight: float
     change_weight: float
     wait_s: float = 0.0
-    start_share: float = 1.0
+    stay_s: float = math.inf
 
 
 def classify_by(

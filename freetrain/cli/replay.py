@@ -109,8 +109,8 @@ Policies = Annotated[
     typer.Option(
         "--policy",
         metavar="NAME",
-        help="freetrain, lookahead (takes longer than the rest together), equal, "
-        "scavenger or static; repeat to compare.",
+        help="freetrain, lookahead and adaptive (each takes longer than the rest "
+        "together), equal, scavenger or static; repeat to compare.",
         callback=known_policies,
         autocompletion=_complete_policy,
         show_default="all",
@@ -640,12 +640,12 @@ class ReplayRequest:
     @property
     def looks_ahead(self) -> bool:
         """Whether forecasts count for any of its policies."""
-        return "lookahead" in self.policies
+        return any(POLICIES[policy].looks_ahead for policy in self.policies)
 
     def forecasters_of(self, policy: str) -> tuple[str, ...]:
         """Return the forecasters to replay *policy* with; most policies ignore it."""
         usual = (DEFAULT_FORECASTER,)
-        return self.forecasters or usual if policy == "lookahead" else usual
+        return self.forecasters or usual if POLICIES[policy].looks_ahead else usual
 
     @property
     def command(self) -> str:

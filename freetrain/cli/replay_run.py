@@ -44,7 +44,7 @@ from freetrain.priority.base import (
     settings_of,
 )
 from freetrain.replay.pool import DAY_S, PoolTimeline, idle_of
-from freetrain.replay.run import run_replay, with_costs
+from freetrain.replay.run import run_replay
 from freetrain.replay.trainers import (
     BUILTIN_NAMES,
     QualityTruth,
@@ -466,15 +466,12 @@ def _cautions(
     *,
     trainers: Sequence[TrainerSpec],
 ) -> tuple[str, ...]:
-    never_used = (
-        *missing_basis(results, trainers),
-        *never_started(results, trainers, request.settings),
-    )
+    never_used = (*missing_basis(results, trainers),)
     if request.log is None:
-        return (*never_used, *rigid_jobs(results))
+        return (*never_used, *rigid_jobs(results), *followed(results))
     early = ran_out(results, len(trainers), timeline.horizon_s)
-    found = (*never_used, *hole_cautions(timeline), early, *rigid_jobs(results))
-    return tuple(filter(None, found))
+    found = (*never_used, *hole_cautions(timeline), early)
+    return (*filter(None, found), *rigid_jobs(results), *followed(results))
 
 
 def rigid_jobs(results: Sequence[ReplayResult]) -> Iterator[str]:
@@ -485,6 +482,18 @@ def rigid_jobs(results: Sequence[ReplayResult]) -> Iterator[str]:
                 f"scavenger: jobs of {counted(result.fixed_nodes, 'node')}, the size "
                 f"that trains most here, as many at a time as fit."
             )
+
+
+def followed(results: Sequence[ReplayResult]) -> Iterator[str]:
+    """Yield which policies were followed, and for how much of the time."""
+    for result in results:
+        led_s = {name: led_s for name, led_s in result.followed_s if led_s}
+        if led_s:
+            shares = ", ".join(
+                f"{name} {percent(own_s / sum(led_s.values()))}"
+                for name, own_s in led_s.items()
+            )
+            yield f"{name_among(result, results)} followed {shares} of the time."
 
 
 def missing_basis(
@@ -502,22 +511,6 @@ def missing_basis(
             "No trainer has a deadline, which is what deadline would go by."
         )
     return tuple(cautions)
-
-
-def never_started(
-    results: Sequence[ReplayResult],
-    trainers: Sequence[TrainerSpec],
-    settings: ReplaySettings,
-) -> tuple[str, ...]:
-    """Return a caution for each policy for which no start was worth its cost."""
-    least_s = min(with_costs(each, settings).costs.start_s for each in trainers)
-    return tuple(
-        f"{name_among(run, results)} started no trainer: starting takes "
-        f"{render_duration(least_s)} or longer, and nodes were not expected to stay so "
-        f"long."
-        for run in results
-        if run.policy in RATED_POLICIES and run.pool_node_s and not run.used_node_s
-    )
 
 
 def hole_cautions(timeline: PoolTimeline) -> tuple[str, ...]:

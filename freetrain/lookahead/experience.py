@@ -75,13 +75,22 @@ class ServiceTime:
         self._served_s = faded(served_s, _PRIOR_SERVICE_S, keeps)
         self._ended = faded(self._ended, _PRIOR_ENDED, keeps) + ended
 
-    def start_share(self, reach_s: float) -> float:
-        """Return the share of a start's cost that falls to a plan of *reach_s* seconds.
+    @property
+    def stay_s(self) -> float:
+        """The stay, to two digits, so that it seldom changes."""
+        return float(f"{self._served_s / self._ended:.2g}")
 
-        ``min(1, reach / stay)``, to two digits, so that it seldom changes.
-        """
-        share = reach_s * self._ended / self._served_s
-        return float(f"{share:.2g}") if share < 1.0 else 1.0
+
+def start_cost_s(start_s: float, *, stay_s: float, reach_s: float) -> float:
+    """Return how much of a start is charged to a plan, in seconds of its new worth.
+
+    A start takes its time out of a service that lasts for the stay in the mean, and
+    may end before it has begun to train: the share 1 - exp(-start / stay) of service
+    is lost, and a plan has ``min(reach, stay)`` seconds of it. So a start is spread
+    over the stay, about start * min(1, reach / stay), and never costs more than a
+    node that would be idle otherwise earns.
+    """
+    return min(reach_s, stay_s) * -math.expm1(-start_s / stay_s)
 
 
 class Experience:

@@ -149,9 +149,10 @@ class LiveForecast:
         learned = self._experience.change_weight(self._horizon_s)
         return 1.0 if self.is_learning else learned
 
-    def start_share(self, reach_s: float) -> float:
-        """Return the share of a start's cost that falls to a plan of *reach_s*."""
-        return self._experience.service.start_share(reach_s)
+    @property
+    def stay_s(self) -> float:
+        """How long trainers keep nodes once they have started."""
+        return self._experience.service.stay_s
 
     def intervals(self) -> tuple[DelayInterval, ...]:
         """Return delays against promises, by lead."""

@@ -68,11 +68,18 @@ POLICIES: Mapping[str, PolicyEntry] = MappingProxyType(
             by_worth=True,
             looks_ahead=True,
         ),
+        "adaptive": PolicyEntry(
+            made_by="freetrain.replay.policies.adaptive:AdaptivePolicy",
+            by_worth=True,
+            looks_ahead=True,
+        ),
     }
 )
 """Every policy by its name in options and files. A new one is a class and a line
 here."""
 
 LIVE_POLICIES = tuple(name for name, entry in POLICIES.items() if entry.is_live)
-RATED_POLICIES = tuple(name for name in LIVE_POLICIES if POLICIES[name].by_worth)
+RATED_POLICIES = tuple(
+    name for name, entry in POLICIES.items() if entry.by_worth and name != "static"
+)
 """Policies that are replayed once a priority; ``static`` once, with the first."""

@@ -48,9 +48,11 @@ class Step:
 
 
 class Engine:
-    """One replay under way; ``run`` plays it to its end.
+    """One replay under way; ``run`` plays it to its end, ``advance`` event by event.
 
     Attributes:
+        policy: Decides at every event.
+        running: The admitted trainers, in order of admission.
         queue: Trainers that are not admitted, and every run there was.
         pool: Which run holds which node.
         tally: The sums so far.
@@ -70,7 +72,7 @@ class Engine:
         self.tally = accountant.tally
         self.steps: list[Step] = []
         self._timeline = timeline
-        self._policy = policy
+        self.policy = policy
         self._accountant = accountant
         self._settings = settings
         self._most = math.inf if settings.parallel is None else settings.parallel
@@ -78,7 +80,7 @@ class Engine:
         self._looked_s = 0.0
         self._evaluates = any(trainer.quality for trainer in trainers)
         self.pool = NodePool(len(timeline.node_names))
-        self._running: list[Run] = []
+        self.running: list[Run] = []
         self._now_s = 0.0
 
     def run(self, on_progress: Callable[[float], None] | None = None) -> None:
@@ -95,20 +97,29 @@ class Engine:
         for event in self._timeline.events():
             if self._accountant.stops_on_time and event.time_s >= horizon_s:
                 break
-            if not self._play_until(event.time_s) or not self._play(event):
+            if not self.advance(event):
                 return
             if on_progress is not None:
                 on_progress(min(1.0, event.time_s / horizon_s))
-        if self._accountant.stops_on_time and self._play_until(horizon_s):
+        if self._accountant.stops_on_time and self.play_until(horizon_s):
             self._settle((), horizon_s)
 
-    def _play_until(self, until_s: float) -> bool:
+    def advance(self, event: PoolEvent) -> bool:
+        """Play all up to *event*, and the event; return whether more is to come."""
+        return self.play_until(event.time_s) and self._play(event)
+
+    def settle(self, now_s: float) -> None:
+        """Play all up to *now_s*, and count the progress made by then."""
+        if now_s > self._now_s and self.play_until(now_s):
+            self._settle((), now_s)
+
+    def play_until(self, until_s: float) -> bool:
         """Play arrivals, completions and polls; return whether more is to come."""
         while self._accountant.notices_at_once:
-            next_s = min([run.finish_s for run in self._running], default=math.inf)
-            if len(self._running) < self._most:
+            next_s = min([run.finish_s for run in self.running], default=math.inf)
+            if len(self.running) < self._most:
                 next_s = min(next_s, self.queue.next_arrival_s)
-            if self._running:
+            if self.running:
                 next_s = min(next_s, self._looked_s + self._every_s)
             if next_s >= until_s:
                 break
@@ -124,9 +135,9 @@ class Engine:
         goes_on = event.time_s <= self._timeline.horizon_s
         if goes_on:
             self._admit()
-            goes_on = bool(self._running) or not self.queue.is_empty
+            goes_on = bool(self.running) or not self.queue.is_empty
         moved = hit | self._decide(event) if goes_on else hit
-        resized = [run for run in self._running if run in moved]
+        resized = [run for run in self.running if run in moved]
         for run in resized:
             self._accountant.resume(run, now_s=event.time_s)
         if self._settings.record_steps:
@@ -142,10 +153,10 @@ class Engine:
         tally.used_node_s += pool.used_nodes * (now_s - then_s)
         hit = pool.leave(left)
         # Hundreds may wait without a node: nothing happens to them.
-        active = [run for run in self._running if run.nodes or run.lump]
+        active = [run for run in self.running if run.nodes or run.lump]
         finished = self._accountant.settle(active, hit, from_s=then_s, to_s=now_s)
         self._now_s = tally.end_s = now_s
-        for run in self._running if self._evaluates else ():
+        for run in self.running if self._evaluates else ():
             record_evaluations(run, from_s=then_s, to_s=now_s)
         for run in finished:
             self._finish(run)
@@ -155,35 +166,35 @@ class Engine:
         self.tally.finished += 1
         run.finished_s = self._now_s
         self.pool.drop(run, sorted(run.held))
-        self._running.remove(run)
+        self.running.remove(run)
         if self._settings.requeue:
             self.queue.join(run.spec, self._now_s)
 
     def _admit(self) -> None:
         self.queue.arrive_until(self._now_s)
-        while self.queue.waiting and len(self._running) < self._most:
+        while self.queue.waiting and len(self.running) < self._most:
             run = self.queue.waiting.popleft()
             run.admitted_s = self._now_s
-            self._running.append(run)
+            self.running.append(run)
 
     def _decide(self, event: PoolEvent) -> set[Run]:
         """Ask the policy, move nodes and charge for it; return the changed runs."""
         self._looked_s = self._now_s
         view = View(
             now_s=self._now_s,
-            trainers=self._running,
+            trainers=self.running,
             free=self.pool.free,
             idle_nodes=self.pool.idle_nodes,
             since_s=self.pool.since_s,
             joined=event.joined,
             left=event.left,
         )
-        changes = self._policy.decide(view)
+        changes = self.policy.decide(view)
         try:
             return self._apply(changes)
         except (ValueError, IndexError) as error:
             why = str(error)
-            raise BrokenPolicyError(self._policy.name, self._now_s, why) from error
+            raise BrokenPolicyError(self.policy.name, self._now_s, why) from error
 
     def _apply(self, changes: Sequence[Change]) -> set[Run]:
         """Make *changes*, all drops before all takes; return the runs that changed.
@@ -192,7 +203,7 @@ class Engine:
             ValueError: They break the contract of ``ReplayPolicy``.
             IndexError: There is no such trainer.
         """
-        runs = [self._running[change.trainer] for change in changes]
+        runs = [self.running[change.trainer] for change in changes]
         before = [len(run.held) for run in runs]
         if len(set(runs)) < len(runs):
             raise ValueError("a trainer is changed twice")

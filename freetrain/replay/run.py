@@ -15,8 +15,14 @@ from freetrain.planning.settings import POLICIES, RATED_POLICIES
 from freetrain.priority.base import RatingBasis, priority_named
 from freetrain.replay.accounting import PublishedAccountant, RealAccountant, Tally
 from freetrain.replay.engine import Engine
+from freetrain.replay.policies.adaptive import FOLLOWED, AdaptivePolicy
 from freetrain.replay.policies.base import Foretelling
-from freetrain.replay.policies.registry import SolverUse, policy_for
+from freetrain.replay.policies.registry import (
+    SolverUse,
+    follows,
+    policy_for,
+    shadows_for,
+)
 from freetrain.replay.pool import DAY_S, PoolTimeline
 from freetrain.replay.settings import DEFAULT_PRIORITY, LOOK_EVERY_S, Accounting
 from freetrain.replay.trainers import Costs
@@ -70,19 +76,10 @@ def run_replay(
         UsageError: There is no such policy or priority, or the trainers do not fit.
         BrokenPolicyError: The policy has a defect.
     """
-    _check(timeline, trainers, settings)
     settings = _with_polls(settings)
-    if settings.policy == "scavenger":
-        trainers = best_rigid(timeline, trainers, settings, clock=clock)
-        settings = replace(settings, parallel=_most_jobs(timeline, trainers))
-    use = SolverUse()
-    policy = policy_for(settings, clock, use)
-    if settings.policy == "static":
-        nodes, span_s = round(timeline.mean_nodes), timeline.horizon_s
-        engine = _dedicated(nodes, span_s, trainers, settings, policy)
-    else:
-        engine = engine_for(timeline, trainers, settings, policy)
-    engine.run(on_progress)
+    engine, use = play(
+        timeline, trainers, settings, clock=clock, on_progress=on_progress
+    )
     return result_of(
         engine,
         settings,
@@ -90,7 +87,61 @@ def run_replay(
         efficiency=1.0
         if settings.policy == "static"
         else _efficiency(engine.tally, trainers, settings, clock),
-        forecasts=forecasts_of(policy, timeline.node_names),
+        forecasts=forecasts_of(engine.policy, timeline.node_names),
+    )
+
+
+def play(
+    timeline: PoolTimeline,
+    trainers: Sequence[TrainerSpec],
+    settings: ReplaySettings,
+    *,
+    clock: Clock,
+    on_progress: Progress | None = None,
+) -> tuple[Engine, SolverUse]:
+    """Replay *timeline* to its end, without a yardstick; as ``run_replay`` otherwise.
+
+    Returns:
+        The replay, and the calls of its solver.
+    """
+    _check(timeline, trainers, settings)
+    settings = _with_polls(settings)
+    if settings.policy == "scavenger":
+        trainers = best_rigid(timeline, trainers, settings, clock=clock)
+        settings = replace(settings, parallel=_most_jobs(timeline, trainers))
+    use = SolverUse()
+    policy = _policy_of(timeline, trainers, settings, clock, use)
+    if settings.policy == "static":
+        nodes, span_s = round(timeline.mean_nodes), timeline.horizon_s
+        engine = _dedicated(nodes, span_s, trainers, settings, policy)
+    else:
+        engine = engine_for(timeline, trainers, settings, policy)
+    engine.run(on_progress)
+    return engine, use
+
+
+def _policy_of(
+    timeline: PoolTimeline,
+    trainers: Sequence[TrainerSpec],
+    settings: ReplaySettings,
+    clock: Clock,
+    use: SolverUse,
+) -> ReplayPolicy:
+    """Return the policy that *settings* name, with its shadows if it has some."""
+    if settings.policy != "adaptive":
+        return policy_for(settings, clock, use)
+    if not follows(settings):
+        return policy_for(replace(settings, policy=FOLLOWED[0]), clock, use)
+    # What a user states: how good models truly become no policy may know.
+    stated = [replace(each, quality=None, target=None) for each in trainers]
+    endless = replace(timeline, horizon_s=math.inf)
+
+    def shadow(own: ReplaySettings, policy: ReplayPolicy) -> Engine:
+        return engine_for(endless, stated, own, policy)
+
+    return AdaptivePolicy(
+        shadows_for(settings, shadow, clock, use),
+        is_alike=not any(each.quality for each in trainers),
     )
 
 
@@ -316,7 +367,8 @@ class ReplayResult:
     samples that were not trained because of the cause named. ``gap`` is None if no
     plan had an objective, ``forecaster`` if the policy has none, and ``forecasts`` also
     if they were not to be recorded. ``fixed_nodes`` is the largest size of rigid jobs;
-    None for other policies.
+    None for other policies. ``followed_s`` has for how long ``adaptive`` followed each
+    policy; it is empty for others.
     """
 
     policy: str
@@ -350,6 +402,7 @@ class ReplayResult:
     forecaster: str | None = None
     forecasts: ForecastRecord | None = None
     fixed_nodes: int | None = None
+    followed_s: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,11 +485,16 @@ def result_of(
         learning=learning_of(runs),
         priority_settings=settings.priority_settings,
         gap=use.gaps.summary(),
-        forecaster=settings.forecaster if settings.policy == "lookahead" else None,
+        forecaster=settings.forecaster
+        if POLICIES[settings.policy].looks_ahead
+        else None,
         forecasts=forecasts,
         fixed_nodes=max((run.spec.fixed_nodes or 0 for run in runs), default=None)
         if settings.policy == "scavenger"
         else None,
+        followed_s=tuple(engine.policy.led_s.items())
+        if isinstance(engine.policy, AdaptivePolicy)
+        else (),
     )
 
 

@@ -207,7 +207,7 @@ def steady_record(result: ReplayResult) -> dict[str, object]:
     and of the slowdown, over the trainers that finished; None where none did.
     Settings of the priority are those that were given, by name.
     """
-    apart = (*VOLATILE, *SERIES, "priority_settings", "gap")
+    apart = (*VOLATILE, *SERIES, "priority_settings", "followed_s", "gap")
     plain = {
         field.name: _plain(getattr(result, field.name))
         for field in dataclasses.fields(result)
@@ -215,6 +215,7 @@ def steady_record(result: ReplayResult) -> dict[str, object]:
     }
     own = {
         "priority_settings": dict(result.priority_settings),
+        "followed_s": dict(result.followed_s),
         "gap": None if result.gap is None else dataclasses.asdict(result.gap),
     }
     return plain | own | completion_record(result)

@@ -195,11 +195,10 @@ def foresight_of(settings: PlannerSettings, forecasts: NodeForecasts) -> Foresig
     as published ones, so that the published plan is the best there is.
     """
     is_learning = forecasts.forecast.is_learning
-    horizon_s = min(settings.t_fwd_s, HORIZON_S) if is_learning else HORIZON_S
     return Foresight(
         forecast=forecasts.forecast,
-        horizon_s=horizon_s,
-        start_share=forecasts.forecast.start_share(horizon_s),
+        horizon_s=min(settings.t_fwd_s, HORIZON_S) if is_learning else HORIZON_S,
+        stay_s=forecasts.forecast.stay_s,
         hit_weight=forecasts.forecast.hit_weight,
         change_weight=forecasts.forecast.change_weight,
         wait_s=0.0 if is_learning else WAIT_S,

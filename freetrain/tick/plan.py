@@ -19,10 +19,9 @@ from freetrain.broker.pool import Situation, Trainer
 from freetrain.broker.yielding import overdue_leases
 from freetrain.config.job import NodeSettings
 from freetrain.config.site import RULES_NAME, requirement_of
-from freetrain.lookahead.experience import ServiceTime
 from freetrain.planning.policy import Tools, make_policy
 from freetrain.planning.rating import Ratings
-from freetrain.planning.settings import HORIZON_S, POLICIES
+from freetrain.planning.settings import POLICIES
 from freetrain.state.tables import awaited_preemptions
 from freetrain.text import counted
 from freetrain.tick.leases import margin_s, shape_name
@@ -195,7 +194,6 @@ def make_plan(
             ),
             *refused_shapes,
             *forecast_problems,
-            *_not_started(settings, ratings, forecasts),
             *_untried(claims),
             *_limited(claims),
             *_not_preempted(claims),
@@ -291,29 +289,6 @@ def _without_unreadable(observed: Observed, claims: Claims) -> Belief:
         if lease.key not in left_alone or lease.node in claims.leased
     )
     return replace(observed.belief, leases=tuple(leases))
-
-
-def _not_started(
-    settings: PlannerSettings, ratings: Ratings, forecasts: NodeForecasts | None
-) -> Iterator[str]:
-    """Yield trainers whose start costs more than it gains while they keep nodes."""
-    if not POLICIES[settings.policy].by_worth:
-        return
-    reach_s, advice = settings.t_fwd_s, "a longer t_fwd under [planner] starts it"
-    share = ServiceTime().start_share(reach_s)
-    if forecasts is not None:
-        is_learning = forecasts.forecast.is_learning
-        reach_s = min(reach_s, HORIZON_S) if is_learning else HORIZON_S
-        share = forecasts.forecast.start_share(reach_s)
-        advice = 'policy = "freetrain" with a longer t_fwd starts it'
-    kept_s = reach_s / share
-    for name, contender in ratings.contenders.items():
-        if not contender.held and contender.start_s >= kept_s:
-            yield (
-                f"{name}: not started: start-up ({contender.start_s:.0f} s) exceeds "
-                f"the time that trainers are expected to keep nodes ({kept_s:.0f} s); "
-                f"{advice}"
-            )
 
 
 # Holes by shape.

@@ -8,11 +8,9 @@ import pytest
 from freetrain.cli.replay_run import (
     hole_cautions,
     missing_basis,
-    never_started,
     ran_out,
 )
 from freetrain.replay.pool import PoolTimeline
-from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.trainers import builtin_trainers
 from logs.csv_tables import Fragments
 from tests.cli.commands import run
@@ -64,22 +62,6 @@ def test_traits_of_the_holes_that_inflate_figures_are_reported(
 
     assert len(cautions) == bool(said)
     assert all(part in cautions[0] for part in said)
-
-
-def test_a_policy_that_never_starts_what_is_dear_to_start_is_told() -> None:
-    usual, *_ = builtin_trainers("hps")
-    dear = replace(usual, costs=replace(usual.costs, start_s=600.0))
-    worked, idle = result("lookahead", days=1.0), result("freetrain", days=1.0)
-    results = [worked, replace(idle, used_node_s=0.0)]
-
-    said = never_started(results, [dear, dear], ReplaySettings(cost_factor=3.0))
-
-    (caution,) = said
-    assert caution == (
-        "freetrain started no trainer: starting takes 30 min or longer, and nodes were "
-        "not expected to stay so long."
-    )
-    assert never_started([worked, idle], [dear], ReplaySettings()) == ()
 
 
 def test_policies_that_ran_out_of_trainers_are_told() -> None:

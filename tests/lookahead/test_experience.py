@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.lookahead.experience import Experience, ServiceTime
+from freetrain.lookahead.experience import Experience, ServiceTime, start_cost_s
 
 HORIZON_S = 500.0
 TWO_CLUSTERS = {"a": frozenset({1, 2, 3, 4})}
@@ -21,18 +21,36 @@ def half(node: int) -> int:
 
 def test_a_start_is_spread_over_the_time_that_nodes_served() -> None:
     service = ServiceTime()
-    assert service.start_share(120.0) == 0.12
-    assert service.start_share(500.0) == 0.5
+    assert service.stay_s == 1_000.0
 
     # Four nodes for ten seconds, three times, each time lost: (1000 + 120) / 13 = 86 s.
     for _ in range(3):
         service.note(10.0, held=4, ended=4)
-    assert service.start_share(120.0) == 1.0
-    assert service.start_share(43.0) == pytest.approx(0.5, abs=0.01)
+    assert service.stay_s == 86.0
 
     # Counts fade: after a week without service the prior is back.
     service.note(7 * 86_400.0, held=0, ended=0)
-    assert service.start_share(120.0) == pytest.approx(0.12, abs=0.01)
+    assert service.stay_s == pytest.approx(1_000.0, abs=20.0)
+
+
+@pytest.mark.parametrize(
+    ("start_s", "stay_s", "reach_s", "cost_s"),
+    [
+        # By the first term of the series: 18 s of the 1,000 s that the node serves,
+        # of which a plan has 120 s.
+        (18.0, 1_000.0, 120.0, 18.0 * 0.12),
+        (180.0, 1_000.0, 120.0, 120.0 * (1.0 - 0.8353)),
+        # Service does not last for a start: nearly all of it is lost, and no more.
+        (180.0, 60.0, 120.0, 60.0 * (1.0 - 0.0498)),
+        (0.0, 60.0, 120.0, 0.0),
+    ],
+)
+def test_a_plan_is_charged_what_a_start_takes_of_its_service(
+    start_s: float, stay_s: float, reach_s: float, cost_s: float
+) -> None:
+    found = start_cost_s(start_s, stay_s=stay_s, reach_s=reach_s)
+    assert found == pytest.approx(cost_s, rel=0.01)
+    assert found < min(start_s or 1.0, reach_s)
 
 
 def test_services_end_where_all_nodes_went_and_not_where_the_work_was_done() -> None:
@@ -43,7 +61,7 @@ def test_services_end_where_all_nodes_went_and_not_where_the_work_was_done() -> 
     experience.note(500.0, {"a": frozenset({5}), "c": frozenset()})
 
     # (1,000 + 4 * 500) / (1 + 3) = 750 s, but for the fading.
-    assert experience.service.start_share(375.0) == pytest.approx(0.5, abs=0.01)
+    assert experience.service.stay_s == pytest.approx(750.0, abs=10.0)
 
 
 HITS = {

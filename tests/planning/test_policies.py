@@ -51,6 +51,7 @@ def test_policies_of_ticks_are_the_first_that_replays_offer() -> None:
         "scavenger",
         "static",
         "lookahead",
+        "adaptive",
     )
 
 

@@ -180,10 +180,10 @@ def test_trainers_that_are_kept_from_event_to_event_are_those_made_anew(
             for serial, (held, is_dear, _) in event.items()
         ]
         curves = [CURVES[is_better] for _, _, is_better in event.values()]
-        found = kept.of(runs, curves, lambda node: node // 2)
-        anew = ClusteredTrainers().of(runs, curves, lambda node: node // 2)
+        found = kept.of(runs, curves, lambda node: node // 2, float)
+        anew = ClusteredTrainers().of(runs, curves, lambda node: node // 2, float)
         assert list(map(seen, found)) == list(map(seen, anew))
-        again = kept.of(runs, curves, lambda node: node // 2)
+        again = kept.of(runs, curves, lambda node: node // 2, float)
         assert all(map(operator.is_, again, found))
 
 

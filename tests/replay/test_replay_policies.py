@@ -19,7 +19,7 @@ from freetrain.replay.policies.registry import (
     SolverUse,
 )
 from freetrain.replay.pool import PoolTimeline
-from freetrain.replay.settings import Accounting, ReplaySettings
+from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
 from milp.answer import Answer, PlanStatus
 from milp.problem import Problem, keep
@@ -223,19 +223,6 @@ def test_weights_count_only_under_the_priority_weight() -> None:
     assert by_weight.steps[0].resized == (("dear", 4),)
 
 
-def test_a_start_that_costs_more_than_it_gains_is_not_made_unless_starts_are_free() -> (
-    None
-):
-    team = [trainer(costs=Costs(grow_s=0.0, shrink_s=0.0, start_s=1_500.0))]
-    pool = {0: [(0.0, 30.0)]}
-
-    real = replay(pool, team, t_fwd_s=120.0)
-    published = replay(pool, team, t_fwd_s=120.0, accounting=Accounting.PUBLISHED)
-
-    assert real.used_node_s == 0
-    assert published.samples == 300
-
-
 @pytest.mark.parametrize("policy", ["freetrain", "lookahead"])
 def test_nodes_that_never_leave_are_used_however_dear_starts_are(policy: str) -> None:
     # A start of 180 s against plans of 120 s: nothing learned, so the node may stay.
@@ -246,17 +233,17 @@ def test_nodes_that_never_leave_are_used_however_dear_starts_are(policy: str) ->
     assert result.samples == pytest.approx((1_000 - 180) * 10)
 
 
-def test_starts_that_nodes_were_seen_not_to_last_for_are_not_made_again() -> None:
-    # A node is there for 100 s of every 200: too short for a start of 90 s that gains
-    # for 10. By the prior alone it would be made each time: 90 * 120 / 1000 < 120.
+def test_a_start_that_nodes_may_not_last_for_is_made_where_they_would_be_idle() -> None:
+    # A node is there for 100 s of every 200, and for 300 s at last: a start of 150 s
+    # was seen to be too long eight times, and costs nobody anything.
     dear = Costs(grow_s=0.0, shrink_s=0.0, start_s=150.0)
-    spans = [(200.0 * k, 200.0 * k + 100.0) for k in range(40)]
+    spans = [(200.0 * k, 200.0 * k + 100.0) for k in range(8)]
 
-    result = replay({0: spans}, [trainer(costs=dear)], policy="freetrain")
+    result = replay(
+        {0: [*spans, (1_600.0, 1_900.0)]}, [trainer(costs=dear)], policy="freetrain"
+    )
 
-    # stay = (1,000 + 100 k) / (1 + k) after k services, but for the fading: below the
-    # 150 s of a start from the 18th on.
-    assert result.used_node_s == pytest.approx(18 * 100.0)
+    assert result.samples == pytest.approx((300 - 150) * 10)
 
 
 def test_a_rigid_job_of_a_size_it_cannot_run_on_trains_nothing() -> None:

@@ -195,31 +195,7 @@ def test_the_first_to_make_a_generation_wins(world: TickWorld) -> None:
     assert status.problems == ("an agent gave a a new generation first",)
 
 
-# Trainers that cost more to start than the plan can gain.
-
-
-@pytest.mark.parametrize(
-    ("policy", "start", "said"),
-    [
-        ("freetrain", 1_200, "not started: start-up (1200 s) exceeds the time that"),
-        ("freetrain", 1_200, "are expected to keep nodes (1000 s)"),
-        ("lookahead", 1_200, "are expected to keep nodes (1000 s)"),
-    ],
-)
-def test_a_trainer_whose_start_costs_more_than_it_gains_is_reported(
-    world: TickWorld, policy: str, start: int, said: str
-) -> None:
-    world.submit("a", f'[costs]\nstart = "{start}s"')
-    world.change("planner", policy=policy)
-    status = world.status()
-    world.change("planner", policy="freetrain", t_fwd_s=3_600.0)
-    longer = world.status()
-
-    assert status.done["leases asked for"] == 0
-    (problem,) = status.problems
-    assert problem.startswith("a: ")
-    assert said in problem
-    assert (longer.done["leases asked for"] > 0, longer.problems) == (True, ())
+# Trainers that take longer to start than a plan reaches.
 
 
 def test_a_trainer_that_takes_longer_to_start_than_a_plan_reaches_is_started(
@@ -231,12 +207,6 @@ def test_a_trainer_that_takes_longer_to_start_than_a_plan_reaches_is_started(
     status = world.status()
 
     assert (status.done["leases asked for"] > 0, status.problems) == (True, ())
-
-
-def test_a_trainer_that_trains_is_not_said_never_to_start(world: TickWorld) -> None:
-    running(world)
-    world.change("planner", t_fwd_s=1.0)
-    assert world.status().problems == ()
 
 
 # What is remembered of their reports.

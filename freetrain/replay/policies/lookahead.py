@@ -7,10 +7,11 @@ request. Of a cluster that a trainer gets in part, it gets nodes close to each o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from freetrain.lookahead.affinity import close_to_each_other
-from freetrain.lookahead.experience import Experience
+from freetrain.lookahead.experience import Experience, start_cost_s
 from freetrain.lookahead.reliability import ScoredForecaster
 from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
 from freetrain.planning.settings import DEFAULT_T_FWD_S, HORIZON_S
@@ -60,11 +61,13 @@ class LookaheadPolicy:
         weights: Weights and reach of plans.
         regroups: Whether nodes pass from one cluster of *forecaster* to another while
             they are idle, as other users' jobs are planned on them.
+        learned: What another policy learns, which shows *forecaster* all events of the
+            pool; None to learn here.
     """
 
     name = "lookahead"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - parts that loops and shadows replace
         self,
         forecaster: Prospects,
         policy: Policy,
@@ -72,6 +75,7 @@ class LookaheadPolicy:
         weights: Weights,
         *,
         regroups: bool = False,
+        learned: Experience | None = None,
     ) -> None:
         self._forecaster = forecaster
         self._policy = policy
@@ -79,7 +83,8 @@ class LookaheadPolicy:
         self._weights = weights
         self._trainers = ClusteredTrainers()
         self._regroups = regroups
-        self._experience = Experience()
+        self._learns = learned is None
+        self.experience = Experience() if learned is None else learned
 
     @property
     def forecasts(self) -> ScoredForecaster | None:
@@ -90,14 +95,16 @@ class LookaheadPolicy:
 
     def decide(self, view: View) -> Sequence[Change]:
         """Learn from the event, plan, and choose nodes."""
-        self._experience.lose(view.left, self._forecaster.cluster)
-        self._forecaster.see(view.now_s, joined=view.joined, left=view.left)
-        if not view.trainers or not view.idle_nodes:
-            self._experience.note(view.now_s, {})
-            return ()
-        changes = self._planned(view)
-        held = self._trainers.after(view.trainers, changes)
-        self._experience.note(view.now_s, held)
+        if self._learns:
+            self.experience.lose(view.left, self._forecaster.cluster)
+            self._forecaster.see(view.now_s, joined=view.joined, left=view.left)
+        elif not view.joined and not view.left:
+            self._forecaster.see(view.now_s, joined=(), left=())
+        is_empty = not view.trainers or not view.idle_nodes
+        changes = () if is_empty else self._planned(view)
+        if self._learns:
+            held = {} if is_empty else self._trainers.after(view.trainers, changes)
+            self.experience.note(view.now_s, held)
         return changes
 
     def _planned(self, view: View) -> Sequence[Change]:
@@ -107,8 +114,10 @@ class LookaheadPolicy:
         curves = self._curves.curves(view)
         is_learning, weights = self._forecaster.is_learning, self._weights
         reach_s = weights.t_fwd_s if is_learning else weights.horizon_s
-        share = self._experience.service.start_share(reach_s)
-        trainers = self._trainers.of(view.trainers, curves, cluster, start_share=share)
+        spread = partial(
+            start_cost_s, stay_s=self.experience.service.stay_s, reach_s=reach_s
+        )
+        trainers = self._trainers.of(view.trainers, curves, cluster, spread)
         free = by_cluster(view.free, cluster)
         used = sorted(set(free).union(*[trainer.held for trainer in trainers]))
         request = Request(
@@ -121,7 +130,7 @@ class LookaheadPolicy:
         return changes_to_holdings(holdings, trainers, view, self._forecaster)
 
     def _forecast(self, clusters: Sequence[int]) -> ClassForecast:
-        weights, known = self._weights, self._experience
+        weights, known = self._weights, self.experience
         prospect, members = self._forecaster.prospect, self._forecaster.members
         stays = {k: WindowClass(len(members(k)), *prospect(k)) for k in clusters}
         change, reach_s = known.change_weight(weights.horizon_s), weights.horizon_s
@@ -142,7 +151,6 @@ class _Clustered(NamedTuple):
     nodes: frozenset[int]
     costs: Costs
     trainer: PlanTrainer
-    start_share: float
 
 
 class ClusteredTrainers:
@@ -177,8 +185,7 @@ class ClusteredTrainers:
         trainers: Sequence[TrainerView],
         curves: Sequence[Curve],
         cluster: Callable[[int], int],
-        *,
-        start_share: float = 1.0,
+        start_cost_s: Callable[[float], float],
     ) -> list[PlanTrainer]:
         """Return *trainers*; to be called at every event at which some hold nodes.
 
@@ -186,7 +193,7 @@ class ClusteredTrainers:
             trainers: In the order of the view.
             curves: Their ratings.
             cluster: The cluster of a node.
-            start_share: Share of a start's cost that is charged to a plan.
+            start_cost_s: Returns how much of a start is charged to a plan, seconds.
         """
         before, self._known = self._known, {}
         for trainer, curve in zip(trainers, curves, strict=True):
@@ -196,9 +203,13 @@ class ClusteredTrainers:
                 or known.nodes != trainer.held
                 or known.trainer.curve is not curve
                 or known.costs is not trainer.spec.costs
-                or (known.start_share != start_share and not known.nodes)
+                or (
+                    not known.nodes
+                    and known.trainer.start_s != start_cost_s(known.costs.start_s)
+                )
             ):
-                known = _clustered(trainer, curve, cluster, start_share)
+                start_s = start_cost_s(trainer.spec.costs.start_s)
+                known = _clustered(trainer, curve, cluster, start_s)
             self._known[trainer.serial] = known
         return [known.trainer for known in self._known.values()]
 
@@ -207,7 +218,7 @@ def _clustered(
     trainer: TrainerView,
     curve: Curve,
     cluster: Callable[[int], int],
-    start_share: float,
+    start_s: float,
 ) -> _Clustered:
     costs = trainer.spec.costs
     plan_trainer = PlanTrainer(
@@ -216,11 +227,11 @@ def _clustered(
         held=by_cluster(trainer.held, cluster),
         up_s=costs.grow_s,
         down_s=costs.shrink_s,
-        # Of one that runs no start is charged: it is the same whatever the share.
-        start_s=0.0 if trainer.held else costs.start_s * start_share,
+        # Of one that runs no start is charged: it is the same whatever that costs.
+        start_s=0.0 if trainer.held else start_s,
         loss_s=costs.shrink_s + costs.checkpoint_every_s / 2,
     )
-    return _Clustered(frozenset(trainer.held), costs, plan_trainer, start_share)
+    return _Clustered(frozenset(trainer.held), costs, plan_trainer)
 
 
 def by_cluster(nodes: Iterable[int], cluster: Callable[[int], int]) -> dict[int, int]:

@@ -435,18 +435,18 @@ class WatchedPolicy:
 
     def __init__(self, policy: ReplayPolicy, speeds: LearnedSpeeds) -> None:
         self.name = policy.name
-        self._policy = policy
+        self.policy = policy
         self._speeds = speeds
 
     @property
     def forecasts(self) -> ScoredForecaster | None:
         """Those of the policy, where they are watched."""
-        policy = self._policy
+        policy = self.policy
         return policy.forecasts if isinstance(policy, Foretelling) else None
 
     def decide(self, view: View) -> Sequence[Change]:
         """Decide as the policy does."""
-        changes = self._policy.decide(view)
+        changes = self.policy.decide(view)
         self._speeds.decided(view, changes)
         return changes
 

@@ -8,18 +8,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from freetrain.lookahead.affinity import BoundedAffinity, LeafAffinity, line_order
 from freetrain.lookahead.base import LEAST_WATCHED_S, forecaster_named
-from freetrain.lookahead.experience import ServiceTime
+from freetrain.lookahead.experience import ServiceTime, start_cost_s
 from freetrain.lookahead.reliability import ScoredForecaster
 from freetrain.planning.lookahead import QuickSearch
 from freetrain.planning.policy import PlanTrainer, Request, Tools, make_policy
 from freetrain.planning.settings import HORIZON_S, POLICIES, RATED_POLICIES
 from freetrain.plugins import load
 from freetrain.priority.base import RatingBasis, priority_named
+from freetrain.replay.policies.adaptive import FOLLOWED, RIGID_SIZES, Shadow
 from freetrain.replay.policies.base import Change
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
 from freetrain.replay.policies.ratings import (
@@ -39,18 +40,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from freetrain.lookahead.base import Forecaster, Prospects
+    from freetrain.lookahead.experience import Experience
     from freetrain.losscurve.fit import LossForecasts
     from freetrain.planning.policy import Policy, ProblemSolver
-    from freetrain.replay.policies.base import ReplayPolicy, View
+    from freetrain.replay.engine import Engine
+    from freetrain.replay.policies.base import ReplayPolicy, StatedTrainer, View
     from freetrain.replay.policies.ratings import CurveSource, Speeds
     from freetrain.replay.settings import ReplaySettings
+    from freetrain.replay.trainers import Scaling
     from milp.answer import Answer
     from milp.problem import Curve, Problem
     from milp.window import Window
 
 
 def policy_for(
-    settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
+    settings: ReplaySettings,
+    clock: Callable[[], float],
+    use: SolverUse,
+    *,
+    service: ServiceTime | None = None,
 ) -> ReplayPolicy:
     """Return the policy that *settings* name.
 
@@ -58,44 +66,109 @@ def policy_for(
         settings: The replay's; the policy is one of ``POLICIES``.
         clock: Seconds from any moment on; it only measures the solver.
         use: Counts of the solver's calls.
+        service: How long trainers keep nodes, where another policy learns it.
 
     Raises:
         UsageError: There is no such priority or forecaster.
     """
     entry, name = POLICIES[settings.policy], settings.policy
     if entry.looks_ahead:
-        return lookahead_by(forecaster_for(settings), settings, clock, use)
+        return lookahead_by(_watched_forecaster(settings), settings, clock, use)
     if entry.names_nodes:
         policy: ReplayPolicy = load(entry.made_by)()
         return policy
     planning = make_policy(name, tools_for(settings, clock, use))
 
     def planned(curves: CurveSource) -> ReplayPolicy:
-        return PlannedPolicy(name, planning, curves, t_fwd_s=settings.t_fwd_s)
+        t_fwd_s = settings.t_fwd_s
+        return PlannedPolicy(name, planning, curves, t_fwd_s=t_fwd_s, service=service)
 
     if name in RATED_POLICIES:
         return _learning(settings, planned)
     return planned(_curves(settings, GivenSpeeds()) if entry.by_worth else Unrated())
 
 
-def lookahead_by(
+def shadows_for(
+    settings: ReplaySettings,
+    engine_for: Callable[[ReplaySettings, ReplayPolicy], Engine],
+    clock: Callable[[], float],
+    use: SolverUse,
+) -> dict[str, Shadow]:
+    """Return the shadows of the policy ``adaptive``, by policy.
+
+    Args:
+        settings: The replay's.
+        engine_for: Makes a shadow's engine with these settings and policy.
+        clock: Seconds from any moment on.
+        use: Counts of the solver's calls by the policy that looks ahead.
+    """
+    asked = replace(settings, record_steps=False)
+    forecaster = _watched_forecaster(settings)
+
+    def rigid(size: int) -> Shadow:
+        own = replace(asked, policy="scavenger")
+        return Shadow(
+            engine_for(own, ScavengerPolicy(size)), lambda: ScavengerPolicy(size)
+        )
+
+    def shadow(name: str) -> Shadow:
+        own = replace(asked, policy=name)
+        counts = use if name == FOLLOWED[0] else SolverUse()
+        if name == "lookahead":
+            ahead = lookahead_by(forecaster, own, clock, counts)
+            inner = ahead.policy if isinstance(ahead, WatchedPolicy) else ahead
+            known = inner.experience if isinstance(inner, LookaheadPolicy) else None
+            return Shadow(
+                engine_for(own, ahead),
+                lambda: lookahead_by(forecaster, own, clock, use, learned=known),
+            )
+        policy = policy_for(own, clock, counts)
+        service = policy.service if isinstance(policy, PlannedPolicy) else None
+        return Shadow(
+            engine_for(own, policy),
+            lambda: policy_for(own, clock, use, service=service),
+        )
+
+    jobs = {f"scavenger of {size}": rigid(size) for size in RIGID_SIZES}
+    return {name: shadow(name) for name in FOLLOWED} | jobs
+
+
+_BY_SAMPLES = ("throughput", "speedup", "price")
+"""Priorities by which more samples are better, whoever trains them."""
+
+
+def follows(settings: ReplaySettings) -> bool:
+    """Return whether ``adaptive`` has shadows; else it is the first of them.
+
+    Samples must be what counts, and true speeds known: where they are learned, nobody
+    knows how much another plan would have trained.
+    """
+    return settings.priority in _BY_SAMPLES and not settings.learns_speeds
+
+
+def lookahead_by(  # noqa: PLR0913 - parts that loops and shadows replace
     forecaster: Prospects,
     settings: ReplaySettings,
     clock: Callable[[], float],
     use: SolverUse,
     *,
     regroups: bool = False,
+    learned: Experience | None = None,
 ) -> ReplayPolicy:
     """Return the policy ``lookahead`` with *forecaster*, whose horizon is ours."""
     policy = make_policy("lookahead", tools_for(settings, clock, use))
     weights = Weights(t_fwd_s=min(settings.t_fwd_s, HORIZON_S))
-    asked = ScoredForecaster(forecaster) if settings.record_forecasts else forecaster
     return _learning(
         settings,
         lambda curves: LookaheadPolicy(
-            asked, policy, curves, weights, regroups=regroups
+            forecaster, policy, curves, weights, regroups=regroups, learned=learned
         ),
     )
+
+
+def _watched_forecaster(settings: ReplaySettings) -> Prospects:
+    forecaster = forecaster_for(settings)
+    return ScoredForecaster(forecaster) if settings.record_forecasts else forecaster
 
 
 def forecaster_for(settings: ReplaySettings) -> Forecaster:
@@ -175,10 +248,18 @@ class PlannedPolicy:
         policy: The policy.
         curves: Rates trainers.
         t_fwd_s: Look-ahead over which a plan's gain is counted, seconds.
+        service: How long trainers keep nodes, as another policy learns it; None to
+            learn it here.
     """
 
     def __init__(
-        self, name: str, policy: Policy, curves: CurveSource, *, t_fwd_s: float
+        self,
+        name: str,
+        policy: Policy,
+        curves: CurveSource,
+        *,
+        t_fwd_s: float,
+        service: ServiceTime | None = None,
     ) -> None:
         self.name = name
         self._policy = policy
@@ -187,14 +268,16 @@ class PlannedPolicy:
         self._asked: Sequence[Curve] | None = None
         self._trainers: list[_BySize] = []
         self._known: dict[_Alike, _BySize] = {}
-        self._service = ServiceTime()
+        self.service = service or ServiceTime()
+        self._learns = service is None
         self._held: dict[int, int] = {}
         self._at_s = 0.0
 
     def decide(self, view: View) -> Sequence[Change]:
         """Plan for the pool as it is and turn the plan into changes."""
         counts = self._plan(view) if view.trainers and view.idle_nodes else ()
-        self._serve(view, counts or [0] * len(view.trainers))
+        if self._learns:
+            self._serve(view, counts or [0] * len(view.trainers))
         return changes_to(counts, view) if counts else ()
 
     def _plan(self, view: View) -> Sequence[int]:
@@ -202,9 +285,9 @@ class PlannedPolicy:
         curves = self._curves.curves(view)
         if curves is not self._asked:
             self._asked, self._trainers = curves, self._by_size(view, curves)
-        share = self._service.start_share(self._t_fwd_s)
+        stay_s = self.service.stay_s
         trainers = [
-            by_size[held] if (held := len(trainer.held)) else by_size.waiting(share)
+            by_size[held] if (held := len(trainer.held)) else by_size.waiting(stay_s)
             for trainer, by_size in zip(view.trainers, self._trainers, strict=True)
         ]
         free = {0: len(view.free)}
@@ -223,7 +306,7 @@ class PlannedPolicy:
             if not nodes or not trainer.held:
                 ended += before.get(trainer.serial, 0)
         passed_s, self._at_s = view.now_s - self._at_s, view.now_s
-        self._service.note(passed_s, held=sum(before.values()), ended=ended)
+        self.service.note(passed_s, held=sum(before.values()), ended=ended)
 
     def _by_size(self, view: View, curves: Sequence[Curve]) -> list[_BySize]:
         if len(self._known) > _MOST_KNOWN:
@@ -236,7 +319,7 @@ class PlannedPolicy:
             alike = (place, curve, costs.grow_s, costs.shrink_s, costs.start_s)
             by_size = self._known.get(alike)
             if by_size is None:
-                by_size = self._known[alike] = _BySize(alike)
+                by_size = self._known[alike] = _BySize(alike, self._t_fwd_s)
             made.append(by_size)
         return made
 
@@ -255,30 +338,33 @@ class _BySize(dict[int, PlanTrainer]):
     keeps what it has derived.
     """
 
-    def __init__(self, alike: _Alike) -> None:
+    def __init__(self, alike: _Alike, t_fwd_s: float) -> None:
         super().__init__()
         self._alike = alike
-        self._start_share = 1.0
+        self._t_fwd_s = t_fwd_s
+        self._stay_s = 0.0
 
     def __missing__(self, held: int) -> PlanTrainer:
-        made = self[held] = self._made(held, start_share=1.0)
+        made = self[held] = self._made(held, start_s=0.0)
         return made
 
-    def waiting(self, start_share: float) -> PlanTrainer:
-        """Return it without nodes, a share of whose start is charged to a plan."""
-        if start_share != self._start_share:
-            self._start_share, self[0] = start_share, self._made(0, start_share)
+    def waiting(self, stay_s: float) -> PlanTrainer:
+        """Return it without nodes, its start spread over *stay_s*."""
+        if stay_s != self._stay_s:
+            *_, start_s = self._alike
+            cost_s = start_cost_s(start_s, stay_s=stay_s, reach_s=self._t_fwd_s)
+            self._stay_s, self[0] = stay_s, self._made(0, cost_s)
         return self[0]
 
-    def _made(self, held: int, start_share: float) -> PlanTrainer:
-        place, curve, grow_s, shrink_s, start_s = self._alike
+    def _made(self, held: int, start_s: float) -> PlanTrainer:
+        place, curve, grow_s, shrink_s, _ = self._alike
         return PlanTrainer(
             name=str(place),
             curve=curve,
             held={0: held} if held else {},
             up_s=grow_s,
             down_s=shrink_s,
-            start_s=start_s * start_share,
+            start_s=start_s,
         )
 
 
@@ -317,20 +403,28 @@ def changes_to(counts: Sequence[int], view: View) -> tuple[Change, ...]:
 class ScavengerPolicy:
     """Rigid jobs in a preemptable partition with requeue, first come first served.
 
-    Each trainer is a job of its ``fixed_nodes``, not None. A job that loses a node is
+    Each trainer is a job of its ``fixed_nodes``. A job that loses a node is
     killed: it gives up the rest and starts anew once as many nodes as it needs are free
     and no job before it waits. It keeps its place in the queue, which is that of its
     arrival.
+
+    Args:
+        size: The size of trainers without ``fixed_nodes``; or their next one below, or
+            their smallest.
     """
 
     name = "scavenger"
+
+    def __init__(self, size: int = 1) -> None:
+        self._size = size
+        self._fixed: dict[Scaling, int] = {}
 
     def decide(self, view: View) -> Sequence[Change]:
         """Kill the jobs that lost a node, then start what fits, in order."""
         waiting = [
             place
             for place, trainer in enumerate(view.trainers)
-            if len(trainer.held) != trainer.spec.fixed_nodes
+            if len(trainer.held) != self._wanted(trainer.spec)
         ]
         dropped = {
             place: tuple(sorted(held))
@@ -340,7 +434,7 @@ class ScavengerPolicy:
         free = sorted([*view.free, *(n for nodes in dropped.values() for n in nodes)])
         taken: dict[int, tuple[int, ...]] = {}
         for place in waiting:
-            wanted = view.trainers[place].spec.fixed_nodes or 0
+            wanted = self._wanted(view.trainers[place].spec)
             if wanted > len(free):
                 break  # no job overtakes one that waits
             free, taken[place] = free[:-wanted], tuple(free[-wanted:])
@@ -348,6 +442,16 @@ class ScavengerPolicy:
             Change(place, dropped.get(place, ()), taken.get(place, ()))
             for place in sorted(dropped.keys() | taken.keys())
         ]
+
+    def _wanted(self, spec: StatedTrainer) -> int:
+        if spec.fixed_nodes is not None:
+            return spec.fixed_nodes
+        known = self._fixed.get(spec.scaling)
+        if known is None:
+            sizes = spec.scaling.sizes
+            fitting = [size for size in sizes if size <= self._size]
+            known = self._fixed[spec.scaling] = max(fitting, default=sizes[0])
+        return known
 
 
 # Calls of the solver, and the gaps of its plans

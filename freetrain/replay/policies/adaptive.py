@@ -1,0 +1,189 @@
+"""The policy ``adaptive``: follows whichever of several policies has trained most.
+
+Each policy is played in shadow, from the first event on and on the same pool events, by
+an engine of its own with the same trainers. Every hour the samples of the shadows are
+compared. Shadows know no more than the replay that they accompany: neither events nor
+arrivals to come.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from freetrain.replay.policies.base import Change, Foretelling
+from freetrain.replay.pool import PoolEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from freetrain.lookahead.reliability import ScoredForecaster
+    from freetrain.replay.engine import Engine
+    from freetrain.replay.policies.base import ReplayPolicy, View
+
+FOLLOWED = ("lookahead", "freetrain", "equal")
+"""The policies in shadow; the first is followed at first."""
+
+RIGID_SIZES = (1, 2, 4, 8, 16)
+"""Jobs of these sizes are in shadow, too, each by itself."""
+
+JUDGED_EVERY_S = 3_600.0
+FIRST_JUDGED_S = 3 * 3_600.0
+FADES_S = 2 * 86_400.0
+"""Samples count a third after two days, as pools and trainers change."""
+
+LEAD = 0.002
+"""A shadow is followed that leads by this share, as a change costs rescales."""
+
+DEVIATIONS = 1.0
+"""And by so many standard deviations of what chance makes of hourly differences."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shadow:
+    """A policy that is played beside the replay.
+
+    Attributes:
+        engine: Its replay; it is fed event by event.
+        follow: Makes a policy that plans for the replay's own trainers, with what the
+            shadow has learned.
+    """
+
+    engine: Engine
+    follow: Callable[[], ReplayPolicy]
+
+
+class AdaptivePolicy:
+    """Plays policies in shadow, and does as the leader does.
+
+    Until the leader changes for the first time, the replay and the leader's shadow are
+    the same to the digit: the shadow's changes are made, and nothing is planned twice.
+    From then on the leader's way of planning is asked for the trainers as they are.
+
+    Args:
+        shadows: By policy; the first is followed at first.
+        is_alike: Whether shadows train just as the replay does. They do not where the
+            replay knows when a trainer's model is good: then it is asked from the
+            first event on.
+
+    Attributes:
+        shadows: By policy.
+        led_s: For how long each policy was followed, seconds.
+    """
+
+    name = "adaptive"
+
+    def __init__(self, shadows: Mapping[str, Shadow], *, is_alike: bool = True) -> None:
+        self.shadows = shadows
+        self._leader = next(iter(shadows))
+        self._record = SampleRecord(tuple(shadows))
+        self._own = None if is_alike else shadows[self._leader].follow()
+        self._is_over = False
+        self._at_s = 0.0
+        self._judge_s = FIRST_JUDGED_S
+        self.led_s = dict.fromkeys(shadows, 0.0)
+
+    @property
+    def forecasts(self) -> ScoredForecaster | None:
+        """Those of a shadow that has some, where they are watched."""
+        policies = [shadow.engine.policy for shadow in self.shadows.values()]
+        found = (p.forecasts for p in policies if isinstance(p, Foretelling))
+        return next(found, None)
+
+    def decide(self, view: View) -> Sequence[Change]:
+        """Play the shadows up to now, and do as the leader does."""
+        self.led_s[self._leader] += view.now_s - self._at_s
+        self._at_s = view.now_s
+        event = PoolEvent(view.now_s, view.joined, view.left)
+        leader = self.shadows[self._leader].engine
+        if event.joined or event.left:
+            for shadow in self.shadows.values():
+                self._is_over |= not shadow.engine.advance(event)
+        elif self._own is None:
+            self._is_over |= not leader.advance(event)
+        else:
+            # A forecaster that is asked now must not be shown earlier events later.
+            self._is_over |= not leader.play_until(view.now_s)
+        self._judge(view.now_s)
+        if self._own is None:
+            return list(_changes_like(leader, view))
+        return self._own.decide(view)
+
+    def _judge(self, now_s: float) -> None:
+        """Change the leader where another is ahead, once an hour.
+
+        A shadow that has trained all there is has nothing more to show.
+        """
+        if now_s < self._judge_s or self._is_over:
+            return
+        self._judge_s = now_s - now_s % JUDGED_EVERY_S + JUDGED_EVERY_S
+        engines = [shadow.engine for shadow in self.shadows.values()]
+        for engine in engines:
+            engine.settle(now_s)
+        self._record.note(now_s, [engine.tally.samples for engine in engines])
+        best = self._record.leader(self._leader)
+        if best != self._leader:
+            self._leader = best
+            self._own = self.shadows[best].follow()
+
+
+class SampleRecord:
+    """What each of several policies trained, by the hour.
+
+    Args:
+        names: The policies.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._before = [0.0] * len(names)
+        self._hours: deque[tuple[float, list[float]]] = deque()
+
+    def note(self, now_s: float, samples: Sequence[float]) -> None:
+        """Note the samples that each policy has trained by *now_s*."""
+        gained = [now - then for now, then in zip(samples, self._before, strict=True)]
+        self._before = list(samples)
+        self._hours.append((now_s, gained))
+        while self._hours[0][0] < now_s - 5 * FADES_S:
+            self._hours.popleft()
+
+    def leader(self, leader: str) -> str:
+        """Return the policy to follow in place of *leader*, or *leader*.
+
+        The one with the most samples, faded, if it leads by ``LEAD`` and by
+        ``DEVIATIONS`` times the root of the summed squares of the hourly differences
+        about their mean.
+        """
+        now_s = self._hours[-1][0]
+        weights = [math.exp((at_s - now_s) / FADES_S) for at_s, _ in self._hours]
+        totals = [
+            sum(
+                w * gained[k]
+                for w, (_, gained) in zip(weights, self._hours, strict=True)
+            )
+            for k in range(len(self._names))
+        ]
+        best, own = totals.index(max(totals)), self._names.index(leader)
+        lead = totals[best] - totals[own]
+        mean = lead / sum(weights)
+        chance = math.sqrt(
+            sum(
+                (w * (gained[best] - gained[own] - mean)) ** 2
+                for w, (_, gained) in zip(weights, self._hours, strict=True)
+            )
+        )
+        if lead > LEAD * abs(totals[own]) and lead > DEVIATIONS * chance:
+            return self._names[best]
+        return leader
+
+
+def _changes_like(shadow: Engine, view: View) -> Iterator[Change]:
+    """Yield the changes that give each trainer the nodes it has in *shadow*."""
+    for place, (trainer, run) in enumerate(
+        zip(view.trainers, shadow.running, strict=True)
+    ):
+        if trainer.held != run.held:
+            drop, take = trainer.held - run.held, run.held - trainer.held
+            yield Change(place, tuple(sorted(drop)), tuple(sorted(take)))

@@ -1,0 +1,149 @@
+"""The policy that follows whichever of several policies has trained most."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from freetrain.losscurve.forecast import MetricDirection
+from freetrain.replay.policies.adaptive import SampleRecord
+from freetrain.replay.settings import Accounting
+from freetrain.replay.trainers import truth_of
+from tests.replay.worlds import linear, replay, trainer
+
+HOUR_S = 3_600.0
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "leader"),
+    [
+        pytest.param([100.0] * 4, [100.1] * 4, "first", id="by less than 0.2 %"),
+        pytest.param([100.0] * 4, [100.3] * 4, "second", id="by more, every hour"),
+        # A lead of 8; about its mean of 2 the differences spread by the root of 1,200.
+        pytest.param([100.0] * 4, [120, 88, 120, 80], "first", id="by chance"),
+        pytest.param([100.0] * 4, [103, 101, 103, 101], "second", id="beyond chance"),
+        pytest.param([-50.0] * 4, [10.0] * 4, "second", id="of a loss"),
+    ],
+)
+def test_a_leader_is_followed_that_leads_by_more_than_a_little_and_than_chance(
+    first: list[float], second: list[float], leader: str
+) -> None:
+    record = SampleRecord(("first", "second"))
+    for hour in range(4):
+        done = [sum(own[: hour + 1]) for own in (first, second)]
+        record.note(hour * HOUR_S, done)
+
+    assert record.leader("first") == leader
+
+
+def test_what_was_trained_long_ago_counts_little() -> None:
+    record = SampleRecord(("first", "second"))
+    # Ten per cent behind for a day; a week later as much ahead, for a day.
+    first, second = 0.0, 0.0
+    for hour in (*range(24), *range(192, 216)):
+        first += 100.0
+        second += 90.0 if hour < 24 else 110.0
+        record.note(hour * HOUR_S, [first, second])
+
+    assert record.leader("first") == "second"
+
+
+def holes(hours: int, *, until: int | None = None) -> dict[int, Any]:
+    """Return four nodes for good, and one that comes and goes every 200 s.
+
+    From the hour *until* on it is gone.
+    """
+    end_s = hours * HOUR_S
+    last_s = end_s if until is None else until * HOUR_S
+    starts = np.arange(0.0, last_s, 200.0).tolist()
+    return {n: [(0.0, end_s)] for n in range(4)} | {
+        4: [(at_s, at_s + 100.0) for at_s in starts]
+    }
+
+
+TEAM = [
+    trainer("fast", scaling=linear(11.0), samples=440.0, fixed_nodes=None),
+    trainer("slow", samples=1e7, fixed_nodes=None),
+]
+"""Whoever gives the fast one all nodes waits for the next change of the pool."""
+
+PUBLISHED: dict[str, Any] = {"accounting": Accounting.PUBLISHED, "requeue": True}
+
+
+def test_equal_shares_are_ahead_where_completions_are_noticed_late_and_not_else() -> (
+    None
+):
+    pool, late = holes(1), PUBLISHED
+    at_once = late | {"accounting": Accounting.PUBLISHED_C}
+
+    by_plan, by_share = (
+        [replay(pool, TEAM, policy=name, **how).samples for how in (late, at_once)]
+        for name in ("freetrain", "equal")
+    )
+
+    assert by_plan[0] < by_share[0]
+    assert by_plan[1] >= by_share[1]
+
+
+def test_it_follows_another_policy_that_trains_more() -> None:
+    pool = holes(12)
+
+    ahead = replay(pool, TEAM, policy="lookahead", **PUBLISHED)
+    equal = replay(pool, TEAM, policy="equal", **PUBLISHED)
+    ours = replay(pool, TEAM, policy="adaptive", **PUBLISHED)
+
+    assert ahead.samples < equal.samples
+    followed_s = dict(ours.followed_s)
+    assert followed_s["lookahead"] == pytest.approx(3 * HOUR_S, abs=200.0)
+    assert sum(followed_s.values()) - followed_s["lookahead"] > 8 * HOUR_S
+    assert ours.samples > ahead.samples + 0.6 * (equal.samples - ahead.samples)
+
+
+def test_until_then_it_is_the_first_policy_to_the_digit() -> None:
+    pool = holes(2)
+
+    ahead = replay(pool, TEAM, policy="lookahead", **PUBLISHED)
+    ours = replay(pool, TEAM, policy="adaptive", **PUBLISHED)
+
+    assert (ours.samples, ours.steps) == (ahead.samples, ahead.steps)
+    assert ours.solver_calls == ahead.solver_calls
+
+
+@pytest.mark.parametrize("accounting", [Accounting.PUBLISHED, Accounting.REAL])
+def test_it_knows_nothing_of_events_to_come(accounting: Accounting) -> None:
+    choices: dict[str, Any] = {"policy": "adaptive", "requeue": True}
+    choices["accounting"] = accounting
+
+    known = replay(holes(8), TEAM, **choices)
+    other = replay(holes(8, until=6), TEAM, **choices)
+
+    before = [step for step in known.steps if step.time_s < 6 * HOUR_S]
+    assert before == [step for step in other.steps if step.time_s < 6 * HOUR_S]
+    assert known.steps != other.steps
+
+
+def test_it_knows_nothing_of_how_good_models_become() -> None:
+    def team(last: float) -> list[Any]:
+        truth = truth_of(
+            [0.0, 2e5, 4e5, 8e5],
+            [1.0, 2.0, 3.0, last],
+            MetricDirection.HIGHER,
+            name="q",
+        )
+        return [trainer(f"t{k}", samples=1e6, quality=truth) for k in range(3)]
+
+    known = replay(holes(6), team(4.0), policy="adaptive")
+    other = replay(holes(6), team(9.0), policy="adaptive")
+
+    assert known.steps == other.steps
+
+
+def test_it_looks_ahead_where_samples_are_not_what_counts_or_nobody_knows_them() -> (
+    None
+):
+    pool = holes(5)
+    for choices in ({"priority": "fair"}, {"learns_speeds": True}):
+        ahead = replay(pool, TEAM, policy="lookahead", **choices)
+        ours = replay(pool, TEAM, policy="adaptive", **choices)
+
+        assert (ours.steps, ours.followed_s) == (ahead.steps, ())
