@@ -194,6 +194,7 @@ class ModelWorld:
     Attributes:
         ranks: Nodes that still have a process of it.
         frozen: Nodes whose process is stopped.
+        swept: Nodes where an agent sent a signal to a process of it.
         began: Whether it claimed its generation and trained.
         fails_s: After which time of training it fails by itself.
     """
@@ -205,6 +206,7 @@ class ModelWorld:
     elastic: bool = True
     ranks: set[LeaseKey] = field(default_factory=set)
     frozen: set[LeaseKey] = field(default_factory=set)
+    swept: set[LeaseKey] = field(default_factory=set)
     began: bool = False
     exit_code: int | None = None
     ignores_stop: bool = False
@@ -247,7 +249,8 @@ class ModelWorld:
 
     def has_daemon(self, key: LeaseKey) -> bool:
         """Whether a daemon on a node outlives the ranks, and has not ended yet."""
-        if self._broken_s is None or key not in self.members or key in self.ranks:
+        was_here = key in self.members and key not in self.ranks | self.swept
+        if self._broken_s is None or not was_here or not self.cluster.daemon_s:
             return False
         return self.cluster.now_s < self._broken_s + DIE_S + self.cluster.daemon_s
 
@@ -264,6 +267,7 @@ class ModelWorld:
 
     def hear(self, key: LeaseKey, number: signal.Signals) -> None:
         """Take a signal that a sweep sends to the process on one node."""
+        self.swept.add(key)
         if key not in self.frozen or number is signal.SIGKILL:
             self.lose_rank(key)
 
