@@ -272,7 +272,7 @@ def _actors(
     return frozenset((keys[0], *staying[:1], *after, *leaving))
 
 
-# The head of a generation launches, stops and buries its world
+# The head of a generation launches and stops its world, and writes how it ended
 
 # A step whose client is killed before it heard of the step's end takes two seconds
 # more to end, and so does the lease that the step is in.
@@ -286,7 +286,7 @@ def act_as_head(observed: Observation, trainer: ObservedTrainer) -> tuple[Action
     for generation in trainer.generations:
         world = generation.world
         if world is None:
-            actions += _launch_or_bury(observed, trainer, generation)
+            actions += _launch_or_close(observed, trainer, generation)
         elif world.exit_s is None:
             actions += _control_running(observed, trainer, generation, world)
         elif not generation.is_over:
@@ -294,7 +294,7 @@ def act_as_head(observed: Observation, trainer: ObservedTrainer) -> tuple[Action
     return tuple(actions)
 
 
-def _launch_or_bury(
+def _launch_or_close(
     observed: Observation, trainer: ObservedTrainer, generation: ObservedGeneration
 ) -> tuple[Action, ...]:
     if generation.is_over or not generation.is_headed_by(observed.me):

@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.broker.job_limits import is_refused_for_limit
-from freetrain.broker.lease import Assignment, IntentState, submitted_leases
+from freetrain.broker.lease import (
+    Assignment,
+    IntentState,
+    parse_comment,
+    submitted_leases,
+    uuid_in,
+)
 from freetrain.broker.limits import FOR_OTHERS, EndReason
 from freetrain.broker.reconcile import EndLeases, Submit, intent_of, marked_ending
 from freetrain.elastic.checkpoint import copy_checked
@@ -58,7 +64,7 @@ from freetrain.tick.leases import (
     write_lease_script,
 )
 from freetrain.tick.plan import nodes_to_exclude, with_short_wait
-from freetrain.tick.sharing import announce
+from freetrain.tick.room import running_leases
 from slurm.errors import RequestsSpentError, SlurmError, SlurmRefusedError
 from slurm.records import JobKey
 
@@ -74,6 +80,7 @@ if TYPE_CHECKING:
     from freetrain.tick.plan import TickPlan
     from freetrain.tick.trainers import TickTrainer
     from slurm.batch import LeaseRequest
+    from slurm.records import JobRecord
 
 
 @dataclass(slots=True)
@@ -131,7 +138,7 @@ def carry_out(
         elif isinstance(action, EndLeases):
             done.is_room_made &= action.why not in FOR_OTHERS
     if done.error is None and not context.is_dry:
-        problem = announce(context, observed, want=plan.want)
+        problem = _announce(context, observed, want=plan.want)
         done.problems += filter(None, [problem])
     return done
 
@@ -504,6 +511,50 @@ def _record_refusal(
         memory = limit_memory(state)
         learned = memory.refused(live, intent.tasks, now_s=intent.created_s)
         put_limit_memory(state, learned)
+
+
+# What the brokers of other users must know of this one, in the comment of a lease.
+
+
+def _announce(context: TickContext, observed: Observed, *, want: int) -> str:
+    """Say in a lease's comment that our broker lives, and how many nodes it wants.
+
+    One command writes it to all tasks of one submission: of those that do not say yet
+    that they are part of the pool, else of all, the oldest that runs.
+
+    Nothing else fails because of it.
+
+    Returns:
+        Why Slurm did not take it, or an empty text.
+    """
+    uid = context.environment.uid
+    known = {intent.uuid for intent in observed.belief.intents}
+    running = [
+        job
+        for job in running_leases(observed.snapshot.jobs, uid)
+        if uuid_in(job.name) in known
+    ]
+    if not running:
+        return ""
+    job = min(running, key=_first_to_publish)
+    uuid = uuid_in(job.name) or ""
+    text = lease_comment(context.folder, uuid, want=want, beat_s=observed.now_s)
+    try:
+        with context.effect("publishing"):
+            context.backend.set_comment(job.array_job_id or job.job_id, text)
+    except (SlurmError, ValueError) as error:
+        return (
+            f"Slurm did not take the comment by which other users' FreeTrain knows "
+            f"that this one lives and wants {want} nodes; they count it as silent: "
+            f"{error}"
+        )
+    return ""
+
+
+def _first_to_publish(job: JobRecord) -> tuple[bool, float, int]:
+    said = parse_comment(job.comment)
+    is_pooled = said is not None and said.is_pooled
+    return (is_pooled, job.submit_s or 0.0, job.job_id)
 
 
 # Delivering models: publish the checkpoint of a reached target, then call its hook.

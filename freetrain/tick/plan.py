@@ -16,6 +16,7 @@ from freetrain.broker.job_limits import LIMIT_REST_S
 from freetrain.broker.lease import uuid_in
 from freetrain.broker.limits import Mode, Refusal
 from freetrain.broker.pool import Situation, Trainer
+from freetrain.broker.sharing import movable, share_of
 from freetrain.broker.yielding import overdue_leases
 from freetrain.config.job import NodeSettings
 from freetrain.config.site import RULES_NAME, requirement_of
@@ -26,12 +27,17 @@ from freetrain.state.tables import awaited_preemptions
 from freetrain.text import counted
 from freetrain.tick.leases import margin_s, shape_name
 from freetrain.tick.limits import limits_now
-from freetrain.tick.room import SlurmView, preemptable, with_begun, with_held
-from freetrain.tick.sharing import settled_pool, share_now, wanted_nodes
+from freetrain.tick.room import (
+    claims_of,
+    idle_nodes,
+    preemptable,
+    with_begun,
+    with_held,
+)
 from milp.planner import Planner, SolverName
 from slurm.batch import MAX_VALUE_BYTES
 from slurm.errors import SlurmRefusedError
-from slurm.holes import HoleEnd, find_holes
+from slurm.holes import BackfillPlans, HoleEnd, find_holes
 from slurm.records import Requirement, collapse
 
 if TYPE_CHECKING:
@@ -40,7 +46,7 @@ if TYPE_CHECKING:
     from freetrain.broker.belief import Belief
     from freetrain.broker.lease import Intent
     from freetrain.broker.reconcile import Submit
-    from freetrain.broker.sharing import CallMemory
+    from freetrain.broker.sharing import CallMemory, PooledLease, Share
     from freetrain.broker.yielding import AwaitedPreemption, Claims
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import PlannerSettings, Site
@@ -50,7 +56,7 @@ if TYPE_CHECKING:
     from freetrain.tick.limits import LimitsNow
     from freetrain.tick.lookahead import NodeForecasts
     from freetrain.tick.observe import Observed
-    from freetrain.tick.sharing import SettledPool
+    from freetrain.tick.room import SlurmView
     from freetrain.tick.trainers import TickTrainer
     from slurm.holes import Hole
     from slurm.records import JobRecord
@@ -114,24 +120,23 @@ def make_plan(
     clock = context.environment.clock
     shapes, is_ours = _shapes(site, observed), _is_ours(context, observed)
     holes, refused_shapes = _holes_by_shape(site, observed, is_ours, shapes)
-    seen = SlurmView(observed.config, observed.snapshot, observed.limits)
-    partitions = observed.room.partitions | {s.partition for s in shapes.values()}
-    settled = settled_pool(
-        context, observed.room, seen, observed.calls, partitions=partitions
-    )
-    claims = with_begun(settled.claims, observed.belief)
+    seen, of_others, calls = _without_deaf(context, observed, shapes.values())
+    claims = with_begun(of_others, observed.belief)
     limited = limits_now(context, observed, shapes.values())
     uid = context.environment.uid
     claims = with_held(claims, limited.held, observed.snapshot, uid)
     claims = claims.with_held_before(limited.memory.held_s)
     limits = replace(observed.limits, most_allowed=limited.allowed.most)
-    overdue, awaited = _overdue(context, observed, settled)
+    overdue, awaited = _overdue(context, observed, seen)
     claims = claims.with_overdue(overdue)
     holes = _before_bookings(site, observed, holes, shapes, claims)
     nodes = {hole.node for found in holes.values() for hole in found}
     ratings, loss_forecasts = _ratings(context, observed, nodes=len(nodes))
     trainers = _trainers(site, observed, ratings)
-    want = wanted_nodes(trainers, observed.limits.most_leases)
+    want = min(
+        observed.limits.most_leases,
+        sum(trainer.curve.sizes[-1] for trainer in trainers),
+    )
     situation = Situation(
         now_s=observed.now_s,
         holes=holes,
@@ -150,7 +155,7 @@ def make_plan(
         training=observed.heartbeats.training,
         unheard_s=observed.heartbeats.unheard_s,
         is_plan_known=observed.is_plan_known,
-        share=share_now(context, settled, want=want),
+        share=_share_now(context, seen, of_others, want=want),
     )
     policy = make_policy(settings.policy, tools_for(settings, clock))
     forecasts, decision = None, None
@@ -198,7 +203,7 @@ def make_plan(
             *_limited(claims),
             *_not_preempted(claims),
         ),
-        calls=settled.calls,
+        calls=calls,
         limits=limited,
         awaited=awaited,
         want=want,
@@ -224,6 +229,89 @@ def tools_for(settings: PlannerSettings, clock: Callable[[], float]) -> Tools:
         return ProvingSearch(min(LONGEST_SEARCH_S, settings.solver_limit_s), clock)
 
     return Tools(solver=solver, start_solver=solver, search=search)
+
+
+# Other users' FreeTrain; the rules stand in ``broker.sharing``.
+
+
+def _without_deaf(
+    context: TickContext, observed: Observed, asked: Iterable[Requirement]
+) -> tuple[SlurmView, Claims, CallMemory]:
+    """Take brokers that leave calls unanswered out of the pool of all users' leases.
+
+    Their leases then count as jobs that stay, and ours are given up in their place.
+
+    Args:
+        context: The tick.
+        observed: What the tick observed.
+        asked: What leases are to ask of their nodes.
+
+    Returns:
+        What Slurm said, with the pool without those brokers; the nodes that others'
+        jobs could start on then; what to remember of calls and brokers.
+
+    Raises:
+        UnreadableOutputError: Slurm's lists of nodes cannot be read.
+    """
+    site, environment, room = context.site, context.environment, observed.room
+    pool, now_s = room.seen.pool, room.seen.pool.now_s
+    calls = observed.calls.after_signs(pool.leases, now_s=now_s)
+    seen = room.seen._replace(
+        snapshot=observed.snapshot,
+        limits=observed.limits,
+        pool=replace(pool, deaf=pool.deaf | calls.deaf),
+        partitions=room.seen.partitions | {each.partition for each in asked},
+    )
+    # The claims by which room was made hold on, but where a broker is deaf, where
+    # trainers want partitions without leases so far, or where backfill was at work,
+    # and the state remembers its plans.
+    is_same = (
+        seen.snapshot.carried == BackfillPlans()
+        and seen.partitions == room.seen.partitions
+        and seen.pool == pool
+    )
+    claims = room.claims if is_same else claims_of(site, environment, seen)
+    calls = calls.after_calls(
+        _called(seen, claims, environment.uid),
+        now_s=now_s,
+        bf_interval_s=seen.config.bf_interval_s,
+    )
+    if not calls.deaf <= seen.pool.deaf:
+        deaf = seen.pool.deaf | calls.deaf
+        seen = seen._replace(pool=replace(seen.pool, deaf=deaf))
+        claims = claims_of(site, environment, seen)
+    return seen, claims, calls
+
+
+def _called(seen: SlurmView, claims: Claims, uid: int) -> Iterator[PooledLease]:
+    """Yield leases of others on whose nodes a job could start now."""
+    for lease in movable(seen.pool.leases, owner=uid, deaf=seen.pool.deaf):
+        if lease.owner != uid and lease.runs and lease.node in claims.startable:
+            yield lease
+
+
+def _share_now(
+    context: TickContext, seen: SlurmView, claims: Claims, *, want: int
+) -> Share | None:
+    """Return our share of the nodes; None where no other user's FreeTrain is there.
+
+    Args:
+        context: The tick.
+        seen: What Slurm said, with the pool of all users' leases.
+        claims: Nodes that others' jobs could start on.
+        want: Nodes that our trainers could use.
+
+    Raises:
+        UnreadableOutputError: Slurm's lists of nodes cannot be read.
+    """
+    uid, pool = context.environment.uid, seen.pool
+    if pool.most is None and all(lease.owner == uid for lease in pool.leases):
+        return None
+    pool = replace(pool, idle=idle_nodes(seen, claims))
+    share = share_of(pool, owner=uid, want=want)
+    if share is not None and claims.startable:  # first come those who wait
+        share = replace(share, gives=0)
+    return share
 
 
 # Trainers as the broker sees them.
@@ -407,7 +495,7 @@ def _ending_by(hole: Hole, end_s: float) -> Hole:
 
 
 def _overdue(
-    context: TickContext, observed: Observed, settled: SettledPool
+    context: TickContext, observed: Observed, seen: SlurmView
 ) -> tuple[dict[str, int], dict[int, AwaitedPreemption]]:
     """Return the nodes that Slurm should have preempted, and what to remember of that.
 
@@ -417,12 +505,7 @@ def _overdue(
     """
     if observed.limits.mode is not Mode.PREEMPT:
         return {}, {}
-    claims = preemptable(
-        context.environment,
-        settled.seen,
-        pool=settled.pool,
-        partitions=settled.partitions,
-    )
+    claims = preemptable(context.environment, seen)
     waiting = {job.job_id for job in observed.snapshot.jobs if job.is_pending}
     grace_s = observed.partition.grace_time_s
     return overdue_leases(

@@ -2,11 +2,11 @@
 
 ``make_room`` asks Slurm once for all that this tick will know of it. Our leases are
 known by user and name alone. Those that others wait for, by nodes or surely by a limit
-that they use up, are sent the notice to leave,
-and waiting leases that would take what is given up are cancelled. No lock is taken and
-no file is read, so that room is made whatever becomes of the state directory, the files
-of trainers, or another tick. The tick then goes on with the same answers and claims,
-and records what was sent (``with_room_made``).
+that they use up, are sent the notice to leave, and waiting leases that would take what
+is given up are cancelled. No lock is taken and no file is read, so that room is made
+whatever becomes of the state directory, the files of trainers, or another tick. The
+tick then goes on with the same answers and claims, and records what was sent
+(``with_room_made``).
 
 A lease that stays after its notice must be cancelled. A tick that has the state sees to
 that (``broker.reconcile``). Where a tick fails, ``end_those_that_stay`` waits for that
@@ -55,17 +55,21 @@ if TYPE_CHECKING:
 
 
 class SlurmView(NamedTuple):
-    """What Slurm said at the beginning of a tick.
+    """What Slurm said at the beginning of a tick, and what it says of leases.
 
     Attributes:
         config: How the cluster is set up.
         snapshot: Nodes, jobs and reservations.
         limits: What the broker may do there.
+        pool: Leases of all users; deaf are those whose brokers are silent.
+        partitions: Those that leases of all users are in or may go to.
     """
 
     config: ClusterConfig
     snapshot: Snapshot
     limits: Limits
+    pool: LeasePool
+    partitions: frozenset[str]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,8 +78,6 @@ class Room:
 
     Attributes:
         seen: What it said, without plans carried over.
-        pool: Leases of all users; deaf are those whose brokers are silent.
-        partitions: Those whose nodes the claims are about.
         claims: Nodes that others' jobs could start on.
         notified: Leases that were sent the notice, or in a dry run would be: why, by
             display id.
@@ -88,8 +90,6 @@ class Room:
     """
 
     seen: SlurmView
-    pool: LeasePool
-    partitions: frozenset[str]
     claims: Claims
     notified: dict[str, EndReason] = field(default_factory=dict)
     cancelled: dict[str, EndReason] = field(default_factory=dict)
@@ -141,18 +141,14 @@ def make_room(
         SlurmError: Slurm did not answer, or not in a way that can be read; nothing
             was sent. Where it did not take what was sent, the result says so.
     """
-    config, snapshot = backend.config(), backend.snapshot()
-    seen = SlurmView(config, snapshot, _limits(site, config, snapshot))
-    hidden = hidden_queue(config, seen.limits.mode, uid=environment.uid)
+    seen = view_of(site, backend.config(), backend.snapshot())
+    hidden = hidden_queue(seen.config, seen.limits.mode, uid=environment.uid)
     if hidden:
         raise BadConfigurationError(f"{hidden} Nothing was done.")
-    partitions = _partitions(site, snapshot)
-    leases = leases_in(snapshot.jobs, now_s=snapshot.time_s)
-    pool = pool_of_all(site, leases, seen)
-    claims = claims_of(site, environment, seen, pool=pool, partitions=partitions)
+    claims = claims_of(site, environment, seen)
     held = _held_jobs(seen, environment.uid, is_sure=True)
-    claims = with_held(claims, held, snapshot, environment.uid)
-    room = Room(seen=seen, pool=pool, partitions=partitions, claims=claims)
+    claims = with_held(claims, held, seen.snapshot, environment.uid)
+    room = Room(seen=seen, claims=claims)
     _send(room, environment, backend, notified_before, is_dry=is_dry)
     return room
 
@@ -191,6 +187,17 @@ def _send(
         room.error = error
 
 
+def view_of(site: Site, config: ClusterConfig, snapshot: Snapshot) -> SlurmView:
+    """Return what Slurm said, with all that follows from it and the site's settings."""
+    return SlurmView(
+        config,
+        snapshot,
+        _limits(site, config, snapshot),
+        _pool_of_all(site, snapshot),
+        _partitions(site, snapshot),
+    )
+
+
 def _limits(site: Site, config: ClusterConfig, snapshot: Snapshot) -> Limits:
     """Return the limits; where the site's partition is gone, those to yield with.
 
@@ -204,14 +211,10 @@ def _limits(site: Site, config: ClusterConfig, snapshot: Snapshot) -> Limits:
     return limits_of(site, config, partition, partitions=snapshot.partitions)
 
 
-def pool_of_all(
-    site: Site, leases: tuple[PooledLease, ...], seen: SlurmView
-) -> LeasePool:
-    """Return the leases of all users as one pool, by what Slurm alone can tell.
-
-    How many nodes are idle is left out.
-    """
-    now_s, rules = seen.snapshot.time_s, site.rules
+def _pool_of_all(site: Site, snapshot: Snapshot) -> LeasePool:
+    """Return the leases of all users as one pool; idle nodes are not counted yet."""
+    now_s, rules = snapshot.time_s, site.rules
+    leases = leases_in(snapshot.jobs, now_s=now_s)
     weights = dict(rules.weights)
     return LeasePool(
         leases=leases,
@@ -220,7 +223,7 @@ def pool_of_all(
         deaf=silent_owners(leases, now_s=now_s),
         weights={
             job.uid: weights[job.user]
-            for job in seen.snapshot.jobs
+            for job in snapshot.jobs
             if job.uid is not None and job.user in weights
         },
         most=rules.caps.leases,
@@ -288,7 +291,7 @@ def _give_notice(
     claims = room.claims
     leases = {
         job.display_id: (job, name)
-        for job in _running(room.seen.snapshot.jobs, environment.uid)
+        for job in running_leases(room.seen.snapshot.jobs, environment.uid)
         for name in expand(job.nodes)
         if name in claims.leased and job.display_id not in notified_before
     }
@@ -304,7 +307,7 @@ def _give_notice(
     }
 
 
-def _running(jobs: Iterable[JobRecord], uid: int) -> Iterator[JobRecord]:
+def running_leases(jobs: Iterable[JobRecord], uid: int) -> Iterator[JobRecord]:
     """Yield our leases that run, and are not just ending."""
     for job in jobs:
         is_ending = JobState.COMPLETING in job.states
@@ -330,7 +333,7 @@ def end_those_that_stay(
         environment.sleep(left_s)
     stayed = [
         job.key
-        for job in _running(backend.jobs(), environment.uid)
+        for job in running_leases(backend.jobs(), environment.uid)
         if job.display_id in room.notified
     ]
     if stayed:
@@ -372,14 +375,7 @@ CAREFUL_LIMIT_S = 1.0
 works go unseen."""
 
 
-def claims_of(
-    site: Site,
-    environment: TickEnvironment,
-    seen: SlurmView,
-    *,
-    pool: LeasePool,
-    partitions: frozenset[str],
-) -> Claims:
+def claims_of(site: Site, environment: TickEnvironment, seen: SlurmView) -> Claims:
     """Return the nodes that leases must leave to others.
 
     Jobs could start on them, where Slurm does not preempt leases; these are nodes of
@@ -389,22 +385,13 @@ def claims_of(
         site: The site's settings.
         environment: Clocks, our user number.
         seen: What Slurm said; plans carried over may be in its snapshot.
-        pool: Leases of all users, and those whose brokers do not answer.
-        partitions: Those that leases are in or may go to.
 
     Raises:
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
     """
-    claims = NO_CLAIMS
-    if seen.limits.mode is Mode.YIELD:
-        claims = _startable(
-            environment,
-            seen,
-            pool=pool,
-            partitions=partitions,
-            is_careful=site.lease.careful,
-        )
-    return claims
+    if seen.limits.mode is not Mode.YIELD:
+        return NO_CLAIMS
+    return _startable(environment, seen, is_careful=site.lease.careful)
 
 
 def _held_jobs(seen: SlurmView, uid: int, *, is_sure: bool) -> HeldJobs:
@@ -423,17 +410,11 @@ def qos_of_partitions(snapshot: Snapshot) -> dict[str, str]:
 
 def with_held(claims: Claims, held: HeldJobs, snapshot: Snapshot, uid: int) -> Claims:
     """Return *claims* with our running leases that count against limits."""
-    nodes = {job.display_id: job.nodes for job in _running(snapshot.jobs, uid)}
+    nodes = {job.display_id: job.nodes for job in running_leases(snapshot.jobs, uid)}
     return claims.with_limits(held, nodes)
 
 
-def preemptable(
-    environment: TickEnvironment,
-    seen: SlurmView,
-    *,
-    pool: LeasePool,
-    partitions: frozenset[str],
-) -> Claims:
+def preemptable(environment: TickEnvironment, seen: SlurmView) -> Claims:
     """Return the nodes of leases on which Slurm could start jobs by preemption now.
 
     Only jobs in a partition of a higher tier than all that leases are in preempt them.
@@ -441,14 +422,12 @@ def preemptable(
     Args:
         environment: Clocks, our user number.
         seen: What Slurm said.
-        pool: Leases of all users.
-        partitions: Those that leases are in or may go to.
 
     Raises:
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
     """
     tiers = {p.name: p.priority_tier for p in seen.snapshot.partitions}
-    ours = max((tiers[name] for name in partitions if name in tiers), default=0)
+    ours = max((tiers[name] for name in seen.partitions if name in tiers), default=0)
 
     def may_preempt(job: JobRecord) -> bool:
         return any(tiers.get(name, 0) > ours for name in job.partitions)
@@ -457,21 +436,14 @@ def preemptable(
     if not any(job.is_pending for job in jobs):
         return NO_CLAIMS
     seen = seen._replace(snapshot=replace(seen.snapshot, jobs=jobs))
-    return _startable(
-        environment, seen, pool=pool, partitions=partitions, is_careful=False
-    )
+    return _startable(environment, seen, is_careful=False)
 
 
 def _startable(
-    environment: TickEnvironment,
-    seen: SlurmView,
-    *,
-    pool: LeasePool,
-    partitions: frozenset[str],
-    is_careful: bool,
+    environment: TickEnvironment, seen: SlurmView, *, is_careful: bool
 ) -> Claims:
     """Return the nodes that others' jobs could start on; see ``claims_of``."""
-    config = seen.config
+    config, pool = seen.config, seen.pool
     giving = movable(pool.leases, owner=environment.uid, deaf=pool.deaf)
     numbers = {lease.job_id for lease in giving}
     turns = {
@@ -485,7 +457,7 @@ def _startable(
     jobs = snapshot.jobs
     held = {job.nodes: job for job in jobs if job.nodes in turns and gives_way(job)}
     state = BackfillState(
-        holes=_every_hole(snapshot, config, gives_way, partitions),
+        holes=_every_hole(snapshot, config, gives_way, seen.partitions),
         nodes={node.name: node for node in snapshot.nodes},
         leased=frozenset(held),
         turns=turns,
@@ -533,22 +505,18 @@ LEAST_HOLE_S = 180.0
 """Holes that end sooner are not shared out: a lease takes whole minutes."""
 
 
-def idle_nodes(
-    seen: SlurmView, claims: Claims, *, pool: LeasePool, partitions: frozenset[str]
-) -> int:
+def idle_nodes(seen: SlurmView, claims: Claims) -> int:
     """Return how many nodes are idle, or about to be, that no other job claims.
 
     Args:
         seen: What Slurm said.
         claims: Nodes that others' jobs could start on, or are booked for.
-        pool: Leases of all users.
-        partitions: Those that leases are in or may go to.
 
     Raises:
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
     """
     until_s = seen.snapshot.time_s + LEAST_HOLE_S
-    leaving = [lease for lease in pool.leases if lease.is_leaving]
+    leaving = [lease for lease in seen.pool.leases if lease.is_leaving]
     numbers = {lease.job_id for lease in leaving}
 
     def gives_way(job: JobRecord) -> bool:
@@ -559,7 +527,7 @@ def idle_nodes(
         hole.node not in claims.nodes
         and hole.end_s is not None
         and min(hole.end_s, claims.booked_s.get(hole.node, math.inf)) >= until_s
-        for hole in _every_hole(snapshot, seen.config, gives_way, partitions)
+        for hole in _every_hole(snapshot, seen.config, gives_way, seen.partitions)
     )
 
 

@@ -16,11 +16,11 @@ from freetrain.config.site import LeaseMode, LeaseSettings, SiteRules
 from freetrain.demo.fake_slurm import commands as programs
 from freetrain.errors import BadConfigurationError
 from freetrain.tick.leases import hidden_queue
-from freetrain.tick.room import SlurmView, claims_of, pool_of_all
+from freetrain.tick.room import claims_of, view_of
 from freetrain.tick.tick import tick
 from slurm.records import JobRecord, JobState
 from tests.slurm.clusters import NOW_S, cluster
-from tests.tick.test_leases import CONFIG, SITE, limits
+from tests.tick.test_leases import CONFIG, SITE
 from tests.tick.tick_worlds import UID, TickWorld
 
 ANN, BEN, CAT = 1001, 1002, 1003
@@ -82,15 +82,8 @@ def claims_by(
     nodes = " ".join(f"{name}:{state}" for name, state in states.items())
     settings = LeaseSettings(partition="freetrain", mode=LeaseMode.YIELD, careful=False)
     site = structs.replace(SITE, lease=settings, rules=rules or SITE.rules)
-    seen = SlurmView(CONFIG, cluster(nodes, *jobs), limits(site))
-    leases = leases_in(jobs, now_s=NOW_S)
-    return claims_of(
-        site,
-        replace(world.environment, uid=owner),
-        seen,
-        pool=pool_of_all(site, leases, seen),
-        partitions=frozenset({"freetrain"}),
-    )
+    seen = view_of(site, CONFIG, cluster(nodes, *jobs))
+    return claims_of(site, replace(world.environment, uid=owner), seen)
 
 
 def four_each() -> list[JobRecord]:
