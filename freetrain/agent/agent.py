@@ -20,14 +20,17 @@ from typing import TYPE_CHECKING
 
 from freetrain.agent.board import Board, Listing
 from freetrain.agent.environment import (
-    LISTENER_MARK,
     Environment,
     Journal,
     LeaseEndListener,
     NodeProcesses,
     unix_s,
 )
-from freetrain.agent.observation import PATIENCE_VARIABLE, read_patience
+from freetrain.agent.observation import (
+    LISTENER_MARK,
+    PATIENCE_VARIABLE,
+    read_patience,
+)
 from freetrain.agent.observer import (
     AgentMemory,
     LaunchedWorld,

@@ -26,6 +26,7 @@ from datetime import UTC, datetime
 from threading import Thread
 from typing import TYPE_CHECKING, Protocol
 
+from freetrain.agent.observation import LISTENER_MARK
 from freetrain.broker.lease import LeaseKey, job_name
 from freetrain.elastic.contract import SPARE
 from freetrain.elastic.rank import is_spare_listening
@@ -174,12 +175,13 @@ class Environment:
             self._listener.close()
 
     def end_listeners(self, lease: LeaseKey) -> None:
-        """Kill what is left on this node of steps that listen for *lease*."""
+        """Kill all other processes of this node that wait for the end of *lease*."""
         mark = b"\0%s=%s\0" % (LISTENER_MARK.encode(), lease_name(lease).encode())
         with suppress(OSError):
             for pid, environ in environments(mark[1:-1], uid=os.geteuid()):
                 status = status_of(pid)
-                if status is not None and mark in b"\0%s\0" % environ:
+                is_meant = pid != os.getpid() and mark in b"\0%s\0" % environ
+                if status is not None and is_meant:
                     for number in (signal.SIGKILL, signal.SIGCONT):
                         send_signal(pid, number, started=status.started)
 
@@ -334,9 +336,6 @@ def unix_s() -> float:
     """Return the time of day, Unix."""
     return time.time()  # noqa: TID251 -- this is the clock that others take
 
-
-LISTENER_MARK = "FREETRAIN_LISTENER"
-"""The variable that names the lease for which a process listens, ``UUID-TASK``."""
 
 _RESTART_S = 5.0
 _CLOSE_S = 1.0

@@ -116,6 +116,9 @@ def _reason(reason: str, message: str) -> str:
 PATIENCE_VARIABLE = "FREETRAIN_AGENT_PATIENCE"
 """Other times for an agent to go by; tests and the demo are less patient."""
 
+LISTENER_MARK = "FREETRAIN_LISTENER"
+"""The variable that names the lease whose end a process waits for, ``UUID-TASK``."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:

@@ -12,6 +12,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
+from freetrain.agent.observation import LISTENER_MARK
 from freetrain.agent.observation import PATIENCE_VARIABLE as PATIENCE
 from freetrain.broker.lease import LeaseComment, job_name, render_comment, state_tag
 from freetrain.broker.limits import Limits, Mode
@@ -311,6 +312,16 @@ def _output_pattern(folder: str) -> str:
     return f"{folder.replace('%', '%%')}/{OUTPUT}"
 
 
+# Is no descendant of the script, which is what Slurm looks for without cgroups.
+_GUARD = """\
+(
+    {mark}="$1-$task" setsid /bin/sh -c '
+        while kill -0 "$0"; do sleep 5; done
+        exec "$@"
+    ' $$ {sweep} </dev/null >/dev/null 2>&1 &
+)"""
+
+
 def lease_script(environment: TickEnvironment, site: Site) -> str:
     """Return the text of the batch script; its arguments are uuid, minutes, grace.
 
@@ -319,8 +330,9 @@ def lease_script(environment: TickEnvironment, site: Site) -> str:
     starts a step that listens. The script itself must outlive the signals at the end,
     so it catches TERM: a caught signal has its default effect in what the script
     starts, an ignored one would not. What an agent left that did not come to its end
-    is swept, and the job did not fail. Python must not take a module from the folder
-    in which the tick was called (``-P``).
+    is swept, and the job did not fail. Where Slurm kills script, agent and sweep, a
+    guard sweeps, as without cgroups what detached itself would be left. Python must not
+    take a module from the folder in which the tick was called (``-P``).
 
     Raises:
         BadConfigurationError: A path that no script can name.
@@ -334,6 +346,7 @@ def lease_script(environment: TickEnvironment, site: Site) -> str:
     python, state = _quoted(environment.python), _quoted(str(site.state_directory))
     agent = f"{python} -P -m freetrain.agent"
     lease = f'{state} "$1" "$task" "$2" "$3"'
+    sweep = f'{agent} sweep {state} "$1" "$task"'
     lines = [
         "#!/bin/sh",
         "# Written by freetrain tick; changes are overwritten.",
@@ -341,8 +354,9 @@ def lease_script(environment: TickEnvironment, site: Site) -> str:
         f"cd {state} || exit 0",
         "trap : TERM",
         "task=${SLURM_ARRAY_TASK_ID:-0}",
+        _GUARD.format(mark=LISTENER_MARK, sweep=sweep),
         f"{agent} {lease} && exit 0",
-        f'{agent} sweep {state} "$1" "$task"',
+        sweep,
         "exit 0",
     ]
     return "".join(f"{line}\n" for line in lines)

@@ -13,13 +13,12 @@ import pytest
 
 from freetrain.agent.agent import own_job, read_call
 from freetrain.agent.environment import (
-    LISTENER_MARK,
     Environment,
     LeaseEndListener,
     does_answer,
     listener_argv,
 )
-from freetrain.agent.observation import Patience, read_patience
+from freetrain.agent.observation import LISTENER_MARK, Patience, read_patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.errors import UsageError
 from freetrain.processes import status_of

@@ -126,6 +126,7 @@ def check_all(stage: Stage, reference: Mapping[int, float]) -> None:
     wait_for(
         lambda: f"no process of ours:\n{stage.described_processes()}",
         lambda: not stage.processes(),
+        limit_s=300,
     )
     for name in NAMES:
         run = stage.trainer(name)[1]

@@ -136,7 +136,7 @@ class Stage:
             text=True,
             env=self.environ,
             cwd=self.folder,
-            timeout=120,
+            timeout=600,  # ticks have a deadline of their own
         )
 
     def submit(  # noqa: PLR0913  # all of them have defaults

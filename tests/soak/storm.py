@@ -54,7 +54,9 @@ from tests.soak.harm_runs import LEASE
 SILENCE_S = 60.0
 TICK_EVERY_S = 3.0
 SLACK_S = 30.0
-"""For a commit, the end of a lease, backfill's cycle, and a machine that is busy."""
+"""For a commit, the end of a lease and backfill's cycle, as long as not more than
+``_FULL`` processes want each CPU: cluster and trainers alone make two or three."""
+_FULL = 4.0
 
 
 _WRITING_S = 5.0
@@ -424,7 +426,7 @@ def storm(  # all but two are named
     tempest = Storm(stage, calls, visitors, random)
     runs = [stage.trainer(name)[1] for name in NAMES]
     struck = Counter[str]()
-    began_s = time.monotonic()
+    began_s, load = time.monotonic(), 0.0
     with stage.ticking(TICK_EVERY_S) as ticks, visitors:
         wait_for("all to train", lambda: all(map(losses, runs)), limit_s=limit_s)
         for fault in weather(Random(seed + 2)):  # noqa: S311  as above
@@ -433,8 +435,9 @@ def storm(  # all but two are named
                 struck[f"{fault.target} {fault.strike}"] += 1
                 yield f"{struck.total()}: {fault.target} {fault.strike}"
                 if fault.target is Target.DATABASE:
-                    wait_for("its trainers", stage.knows_its_trainers, limit_s=120)
+                    wait_for("its trainers", stage.knows_its_trainers, limit_s=600)
             tempest.thaw()
+            load = max(load, os.getloadavg()[0] / (os.cpu_count() or 1))
             if struck.total() >= faults:
                 break
             assert time.monotonic() - began_s < 12 * limit_s, "hardly a thing to strike"
@@ -446,12 +449,14 @@ def storm(  # all but two are named
     marks.check_nothing_committed_was_lost()
     assert not stage.strangers, stage.strangers
     waits_s = visitors.waits_s
-    most_s = SILENCE_S + TICK_EVERY_S + SLACK_S
+    tick_s = max(tick.took_s for tick in ticks)
+    most_s = SILENCE_S + tick_s + SLACK_S * max(1.0, load / _FULL)
     yield from _summary(stage, struck, calls, ticks, reference)
     yield (
         f"{len(waits_s)} jobs of others waited {median(waits_s):.1f} s (median), "
         f"{max(waits_s):.1f} s at most, without the {visitors.downtime_s:.0f} s in "
-        f"which slurmctld was stopped; allowed are {most_s:g} s; "
+        f"which slurmctld was stopped; allowed are {most_s:.0f} s, as the longest tick "
+        f"took {tick_s:.0f} s and up to {load:.1f} processes wanted each CPU; "
         f"{visitors.forgotten} more were forgotten by a slurmctld that was killed"
     )
     assert max(waits_s) <= most_s, sorted(waits_s)[-5:]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
+import signal
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -15,9 +19,12 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from freetrain.agent.agent import TO_SWEEP
+from freetrain.broker.lease import LeaseKey
 from freetrain.broker.limits import Limits, Mode
 from freetrain.config.site import LeaseMode, Site
 from freetrain.errors import BadConfigurationError
+from freetrain.launch.base import LEASE_MARK, WORLD_MARK
+from freetrain.state.files import StateDir, lease_name, read_heartbeat
 from freetrain.tick.leases import (
     grace_s,
     lease_script,
@@ -29,6 +36,8 @@ from freetrain.tick.leases import (
 )
 from slurm.records import Gres, Partition, Requirement
 from slurm.text import parse_config
+from tests.cluster.processes import processes
+from tests.cluster.waiting import wait_for
 from tests.slurm.clusters import recorded
 from tests.tick.tick_worlds import tick_world
 
@@ -150,7 +159,8 @@ def test_no_path_breaks_out_of_the_lease_script(tmp_path: Path, status: int) -> 
     world = tick_world(tmp_path)
     python = odd / "python"
     note = 'printf "<%s>" "$@" >> "$0.called"'
-    python.write_text(f"#!/bin/sh\n{note}\nexit {status}\n")
+    is_guard = '[ -n "$FREETRAIN_LISTENER" ] && exit 0'
+    python.write_text(f"#!/bin/sh\n{is_guard}\n{note}\nexit {status}\n")
     python.chmod(0o755)
     srun = odd / "srun"
     srun.write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\n"$@"\n')
@@ -174,6 +184,37 @@ def test_no_path_breaks_out_of_the_lease_script(tmp_path: Path, status: int) -> 
     assert path.stat().st_mode & 0o777 == 0o700
     text = path.read_text()
     assert f"FREETRAIN_LAUNCH_AGENT={shlex.quote(str(odd / 'agent'))}" in text
+
+
+def test_what_slurm_kills_at_once_leaves_no_process(tmp_path: Path) -> None:
+    """Without cgroups KILL reaches script and agent, and none that detached itself."""
+    state = StateDir(tmp_path / "state")
+    state.leases.mkdir(parents=True, mode=0o700)
+    site = structs.replace(SITE, state_directory=state.path)
+    usual = tick_world(tmp_path).environment
+    environment = replace(usual, path=os.environ["PATH"], python=sys.executable)
+    write_lease_script(state.lease_script, lease_script(environment, site))
+    key = LeaseKey(str(uuid4()), 0)
+    marks = {LEASE_MARK: lease_name(key), WORLD_MARK: "t/1"}
+    words = [str(state.lease_script), key.uuid, "5", "15"]
+    outside = {k: v for k, v in os.environ.items() if not k.startswith("SLURM_")}
+
+    with (
+        subprocess.Popen(["sleep", "600"], env=marks) as stray,  # noqa: S607
+        subprocess.Popen(words, env=outside) as script,  # noqa: S603 -- our own words
+    ):
+        beat = wait_for("the agent", lambda: read_heartbeat(state.lease(key).heartbeat))
+        assert stray.poll() is None
+        script.kill()
+        os.kill(beat.pid, signal.SIGKILL)
+        script.wait()
+
+        assert stray.wait(60.0) == -signal.SIGTERM
+        wait_for("the guard to end", lambda: not processes_with(str(state.path)))
+
+
+def processes_with(text: str) -> list[list[str]]:
+    return [argv for _, argv, _ in processes() if text in argv]
 
 
 def test_a_path_that_no_script_can_name_is_refused(tmp_path: Path) -> None:
