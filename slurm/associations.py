@@ -124,6 +124,40 @@ def assoc_mgr_argv(user: str) -> tuple[str, ...]:
     return ("scontrol", "--oneliner", *what)
 
 
+def user_argv(user: str) -> tuple[str, ...]:
+    """Return the command that shows *user*'s own record, which Slurm never hides.
+
+    Raises:
+        ValueError: A name that Slurm would read as several, or as none.
+    """
+    _check_user(user)
+    return (
+        "scontrol",
+        "--oneliner",
+        "show",
+        "assoc_mgr",
+        f"users={user}",
+        "flags=users",
+    )
+
+
+def is_operator(text: str, user: str) -> bool:
+    """Tell whether *user* sees the jobs of all, by what ``user_argv`` printed.
+
+    Operators and administrators do. Coordinators see those of their accounts, so that
+    they cannot know what others wait for.
+    """
+    return any(
+        (found := _ADMIN_LEVEL.match(line)) is not None and found["user"] == user
+        for line in text.splitlines()
+    )
+
+
+_ADMIN_LEVEL = re.compile(
+    r"UserName=(?P<user>.*)\(\d+\) .*AdminLevel=(?:Operator|Administrator)$"
+)
+
+
 def _check_user(user: str) -> None:
     if not user or "," in user or "=" in user:
         raise ValueError(f"Slurm cannot look for a user named {user!r}")

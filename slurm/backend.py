@@ -18,9 +18,11 @@ from slurm.associations import (
     UNKNOWN_LIMITS,
     assoc_mgr_argv,
     associations_argv,
+    is_operator,
     parse_assoc_mgr,
     parse_associations,
     parse_qos,
+    user_argv,
 )
 from slurm.batch import (
     comment_argv,
@@ -108,6 +110,13 @@ class SlurmBackend(Protocol):
         An empty answer means that the site names none, or that Slurm could not
         load them: Slurm answers both alike (``slurm.records.must_have_leaves`` tells
         them apart).
+        """
+        ...
+
+    def sees_all_jobs(self, user: str) -> bool:
+        """Tell whether *user* sees all jobs whatever PrivateData says.
+
+        False where that is unknown, as without accounting. One request.
         """
         ...
 
@@ -299,6 +308,14 @@ class CommandLine:
     def topology(self) -> tuple[Leaf, ...]:
         """Return the leaf switches, or blocks, that nodes are below."""
         return parse_topology(self._run(TOPOLOGY_ARGV))
+
+    def sees_all_jobs(self, user: str) -> bool:
+        """Tell whether slurmctld knows *user* as an operator or administrator."""
+        try:
+            argv = user_argv(user)
+        except ValueError:
+            return False
+        return self._told(False, argv, partial(is_operator, user=user))  # noqa: FBT003
 
     def limits(self, user: str, *, cluster: str) -> AccountingLimits:
         """Return limits, by slurmctld and what slurmdbd tells beyond."""

@@ -137,6 +137,10 @@ class Pyslurm:
         """Return the leaf switches, or blocks, that nodes are below; a command."""
         return self._programs.topology()
 
+    def sees_all_jobs(self, user: str) -> bool:
+        """Tell whether *user* sees all jobs; a command."""
+        return self._programs.sees_all_jobs(user)
+
     def limits(self, user: str, *, cluster: str) -> AccountingLimits:
         """Return the limits of accounts, of *user* and of QOS; commands."""
         return self._programs.limits(user, cluster=cluster)

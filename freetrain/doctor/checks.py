@@ -734,7 +734,7 @@ def look_at_cluster(subject: Subject, seen: SlurmAnswers) -> Iterator[Finding]:
         None
         if seen.partition is None
         else mode_of(site, config, seen.partition, partitions=partitions),
-        uid=subject.uid,
+        sees_all=_sees_all(subject, config),
     )
     yield look_at_arrays(site, config)
     yield look_at_limits(subject, seen)
@@ -950,24 +950,36 @@ def _hiding(config: ClusterConfig, pending: int) -> Iterator[str]:
     yield from (name for name in ("bf_one_resv_per_job", "defer") if name in given)
 
 
-def look_at_privacy(config: ClusterConfig, mode: Mode | None, *, uid: int) -> Finding:
+def _sees_all(subject: Subject, config: ClusterConfig) -> bool:
+    """Tell whether Slurm shows us the jobs of all users."""
+    if subject.uid == 0 or "jobs" not in config.private_data:
+        return True
+    try:
+        return subject.backend.sees_all_jobs(pwd.getpwuid(subject.uid).pw_name)
+    except KeyError:
+        return False
+
+
+def look_at_privacy(
+    config: ClusterConfig, mode: Mode | None, *, sees_all: bool
+) -> Finding:
     """Find whether we see the waiting jobs of other users.
 
     Args:
         config: How the cluster is set up.
         mode: How leases give way; None where that is unknown.
-        uid: Our number; root sees all jobs.
+        sees_all: Whether Slurm shows us all jobs whatever PrivateData says.
     """
-    if mode is not None and (advice := hidden_queue(config, mode, uid=uid)):
-        return bad("PrivateData", f"{','.join(config.private_data)}, and yield", advice)
-    if "jobs" in config.private_data and uid != 0:
+    kinds = ",".join(config.private_data) or "none"
+    if mode and (advice := hidden_queue(config, mode, sees_all=lambda: sees_all)):
+        return bad("PrivateData", f"{kinds}, and yield", advice)
+    if "jobs" in config.private_data and not sees_all:
         return warn(
             "PrivateData",
-            f"{','.join(config.private_data)}: others' jobs are hidden from us",
+            f"{kinds}: others' jobs are hidden from us",
             "Nodes planned for them are holes of unknown length, and leases that "
             "yield are refused here: keep preempt mode.",
         )
-    kinds = ",".join(config.private_data) or "none"
     return ok("PrivateData", f"{kinds}: the whole queue is seen")
 
 

@@ -25,7 +25,7 @@ from slurm.batch import LeaseRequest, gres_argument
 from slurm.records import expand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from freetrain.broker.lease import Intent
@@ -148,19 +148,26 @@ def mode_of(
     return Mode.PREEMPT if is_last else Mode.YIELD
 
 
-def hidden_queue(config: ClusterConfig, mode: Mode, *, uid: int) -> str:
+def hidden_queue(
+    config: ClusterConfig, mode: Mode, *, sees_all: Callable[[], bool]
+) -> str:
     """Return why leases cannot yield here, as others' jobs are hidden; empty if not.
 
-    Slurm shows all jobs to root whatever PrivateData says.
+    Args:
+        config: How the cluster is set up.
+        mode: How leases give way.
+        sees_all: Tells whether Slurm shows us all jobs all the same; only asked where
+            it hides them from most users.
     """
-    if mode is not Mode.YIELD or "jobs" not in config.private_data or uid == 0:
+    if mode is not Mode.YIELD or "jobs" not in config.private_data or sees_all():
         return ""
     return (
         "PrivateData=jobs hides other users' jobs from us, and in yield mode leases "
         "give way to the jobs that they see waiting: hidden ones would wait for hours. "
-        "Ask an administrator to take jobs out of PrivateData, or for a partition that "
-        "Slurm preempts (docs/guide/operating.md); where there is one, set "
-        'mode = "preempt" under [lease] in freetrain.toml.'
+        "Ask an administrator to take jobs out of PrivateData, to make you an operator "
+        "(`sacctmgr modify user NAME set adminlevel=operator`; a coordinator does not "
+        "see all), or for a partition that Slurm preempts (docs/guide/operating.md); "
+        'where there is one, set mode = "preempt" under [lease] in freetrain.toml.'
     )
 
 

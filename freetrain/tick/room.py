@@ -142,7 +142,11 @@ def make_room(
             was sent. Where it did not take what was sent, the result says so.
     """
     seen = view_of(site, backend.config(), backend.snapshot())
-    hidden = hidden_queue(seen.config, seen.limits.mode, uid=environment.uid)
+
+    def sees_all() -> bool:
+        return environment.uid == 0 or backend.sees_all_jobs(environment.user)
+
+    hidden = hidden_queue(seen.config, seen.limits.mode, sees_all=sees_all)
     if hidden:
         raise BadConfigurationError(f"{hidden} Nothing was done.")
     claims = claims_of(site, environment, seen)

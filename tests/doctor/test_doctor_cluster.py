@@ -81,9 +81,9 @@ NODES = (
 FEW = structs.replace(SITE, caps=Caps(requests_per_tick=5))
 
 
-def privacy(mode: Mode | None, *hidden: str, uid: int = 1000) -> Finding:
+def privacy(mode: Mode | None, *hidden: str, sees_all: bool = False) -> Finding:
     kinds = hidden or ("jobs", "u")
-    return look_at_privacy(cluster(private_data=kinds), mode, uid=uid)
+    return look_at_privacy(cluster(private_data=kinds), mode, sees_all=sees_all)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def privacy(mode: Mode | None, *hidden: str, uid: int = 1000) -> Finding:
         (lambda: privacy(Mode.PREEMPT), "warn", ["keep preempt mode"]),
         (lambda: privacy(None), "warn", []),
         (lambda: privacy(Mode.YIELD), "bad", ["would wait for hours", "preempts"]),
-        (lambda: privacy(Mode.YIELD, uid=0), "ok", []),
+        (lambda: privacy(Mode.YIELD, sees_all=True), "ok", []),
         (lambda: privacy(Mode.YIELD, "usage"), "ok", []),
         (lambda: look_at_arrays(SITE, cluster(max_array_size=1)), "warn", []),
         (lambda: look_at_arrays(SITE, cluster(max_array_size=10)), "ok", ["several"]),

@@ -12,9 +12,11 @@ from slurm.associations import (
     Qos,
     assoc_mgr_argv,
     associations_argv,
+    is_operator,
     parse_assoc_mgr,
     parse_associations,
     parse_qos,
+    user_argv,
 )
 from slurm.errors import UnreadableOutputError
 
@@ -120,3 +122,22 @@ def test_a_name_that_would_be_read_as_several_is_refused(name: str) -> None:
     for argv in (assoc_mgr_argv, associations_argv):
         with pytest.raises(ValueError, match="cannot look for"):
             argv(name)
+
+
+@pytest.mark.parametrize(
+    ("level", "sees_all"),
+    [("None", False), ("Not Set", False), ("Operator", True), ("Administrator", True)],
+)
+def test_operators_and_administrators_see_all_jobs_and_coordinators_do_not(
+    level: str, *, sees_all: bool
+) -> None:
+    # A coordinator's record, of Slurm 22.05, says "None".
+    said = (
+        "Current Association Manager state\nUser Records\n"
+        f"UserName=games(5) DefAccount=physics DefWckey= AdminLevel={level}\n"
+    )
+
+    assert is_operator(said, "games") is sees_all
+    assert not is_operator(said, "ada")
+    assert not is_operator(said[:-10], "games")
+    assert user_argv("games")[-2:] == ("users=games", "flags=users")

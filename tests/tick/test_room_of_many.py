@@ -13,10 +13,11 @@ from freetrain.broker.sharing import leases_in
 from freetrain.broker.yielding import Claims
 from freetrain.cli.context import exit_code
 from freetrain.config.site import LeaseMode, LeaseSettings, SiteRules
+from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm import commands as programs
 from freetrain.errors import BadConfigurationError
 from freetrain.tick.leases import hidden_queue
-from freetrain.tick.room import claims_of, view_of
+from freetrain.tick.room import Room, claims_of, make_room, view_of
 from freetrain.tick.tick import tick
 from slurm.records import JobRecord, JobState
 from tests.slurm.clusters import NOW_S, cluster
@@ -186,6 +187,28 @@ def test_where_others_jobs_are_hidden_leases_that_yield_are_refused(
     assert "preempt" in str(said.value)
     assert not world.slurm.calls("sbatch")
     private = replace(CONFIG, private_data=("jobs",))
-    assert hidden_queue(private, Mode.YIELD, uid=1000)
-    assert not hidden_queue(private, Mode.PREEMPT, uid=1000)
-    assert not hidden_queue(private, Mode.YIELD, uid=0)
+    assert hidden_queue(private, Mode.YIELD, sees_all=lambda: False)
+    assert not hidden_queue(private, Mode.PREEMPT, sees_all=lambda: False)
+    assert not hidden_queue(private, Mode.YIELD, sees_all=lambda: True)
+
+
+@pytest.mark.parametrize("level", ["Operator", "Administrator"])
+def test_operators_of_slurm_see_all_jobs_and_may_yield(
+    world: TickWorld, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    world.change("lease", mode=LeaseMode.YIELD)
+    monkeypatch.setitem(programs._CONFIG, "PrivateData", "jobs,usage")  # noqa: SLF001
+    with keeping.opened(world.slurm.folder) as cluster:
+        cluster.admin_level = level
+        user = cluster.user
+    ours = replace(world.environment, uid=UID or 1000, user=user)
+
+    def room() -> Room:
+        backend = world.connect(99)
+        return make_room(world.site, ours, backend, is_dry=False, notified_before={})
+
+    assert room().seen.config.private_data == ("jobs", "usage")
+    with keeping.opened(world.slurm.folder) as cluster:
+        cluster.shows_limits = False  # where it cannot be known
+    with pytest.raises(BadConfigurationError, match="adminlevel=operator"):
+        room()

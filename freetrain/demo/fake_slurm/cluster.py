@@ -191,6 +191,7 @@ class FakeCluster:
         node_limits: GrpTRES=node by account.
         submit_limit: MaxSubmit of the user, None for none.
         shows_limits: Whether users may see limits.
+        admin_level: What our user may do: "None", "Operator" or "Administrator".
         runs_jobs: Whether scripts are run; where not, a job lasts until it is
             ended.
         keeper: The process without which nothing here may go on.
@@ -211,6 +212,7 @@ class FakeCluster:
     node_limits: dict[str, int] = field(default_factory=dict)
     submit_limit: int | None = None
     shows_limits: bool = True
+    admin_level: str = "None"
     runs_jobs: bool = True
     keeper: Process | None = None
     kill_wait_s: float = 5.0

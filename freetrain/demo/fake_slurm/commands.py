@@ -775,7 +775,7 @@ def scontrol(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
         "reservations": lambda: "No reservations in the system\n",
         "config": lambda: _config(cluster, now_s),
         "topology": lambda: _topology(cluster),
-        "assoc_mgr": lambda: _assoc_mgr(cluster),
+        "assoc_mgr": lambda: _assoc_mgr(cluster, argv),
     }
     asked = [word for word in argv if not word.startswith("-")]
     if asked[:1] != ["show"] or len(asked) < 2 or asked[1] not in tell:  # noqa: PLR2004
@@ -882,8 +882,10 @@ def sdiag(cluster: FakeCluster, now_s: float) -> str:
     )
 
 
-def _assoc_mgr(cluster: FakeCluster) -> str:
-    """Return the accounts, and our user in the first; others are not asked for.
+def _assoc_mgr(cluster: FakeCluster, argv: Sequence[str]) -> str:
+    """Return our user's record, or the accounts with our user in the first.
+
+    Others are not asked for.
 
     Raises:
         ComplaintError: Limits are not shown.
@@ -891,11 +893,15 @@ def _assoc_mgr(cluster: FakeCluster) -> str:
     if not cluster.shows_limits:
         raise ComplaintError("slurm_load_assoc_mgr_info error: Access denied")
     user = f"{cluster.user}({cluster.uid})"
+    title = "Current Association Manager state\n"
+    if "flags=users" in argv:
+        level = f"DefAccount= DefWckey= AdminLevel={cluster.admin_level}"
+        return f"{title}User Records\nUserName={user} {level}\n"
     lines = [_association(cluster, name, "", "") for name in _accounts(cluster)]
     submitted = "" if cluster.submit_limit is None else f"{cluster.submit_limit}(0)"
     lines.append(_association(cluster, _accounts(cluster)[0], user, submitted))
     qos = "QOS=normal(1) UsageRaw=0.0 GrpJobs=N(0) GrpTRES=cpu=N(0),node=N(0)\n"
-    head = "Current Association Manager state\nAssociation Records\n"
+    head = f"{title}Association Records\n"
     return f"{head}{''.join(lines)}QOS Records\n{qos}"
 
 
