@@ -165,11 +165,6 @@ def _check_user(user: str) -> None:
 
 _ASSOC_MGR = "scontrol show assoc_mgr"
 _TITLE = "Current Association Manager state"
-_ASSOCIATION = re.compile(
-    r"ClusterName=\S* Account=(?P<account>.*?) UserName=(?P<user>.*?)(?:\(\d+\))? "
-    r"Partition=(?P<partition>\S*) .*? ?ParentAccount=(?P<parent>.*?)(?:\(\d+\))? "
-    r"\S+ DefAssoc=(?P<default>\S+)"
-)
 _QOS = re.compile(r"QOS=(.*?)\(\d+\) ")
 _PAIR = re.compile(r"(?:^|[ {])([A-Za-z]+)=([^ {}]*)")
 
@@ -192,18 +187,35 @@ def parse_assoc_mgr(text: str) -> AccountingLimits:
     return AccountingLimits(tuple(associations), tuple(qos))
 
 
+_MARKS = ("Account=", " UserName=", " Partition=", " ParentAccount=", " DefAssoc=", " ")
+
+
 def _association(number: int, line: str) -> Association:
-    found = _ASSOCIATION.match(line)
-    if found is None:
-        raise UnreadableOutputError(_ASSOC_MGR, number, line, "no association")
+    # Names may have blanks, so each value ends where the next field begins.
+    places = [line.find(" ")]
+    for mark in _MARKS:
+        places.append(line.find(mark, places[-1]))
+        if places[-1] < 0:
+            why = f"an association without {mark.strip()}"
+            raise UnreadableOutputError(_ASSOC_MGR, number, line, why)
+        places[-1] += len(mark)
+    account, user, partition, parent, default = (
+        line[start : end - len(mark)]
+        for start, end, mark in zip(places[1:], places[2:], _MARKS[1:], strict=False)
+    )
     return Association(
-        found["account"],
-        user=found["user"],
-        partition=found["partition"],
-        parent=found["parent"],
-        is_default=found["default"] == "Yes",
+        account,
+        user=_without_number(user),
+        partition=partition.partition(" ")[0],
+        parent=_without_number(parent.rpartition(" ")[0]),
+        is_default=default == "Yes",
         limits=_limits(_PAIR.findall(line)),
     )
+
+
+def _without_number(name: str) -> str:
+    """Return the name in ``ada(1000)``."""
+    return name.rpartition("(")[0] if name.endswith(")") else name
 
 
 def _told_qos(number: int, line: str) -> Qos:

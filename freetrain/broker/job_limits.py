@@ -20,6 +20,7 @@ import math
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from freetrain.broker.backfill import could_start, waiting_tasks
@@ -139,7 +140,7 @@ class JobLimit:
         return f"{value} of {self.owner}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Accounts:
     """What is known of the site's accounts and QOS.
 
@@ -162,14 +163,12 @@ class Accounts:
 
     def knows(self, job: JobRecord) -> bool:
         """Tell whether the limits of the account of *job*, and above, are told."""
-        told = self.known.associations
-        return any(found.account == job.account and not found.user for found in told)
+        return job.account in self._of_account
 
     def own_accounts(self) -> frozenset[str]:
         """Return those that our jobs may be of where they name none."""
-        ours = [a for a in self.known.associations if a.user and a.user == self.user]
-        usual = frozenset(a.account for a in ours if a.is_default)
-        return usual or frozenset(a.account for a in ours)
+        usual = frozenset(ours.account for ours in self._ours if ours.is_default)
+        return usual or frozenset(ours.account for ours in self._ours)
 
     def counts(self, job: JobRecord, limit: JobLimit) -> bool:
         """Tell whether *job* counts against *limit*."""
@@ -216,40 +215,54 @@ class Accounts:
             of = frozenset({own.account})
             for name, most in own.limits.items():
                 yield JobLimit(name, most, owner, of, job.uid, partition=own.partition)
-        accounts = {a.account: a for a in self.known.associations if not a.user}
-        name, chain = job.account, set[str]()
-        while name in accounts and name not in chain:
-            chain.add(name)
-            account = accounts[name]
-            of_all = {k: v for k, v in account.limits.items() if k.startswith("Grp")}
-            below = self._below(name, accounts) if of_all else frozenset()
-            for limit, most in of_all.items():
-                yield JobLimit(limit, most, f"account {name}", below)
-            name = account.parent
+        yield from self._of_account.get(job.account, ())
 
     def _own(self, job: JobRecord) -> Association | None:
         """Return our association that *job* is of; None for others' jobs."""
         if self.uid is None or job.uid != self.uid:
             return None
-        ours = [
-            a
-            for a in self.known.associations
-            if a.user
-            and (a.user, a.account) == (self.user, job.account)
-            and (not a.partition or a.partition in job.partitions)
-        ]
-        return max(ours, key=lambda found: bool(found.partition), default=None)
+        found = (
+            ours
+            for ours in self._ours
+            if ours.account == job.account
+            and (not ours.partition or ours.partition in job.partitions)
+        )
+        return max(found, key=lambda ours: bool(ours.partition), default=None)
 
-    @staticmethod
-    def _below(top: str, accounts: Mapping[str, Association]) -> frozenset[str]:
-        """Return *top* and all accounts below it."""
-        below, fresh = set[str](), {top}
-        while fresh:
-            below |= fresh
-            fresh = {
-                name for name, found in accounts.items() if found.parent in fresh
-            } - below
-        return frozenset(below)
+    # There may be thousands of accounts, and as many jobs.
+
+    @cached_property
+    def _ours(self) -> tuple[Association, ...]:
+        """Our user's associations."""
+        told = self.known.associations
+        return tuple(found for found in told if found.user and found.user == self.user)
+
+    @cached_property
+    def _of_account(self) -> Mapping[str, tuple[JobLimit, ...]]:
+        """The limits on all jobs of each account that is told, and of those above."""
+        told = {
+            found.account: found for found in self.known.associations if not found.user
+        }
+        below: dict[str, list[str]] = {}
+        for name, found in told.items():
+            below.setdefault(found.parent, []).append(name)
+        limits: dict[str, tuple[JobLimit, ...]] = dict.fromkeys(told, ())
+        for name, found in told.items():
+            group = {k: v for k, v in found.limits.items() if k.startswith("Grp")}
+            names = _and_below(name, below) if group else frozenset()
+            for limit, most in group.items():
+                made = JobLimit(limit, most, f"account {name}", names)
+                limits |= {each: (*limits[each], made) for each in names}
+        return limits
+
+
+def _and_below(top: str, below: Mapping[str, Collection[str]]) -> frozenset[str]:
+    """Return the account *top* and all below it, where *below* has those of each."""
+    found, fresh = set[str](), {top}
+    while fresh:
+        found |= fresh
+        fresh = {name for each in fresh for name in below.get(each, ())} - found
+    return frozenset(found)
 
 
 UNKNOWN_ACCOUNTS = Accounts()
@@ -437,14 +450,21 @@ def held_by_limits(
         return NONE_HELD
     counting: dict[str, int] = {}
     reasons: dict[int, str] = {}
+    seen: dict[object, tuple[str, bool]] = {}  # a queue is full of equal jobs
     for job, kind in _held(jobs, now_s):
-        held = _HeldJob(job, kind, _holding(job, jobs, accounts), is_sure=is_sure)
-        found = [lease for lease in leases if held.is_held_by(lease, accounts)]
-        if found:
-            reasons[job.job_id] = held.words
-        for lease in found:
-            if lease.display_id:
-                counting.setdefault(lease.display_id, job.job_id)
+        size = job.node_count, job.cpu_count
+        alike = job.uid, job.account, job.qos, job.partitions, job.reason, size
+        if alike not in seen:
+            limits = _holding(job, jobs, accounts)
+            held = _HeldJob(job, kind, limits, is_sure=is_sure)
+            found = [lease for lease in leases if held.is_held_by(lease, accounts)]
+            seen[alike] = held.words, bool(found)
+            for lease in found:
+                if lease.display_id:
+                    counting.setdefault(lease.display_id, job.job_id)
+        words, is_ours = seen[alike]
+        if is_ours:
+            reasons[job.job_id] = words
     return HeldJobs(counting, reasons)
 
 

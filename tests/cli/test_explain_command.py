@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from freetrain.broker.limits import HoleReason, TrainerReason
+from freetrain.broker.limits import Brake, HoleReason, TrainerReason
 from freetrain.cli.explain import plan_lines
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
@@ -126,6 +126,17 @@ def test_the_brake_on_leases_is_shown_if_a_trainer_wants_nodes(
     ticked(digits, trainers=(line,), holes=holes, brake="a pause")
 
     assert ("No more leases are asked for: a pause." in explain()) is is_shown
+
+
+def test_the_limit_that_allows_no_more_leases_is_named(digits: StateDir) -> None:
+    line, holes = replace(LINE, state="wanted"), (hole(1, HoleReason.UNWANTED),)
+    limit = "GrpTRES=node=6 of account physics, 2 of them for other jobs"
+    for brake in ("", str(Brake.SUBMIT_LIMIT)):
+        ticked(digits, trainers=(line,), holes=holes, brake=brake, limit=limit)
+        assert f"limits let this user have: {limit}." in " ".join(explain().split())
+    assert run_json("explain")["limit"] == limit
+    ticked(digits, trainers=(line,), holes=holes, brake="a pause", limit=limit)
+    assert "No more leases are asked for: a pause." in explain()
 
 
 @pytest.mark.usefixtures("digits")

@@ -18,6 +18,7 @@ from slurm.batch import LeaseRequest
 from slurm.pyslurm import Pyslurm, find_pyslurm
 from slurm.records import JobRecord
 from slurm.runner import SubprocessRunner
+from tests.cluster import accounting
 from tests.cluster.cluster import Cluster
 from tests.cluster.settings import NODES, Variant
 from tests.cluster.waiting import wait_for
@@ -156,6 +157,34 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 def racked_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     """Nodes n1 to n4 are below the leaf switch rack1, n5 to n8 below rack2."""
     yield from _world_of(request, tmp_path, Variant.TREE)
+
+
+ACCOUNT_LIMIT = 6
+"""GrpTRES=node of the account above ours, where there are limits."""
+
+
+@pytest.fixture(
+    params=["fake", "stand-in", pytest.param("real", marks=pytest.mark.slurm)]
+)
+def limited_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    """Limits are enforced; there is one on the account above ours."""
+    if request.param == "fake":
+        fake: FakeSlurm = request.getfixturevalue("fake_slurm")
+        fake.standin.limit(nodes=ACCOUNT_LIMIT, account=accounting.ABOVE)
+    elif request.param == "stand-in":
+        standin: FakeSlurmFolder = request.getfixturevalue("standin")
+        standin.limit(nodes=ACCOUNT_LIMIT, account=accounting.ABOVE)
+    else:
+        if accounting.why_not():
+            pytest.skip(accounting.why_not())
+        variants = (Variant.SHARED, Variant.LIMITS)
+        cluster = request.getfixturevalue("cluster_of")(*variants)
+        change = ("modify", "account", accounting.ABOVE, "set")
+        accounting.sacctmgr(cluster.folder, *change, f"GrpTRES=node={ACCOUNT_LIMIT}")
+        yield _world(cluster.environ, USER, tmp_path)
+        accounting.sacctmgr(cluster.folder, *change, "GrpTRES=node=-1")
+        return
+    yield from _world_of(request, tmp_path)
 
 
 def _world_of(

@@ -17,7 +17,7 @@ from slurm.records import (
     must_have_leaves,
 )
 from tests.cluster.waiting import wait_for
-from tests.contract.conftest import World
+from tests.contract.conftest import ACCOUNT_LIMIT, World
 
 RUNNING, WAITING, CANCELLED = "RUNNING", "PENDING", "CANCELLED"
 HOSTILE = "; touch pwned $(touch pwned) `touch pwned` 'a\" |&<>\\n %j * ~ é 漢 --x=y"
@@ -96,6 +96,29 @@ def test_leaf_switches_come_with_the_nodes_below_them(racked_world: World) -> No
 def test_without_switches_the_topology_is_empty(backend: SlurmBackend) -> None:
     assert backend.topology() == ()
     assert not must_have_leaves(backend.config())
+
+
+def test_limits_come_with_the_tree_of_accounts_and_our_own_account(
+    limited_world: World,
+) -> None:
+    backend = limited_world.connect(None)
+    config = backend.config()
+    before = backend.requests
+
+    limits = backend.limits(limited_world.user, cluster=config.cluster)
+
+    accounts = {each.account: each for each in limits.associations if not each.user}
+    ours = [each for each in limits.associations if each.user and each.is_default]
+    assert config.enforces_limits
+    assert accounts["science"].limits == {"GrpTRES=node": ACCOUNT_LIMIT}
+    assert accounts["physics"].parent == accounts["chemistry"].parent == "science"
+    assert [each.account for each in ours] == ["physics"]
+    assert "normal" in {qos.name for qos in limits.qos}
+    assert backend.requests - before == 2
+
+
+def test_without_accounting_no_limit_counts(backend: SlurmBackend) -> None:
+    assert not backend.config().enforces_limits
 
 
 def test_others_may_be_asked_for_alone_with_one_request(

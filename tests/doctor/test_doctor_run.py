@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from freetrain.demo.fake_slurm.processes import FakeSlurmFolder, at_work, install
-from freetrain.doctor.checks import examine, observe
-from freetrain.doctor.findings import Subject
+from freetrain.doctor.checks import examine, look_at_limits, observe
+from freetrain.doctor.findings import Finding, Subject
 from freetrain.doctor.one_step_run import run_one_step
 from slurm.batch import LeaseRequest, SubmittedJob
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError
@@ -106,6 +106,27 @@ def test_a_job_that_cannot_see_our_python_is_told_and_removed(
     assert found.verdict == "bad"
     assert "FAILED" in found.seen
     assert is_clean(subject)
+
+
+def test_a_limit_that_allows_fewer_leases_than_the_cap_is_named(
+    standin: FakeSlurmFolder, tmp_path: Path
+) -> None:
+    subject = subject_on(standin, tmp_path)
+
+    def limits() -> Finding:
+        return look_at_limits(subject, observe(subject))
+
+    assert limits().seen == "Slurm enforces none (AccountingStorageEnforce)"
+    standin.limit(nodes=6, account="science")
+    warned = limits()
+    assert warned.verdict == "warn"
+    assert warned.seen.startswith("GrpTRES=node=6 of account science: below the cap")
+    standin.limit(nodes=600, account="science")
+    assert limits().verdict == "ok"
+    standin.limit(nodes=6, account="chemistry")
+    assert limits().verdict == "ok"
+    standin.limit(nodes=6, are_shown=False)
+    assert "neither slurmctld nor sacctmgr tells" in limits().seen
 
 
 class Refusing:

@@ -55,6 +55,7 @@ from freetrain.tick.status_report import as_plain, read_status_report
 from logs.read import read_trace
 from logs.sacct import expand_hostlist
 from logs.trace import LogError
+from slurm.associations import parse_assoc_mgr, parse_associations, parse_qos
 from slurm.batch import parse_sbatch
 from slurm.demands import parse_constraint
 from slurm.errors import SlurmError
@@ -463,6 +464,9 @@ def _readers() -> Iterator[Reader]:
         ("sdiag-*.txt", parse_sdiag),
         ("version.txt", parse_version),
         ("topology*.txt", parse_topology),
+        ("assoc_mgr*.txt", parse_assoc_mgr),
+        ("associations.txt", partial(parse_associations, user="root")),
+        ("qos.txt", parse_qos),
     )
     for name, parse in recorded:
         yield Reader(f"slurm {name}", _recorded(name), _text(parse), (SlurmError,))

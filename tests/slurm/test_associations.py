@@ -1,6 +1,8 @@
 """Limits as slurmctld and slurmdbd tell them, recorded from a real Slurm."""
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm.associations import (
+    UNKNOWN_LIMITS,
+    AccountingLimits,
     Association,
     Qos,
     assoc_mgr_argv,
@@ -18,7 +22,8 @@ from slurm.associations import (
     parse_qos,
     user_argv,
 )
-from slurm.errors import UnreadableOutputError
+from slurm.backend import CommandLine
+from slurm.errors import SlurmRefusedError, UnreadableOutputError
 
 RECORDED = Path(__file__).parent.parent / "data" / "slurm" / "22.05" / "limits"
 
@@ -141,3 +146,53 @@ def test_operators_and_administrators_see_all_jobs_and_coordinators_do_not(
     assert not is_operator(said, "ada")
     assert not is_operator(said[:-10], "games")
     assert user_argv("games")[-2:] == ("users=games", "flags=users")
+
+
+# What is asked, and of whom.
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """A runner that has an answer for some commands, and is refused the others."""
+
+    answers: Mapping[str, str]
+    asked: list[str] = field(default_factory=list)
+
+    def run(self, argv: Sequence[str], *, timeout_s: float) -> str:
+        assert timeout_s <= 10.0
+        what = argv[argv.index("show") + 1]
+        self.asked.append(what)
+        if what not in self.answers:
+            raise SlurmRefusedError("no", said="Access denied")
+        return self.answers[what]
+
+
+def asked(**answers: str) -> tuple[AccountingLimits, list[str]]:
+    runner = Answers(answers)
+    limits = CommandLine(runner).limits("games", cluster="here")
+    return limits, runner.asked
+
+
+def test_where_accounts_are_hidden_slurmdbd_is_asked() -> None:
+    private, qos = recorded("assoc_mgr_private.txt"), recorded("qos.txt")
+    hidden, said = asked(assoc_mgr=private, qos=qos)
+    assert said == ["assoc_mgr", "associations", "qos"]
+    assert {each.account for each in hidden.associations} == {"art", "physics"}
+    assert not hidden.has_accounts
+
+    all_known, _ = asked(
+        assoc_mgr=private, associations=recorded("associations.txt"), qos=qos
+    )
+    assert all_known.has_accounts
+    assert SCIENCE in all_known.associations
+
+
+def test_without_slurmdbd_slurmctld_tells_what_it_knows() -> None:
+    limits, said = asked(assoc_mgr=recorded("assoc_mgr.txt"))
+    assert said == ["assoc_mgr", "qos"]
+    assert LOW in limits.qos
+
+
+def test_where_neither_answers_nothing_is_known() -> None:
+    limits, _ = asked()
+    assert limits == UNKNOWN_LIMITS

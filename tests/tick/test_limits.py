@@ -123,6 +123,21 @@ def test_where_limits_are_not_shown_an_array_that_one_refuses_is_halved(
     assert world.status().brake != Brake.SUBMIT_LIMIT
 
 
+def test_a_lease_that_waits_for_a_limit_keeps_more_from_being_asked_for(
+    world: TickWorld,
+) -> None:
+    world.slurm.standin.limit(nodes=3, are_shown=False)
+    world.submit("a", most=6)
+    assert world.status().done["leases asked for"] == 6
+    world.go_on(1, every_s=1.0)
+    world.submit("b", most=2)
+
+    status = world.status()
+
+    assert (status.done["leases asked for"], status.brake) == (0, Brake.SUBMIT_LIMIT)
+    assert status.limit.endswith("waits for AssocGrpNodeLimit")
+
+
 def held_job(world: TickWorld, account: str, nodes: int) -> TickWorld:
     """Six leases train; *account* has so many nodes, and one job more waits."""
     world.slurm.standin.limit(nodes=nodes, account=account)
