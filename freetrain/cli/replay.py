@@ -861,7 +861,7 @@ def refuse_unused(request: ReplayRequest) -> None:
             "--skip-bad": not has_log and request.skip_bad > 0,
             "--topology": not has_log and request.topology is not None,
         },
-        "the policy lookahead": {
+        "the policies lookahead and adaptive": {
             "--topology": not request.looks_ahead and request.topology is not None,
             "--forecaster": not request.looks_ahead and bool(request.forecasters),
         },

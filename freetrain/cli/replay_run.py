@@ -488,7 +488,7 @@ def followed(results: Sequence[ReplayResult]) -> Iterator[str]:
     """Yield which policies were followed, and for how much of the time."""
     for result in results:
         led_s = {name: led_s for name, led_s in result.followed_s if led_s}
-        if led_s:
+        if len(led_s) > 1:
             shares = ", ".join(
                 f"{name} {percent(own_s / sum(led_s.values()))}"
                 for name, own_s in led_s.items()

@@ -48,25 +48,25 @@ replay --pool 4 --nodes 2 | --nodes is for replays of a log; nothing was
 replay --pool 4 --start 9 | --start is for replays of a log; nothing was
 replay --pool 4 --topology t | --topology is for replays of a log; noth
 replay holes.csv --policy freetrain --topology t
-    | --topology is for the policy lookahead; nothing was replayed
+    | --topology is for the policies lookahead and adaptive; noth
 replay holes.csv --forecaster life
     | '--forecaster': there is no forecaster 'life'. Choose one of learned,
 replay holes.csv --forecaster life-tabel | Did you mean 'life-table'?
 replay holes.csv --policy freetrain --forecaster life-table
-    | --forecaster is for the policy lookahead; nothing was replayed
+    | --forecaster is for the policies lookahead and adaptive; noth
 replay holes.csv --policy freetrain --forecaster learned
-    | --forecaster is for the policy lookahead; nothing was replayed
+    | --forecaster is for the policies lookahead and adaptive; noth
 replay --pool 4 --skip-bad 1 | --skip-bad is for replays of a log; nothing
 replay holes.csv --load 2 | --load is for --trainers quality:N; nothing was
 replay holes.csv --curves c | --curves is for --trainers quality:N; nothing
 replay --pool 4 --trainers quality:2 --better lower | --better is for --cu
 replay holes.csv --policy equal --against slaq | Add --policy freetrain.
 replay holes.csv --policy equal --priority fair
-    | --priority is for the policies freetrain, lookahead, static; nothing was
+    | --priority is for the policies freetrain, lookahead, adaptive, static; no
 replay holes.csv --policy static --priority throughput --priority fair
-    | a second --priority is for the policies freetrain, lookahead; nothing was
+    | a second --priority is for the policies freetrain, lookahead, adaptive; no
 replay holes.csv --policy equal --learned
-    | --learned is for the policies freetrain, lookahead; nothing was
+    | --learned is for the policies freetrain, lookahead, adaptive; no
 replay holes.csv --policy equal --against static | and of hps none has one
 replay holes.csv --bogus | No such option: --bogus
 replay holes.csv --nodes many | Invalid value for '--nodes':

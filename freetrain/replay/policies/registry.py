@@ -73,7 +73,7 @@ def policy_for(
     """
     entry, name = POLICIES[settings.policy], settings.policy
     if entry.looks_ahead:
-        return lookahead_by(_watched_forecaster(settings), settings, clock, use)
+        return lookahead_by(forecaster_for(settings), settings, clock, use)
     if entry.names_nodes:
         policy: ReplayPolicy = load(entry.made_by)()
         return policy
@@ -103,7 +103,9 @@ def shadows_for(
         use: Counts of the solver's calls by the policy that looks ahead.
     """
     asked = replace(settings, record_steps=False)
-    forecaster = _watched_forecaster(settings)
+    forecaster: Prospects = forecaster_for(settings)
+    if settings.record_forecasts:
+        forecaster = ScoredForecaster(forecaster)
 
     def rigid(size: int) -> Shadow:
         own = replace(asked, policy="scavenger")
@@ -158,17 +160,15 @@ def lookahead_by(  # noqa: PLR0913 - parts that loops and shadows replace
     """Return the policy ``lookahead`` with *forecaster*, whose horizon is ours."""
     policy = make_policy("lookahead", tools_for(settings, clock, use))
     weights = Weights(t_fwd_s=min(settings.t_fwd_s, HORIZON_S))
+    is_watched = isinstance(forecaster, ScoredForecaster)
+    if settings.record_forecasts and not is_watched:
+        forecaster = ScoredForecaster(forecaster)
     return _learning(
         settings,
         lambda curves: LookaheadPolicy(
             forecaster, policy, curves, weights, regroups=regroups, learned=learned
         ),
     )
-
-
-def _watched_forecaster(settings: ReplaySettings) -> Prospects:
-    forecaster = forecaster_for(settings)
-    return ScoredForecaster(forecaster) if settings.record_forecasts else forecaster
 
 
 def forecaster_for(settings: ReplaySettings) -> Forecaster:
