@@ -59,7 +59,7 @@ class Qos:
 
 @dataclass(frozen=True, slots=True)
 class AccountingLimits:
-    """What is known of a site's limits; nothing where it is not told.
+    """What is known of a site's limits; nothing where Slurm does not show it.
 
     Attributes:
         associations: The accounts, and the associations of one user.
@@ -71,7 +71,7 @@ class AccountingLimits:
 
     @property
     def has_accounts(self) -> bool:
-        """Whether the accounts themselves are told, not only those of the user."""
+        """Whether the accounts themselves are known, not only those of the user."""
         return any(not found.user for found in self.associations)
 
 

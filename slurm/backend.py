@@ -127,7 +127,7 @@ class SlurmBackend(Protocol):
         alone. What cannot be read is missing.
 
         Args:
-            user: Whose associations are told; those of other users are not.
+            user: Whose associations are returned; those of other users are not.
             cluster: ClusterName.
 
         Raises:
@@ -315,18 +315,18 @@ class CommandLine:
             argv = user_argv(user)
         except ValueError:
             return False
-        return self._told(False, argv, partial(is_operator, user=user))  # noqa: FBT003
+        return self._known(False, argv, partial(is_operator, user=user))  # noqa: FBT003
 
     def limits(self, user: str, *, cluster: str) -> AccountingLimits:
         """Return limits, by slurmctld and what slurmdbd tells beyond."""
-        told = self._told(UNKNOWN_LIMITS, assoc_mgr_argv(user), parse_assoc_mgr)
-        if not told.has_accounts:
-            own, argv = told.associations, associations_argv(cluster)
-            known = self._told(own, argv, partial(parse_associations, user=user))
-            told = replace(told, associations=known or own)
-        return replace(told, qos=self._told((), QOS_ARGV, parse_qos) or told.qos)
+        found = self._known(UNKNOWN_LIMITS, assoc_mgr_argv(user), parse_assoc_mgr)
+        if not found.has_accounts:
+            own, argv = found.associations, associations_argv(cluster)
+            known = self._known(own, argv, partial(parse_associations, user=user))
+            found = replace(found, associations=known or own)
+        return replace(found, qos=self._known((), QOS_ARGV, parse_qos) or found.qos)
 
-    def _told(self, unknown: T, argv: Sequence[str], parse: Callable[[str], T]) -> T:
+    def _known(self, unknown: T, argv: Sequence[str], parse: Callable[[str], T]) -> T:
         """Return what *argv* tells; *unknown* where it tells nothing."""
         timeout_s = min(self._timeout_s, _ACCOUNTING_TIMEOUT_S)
         try:

@@ -147,7 +147,7 @@ class Accounts:
     Attributes:
         known: What Slurm's accounting tells of their limits.
         partition_qos: The QOS of each partition that has one.
-        user: The user whose associations are told.
+        user: The user whose associations are known.
         uid: That user's number.
     """
 
@@ -162,7 +162,7 @@ class Accounts:
         return {job.qos, *of_partitions} - {""}
 
     def knows(self, job: JobRecord) -> bool:
-        """Tell whether the limits of the account of *job*, and above, are told."""
+        """Tell whether the limits of the account of *job*, and above, are known."""
         return job.account in self._of_account
 
     def own_accounts(self) -> frozenset[str]:
@@ -234,20 +234,20 @@ class Accounts:
     @cached_property
     def _ours(self) -> tuple[Association, ...]:
         """Our user's associations."""
-        told = self.known.associations
-        return tuple(found for found in told if found.user and found.user == self.user)
+        known = self.known.associations
+        return tuple(found for found in known if found.user and found.user == self.user)
 
     @cached_property
     def _of_account(self) -> Mapping[str, tuple[JobLimit, ...]]:
-        """The limits on all jobs of each account that is told, and of those above."""
-        told = {
+        """The limits on all jobs of each account that is known, and of those above."""
+        known = {
             found.account: found for found in self.known.associations if not found.user
         }
         below: dict[str, list[str]] = {}
-        for name, found in told.items():
+        for name, found in known.items():
             below.setdefault(found.parent, []).append(name)
-        limits: dict[str, tuple[JobLimit, ...]] = dict.fromkeys(told, ())
-        for name, found in told.items():
+        limits: dict[str, tuple[JobLimit, ...]] = dict.fromkeys(known, ())
+        for name, found in known.items():
             group = {k: v for k, v in found.limits.items() if k.startswith("Grp")}
             names = _and_below(name, below) if group else frozenset()
             for limit, most in group.items():
@@ -274,7 +274,7 @@ UNKNOWN_ACCOUNTS = Accounts()
 def _unit(limit: JobLimit) -> str:
     """Return what *limit* counts: jobs, submitted jobs, nodes or CPUs; else nothing.
 
-    Memory, GRES and the like of jobs, and minutes that they use, are not told by the
+    Memory, GRES and the like of jobs, and minutes that they use, are not shown by the
     queue.
     """
     whose, _, tres = limit.name.partition("=")
@@ -550,7 +550,7 @@ class _HeldJob:
         if self.limits:
             return any(accounts.counts(lease, limit) for limit in self.limits)
         if accounts.knows(self.job) and self.kind is LimitKind.ACCOUNT:
-            # It is its user's own, which is not told.
+            # It is its user's own, which is not known.
             return lease.uid == self.job.uid and lease.account == self.job.account
         return self._may_count(lease, accounts)
 
@@ -586,7 +586,7 @@ class _HeldJob:
         return not ours or not theirs or not ours.isdisjoint(theirs)
 
     def _may_share_account(self, lease: JobRecord, accounts: Accounts) -> bool:
-        """Tell whether a limit of the lease's accounts, if told, may be the one."""
+        """Tell whether a limit of the lease's accounts, if known, may be the one."""
         if not accounts.knows(lease):
             return True
         return any(

@@ -162,7 +162,7 @@ def reconcile(
     New generations come first, so that survivors know before a lease leaves; then the
     ends that others wait for; then the leases that no trainer wants; submissions last.
     Where the caps cut the list short, the next tick goes on. A lease on which a world
-    trains until its successor is ready is ended by a later tick, if nobody needs it.
+    trains until its successor is ready is ended by a later tick, if no other needs it.
 
     Args:
         wanted: The leases that the plan asks for.

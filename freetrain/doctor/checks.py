@@ -1005,10 +1005,10 @@ def look_at_limits(subject: Subject, seen: SlurmAnswers) -> Finding:
         return ok(name, "Slurm enforces none (AccountingStorageEnforce)")
     try:
         user = pwd.getpwuid(subject.uid).pw_name
-        told = subject.backend.limits(user, cluster=config.cluster)
+        known = subject.backend.limits(user, cluster=config.cluster)
     except (SlurmError, KeyError, ValueError) as error:
-        return skipped(name, f"they are not told: {error}"[:_ANSWER_CHARACTERS])
-    accounts = Accounts(told, qos_of_partitions(seen.snapshot), user, subject.uid)
+        return skipped(name, f"Slurm does not show them: {error}"[:_ANSWER_CHARACTERS])
+    accounts = Accounts(known, qos_of_partitions(seen.snapshot), user, subject.uid)
     partitions = () if seen.partition is None else (seen.partition,)
     wanted = leases_to_ask_for(
         subject.site,
@@ -1026,7 +1026,7 @@ def look_at_limits(subject: Subject, seen: SlurmAnswers) -> Finding:
             "that count leave for a job that waits for such a limit. Where that is too "
             "often, ask for a QOS of its own for leases ([lease] qos).",
         )
-    if not told.has_accounts:
+    if not known.has_accounts:
         return warn(
             name,
             "neither slurmctld nor sacctmgr tells the limits of accounts",

@@ -961,7 +961,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
         ) STRICT""",
     ),
     (
-        # Limits of accounts, users and QOS, as Slurm's accounting told them.
+        # Limits of accounts, users and QOS, as Slurm's accounting showed them.
         """CREATE TABLE known_limits (
             one INTEGER PRIMARY KEY CHECK (one = 1),
             read_s REAL NOT NULL,

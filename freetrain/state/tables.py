@@ -800,10 +800,10 @@ def limit_memory(connection: sqlite3.Connection) -> LimitMemory:
 
 @dataclass(frozen=True, slots=True)
 class KnownLimits:
-    """Limits as Slurm's accounting told them last.
+    """Limits as Slurm's accounting showed them last.
 
     Attributes:
-        limits: What it told.
+        limits: What it showed.
         read_s: When it was asked, Unix time; 0 for never.
     """
 
