@@ -14,14 +14,13 @@ from tests.replay.worlds import linear, replay, trainer
 HOUR_S = 3_600.0
 
 
+# Of four hours of 100 samples chance makes at least the root of 4 * 10^2, which is 20.
 @pytest.mark.parametrize(
     ("first", "second", "leader"),
     [
-        pytest.param([100.0] * 4, [100.1] * 4, "first", id="by less than 0.2 %"),
-        pytest.param([100.0] * 4, [100.3] * 4, "second", id="by more, every hour"),
-        # A lead of 8; about its mean of 2 the differences spread by the root of 1,200.
-        pytest.param([100.0] * 4, [120, 88, 120, 80], "first", id="by chance"),
-        pytest.param([100.0] * 4, [103, 101, 103, 101], "second", id="beyond chance"),
+        pytest.param([100.0] * 4, [109.0] * 4, "first", id="by 36, of twice 20"),
+        pytest.param([100.0] * 4, [112.0] * 4, "second", id="by 48"),
+        pytest.param([100.0] * 4, [150, 90, 150, 60], "first", id="by 50 of chance"),
         pytest.param([-50.0] * 4, [10.0] * 4, "second", id="of a loss"),
     ],
 )

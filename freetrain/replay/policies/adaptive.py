@@ -34,11 +34,12 @@ FIRST_JUDGED_S = 3 * 3_600.0
 FADES_S = 2 * 86_400.0
 """Samples count a third after two days, as pools and trainers change."""
 
-LEAD = 0.002
-"""A shadow is followed that leads by this share, as a change costs rescales."""
+DEVIATIONS = 2.0
+"""A shadow is followed that leads by so many standard deviations of chance."""
 
-DEVIATIONS = 1.0
-"""And by so many standard deviations of what chance makes of hourly differences."""
+CHANCE = 0.1
+"""The least that chance makes of an hour, as a share of its samples: few hours that
+happen to be alike say little, and a change of leader costs rescales."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,9 +153,9 @@ class SampleRecord:
     def leader(self, leader: str) -> str:
         """Return the policy to follow in place of *leader*, or *leader*.
 
-        The one with the most samples, faded, if it leads by ``LEAD`` and by
-        ``DEVIATIONS`` times the root of the summed squares of the hourly differences
-        about their mean.
+        The one with the most samples, faded, if it leads by ``DEVIATIONS`` times what
+        chance makes: the root of the summed squares of the hourly differences about
+        their mean, and of ``CHANCE`` times the samples of each hour.
         """
         now_s = self._hours[-1][0]
         weights = [math.exp((at_s - now_s) / FADES_S) for at_s, _ in self._hours]
@@ -168,15 +169,12 @@ class SampleRecord:
         best, own = totals.index(max(totals)), self._names.index(leader)
         lead = totals[best] - totals[own]
         mean = lead / sum(weights)
-        chance = math.sqrt(
-            sum(
-                (w * (gained[best] - gained[own] - mean)) ** 2
-                for w, (_, gained) in zip(weights, self._hours, strict=True)
-            )
-        )
-        if lead > LEAD * abs(totals[own]) and lead > DEVIATIONS * chance:
-            return self._names[best]
-        return leader
+        squares = 0.0
+        for weight, (_, gained) in zip(weights, self._hours, strict=True):
+            ours, theirs = gained[own], gained[best]
+            least = CHANCE * max(abs(ours), abs(theirs))
+            squares += weight**2 * ((theirs - ours - mean) ** 2 + least**2)
+        return self._names[best] if lead > DEVIATIONS * math.sqrt(squares) else leader
 
 
 def _changes_like(shadow: Engine, view: View) -> Iterator[Change]:
