@@ -569,10 +569,11 @@ def ran_out(results: Sequence[ReplayResult], trainers: int, span_s: float) -> st
 # Tables
 
 LEGEND = """\
-efficiency: training speed over that of as many dedicated nodes ("static")
+static:     a bound, and no policy that can be run: as many nodes, all the time
+efficiency: training speed over that of static
 coverage:   idle node-time spent on training that lasted, of all idle node-time
-lost:       training not done because of rescales, preemptions and starts
-slowdown:   arrival to finish, queueing included, over running alone at best"""
+lost:       training not done as nodes changed, over the training that was done
+slowdown:   arrival to finish, over running alone: median / 95th percentile"""
 """The columns' meanings; docs/notes/replay.md has the formulas."""
 
 QUALITY_LEGEND = """\

@@ -7,6 +7,7 @@ of the others. The pool that a tick plans with is in ``freetrain.broker.pool``.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections import Counter
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 
 DAY_S = 86_400.0
+
+_ROUNDING = 1e-9
+"""So near to a whole number, a mean of nodes is whole."""
+
 WHY_LEFT_OUT = {
     Reason.NO_UNITS: "they needed no nodes",
     Reason.NEVER_RAN: "they never ran",
@@ -196,13 +201,21 @@ class PoolTimeline:
         )
 
     @classmethod
-    def dedicated(cls, nodes: int, span_s: float) -> PoolTimeline:
-        """Return the timeline of *nodes* that are there for all of *span_s*."""
+    def dedicated(cls, nodes: float, span_s: float) -> PoolTimeline:
+        """Return the timeline of *nodes* that are there for all of *span_s*.
+
+        Where *nodes* is not whole, one node more is there at first, for that share of
+        the time: what is trained lies as far between the whole counts.
+        """
+        whole = math.floor(nodes + _ROUNDING)
+        part_s = (nodes - whole) * span_s if nodes > whole + _ROUNDING else 0.0
+        every = whole + (part_s > 0)
+        events = 1 + (part_s > 0)
         return cls(
-            node_names=tuple(f"dedicated-{k}" for k in range(nodes)),
-            times_s=np.zeros(1),
-            joined=_moves(np.arange(nodes), max(nodes, 1), 1),
-            left=_moves(np.arange(0), max(nodes, 1), 1),
+            node_names=tuple(f"dedicated-{k}" for k in range(every)),
+            times_s=np.array([0.0, part_s][:events]),
+            joined=_moves(np.arange(every), max(every, 1), events),
+            left=_moves(np.arange(whole, every) + every, max(every, 1), events),
             horizon_s=span_s,
         )
 

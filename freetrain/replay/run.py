@@ -112,11 +112,13 @@ def play(
     use = SolverUse()
     policy = _policy_of(timeline, trainers, settings, clock, use)
     if settings.policy == "static":
-        nodes, span_s = round(timeline.mean_nodes), timeline.horizon_s
+        nodes, span_s = timeline.mean_nodes, timeline.horizon_s
         engine = _dedicated(nodes, span_s, trainers, settings, policy)
     else:
         engine = engine_for(timeline, trainers, settings, policy)
     engine.run(on_progress)
+    if settings.policy == "static":
+        engine.tally.preemptions = 0  # a node that is there for a part is not taken
     return engine, use
 
 
@@ -287,7 +289,7 @@ def accountant_for(accounting: Accounting) -> Accountant:
 
 
 def _dedicated(
-    nodes: int,
+    nodes: float,
     span_s: float,
     trainers: Sequence[TrainerSpec],
     settings: ReplaySettings,
@@ -313,12 +315,13 @@ def _efficiency(
     """Return samples/s over those of dedicated equivalent nodes, if there are any."""
     if tally.end_s <= 0:
         return None
-    nodes = round(tally.pool_node_s / tally.end_s)
+    nodes = tally.pool_node_s / tally.end_s
     yardstick = _with_polls(
         replace(settings, policy="static", look_every_s=None, record_steps=False)
     )
     if settings.policy == "scavenger":
-        yardstick = replace(yardstick, parallel=max(1, nodes))  # more could not run
+        most = max(1, math.ceil(nodes))  # more could not run
+        yardstick = replace(yardstick, parallel=most)
     engine = _dedicated(
         nodes,
         _yardstick_span_s(tally.end_s, trainers, settings),

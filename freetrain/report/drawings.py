@@ -10,6 +10,7 @@ Colours are those of Okabe and Ito, which colour-blind readers can tell apart.
 from __future__ import annotations
 
 import heapq
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from freetrain.report.summary import (
     LOSSES,
     WORDS,
     completion_times_s,
-    lost_share,
+    lost_per_sample,
 )
 
 if TYPE_CHECKING:
@@ -205,12 +206,12 @@ def samples_figure(comparison: Comparison) -> go.Figure:
 
 
 def losses_figure(comparison: Comparison) -> go.Figure:
-    """Draw what rescales, preemptions and starts cost each policy, as shares."""
+    """Draw what rescales, preemptions and starts cost, per sample trained."""
     shown = comparison.results[::-1]
     bars = [
         go.Bar(
             y=[comparison.name(r) for r in shown],
-            x=[100 * lost_share(r, [cause]) for r in shown],
+            x=[100 * (lost_per_sample(r, [cause]) or 0.0) for r in shown],
             name=name,
             orientation="h",
             marker_color=LOSS_COLOURS[k],
@@ -219,7 +220,7 @@ def losses_figure(comparison: Comparison) -> go.Figure:
         for k, (cause, name) in enumerate(zip(LOSSES, LOSS_NAMES, strict=True))
     ]
     figure = drawn(bars, height=110 + 44 * len(shown), barmode="stack")
-    return figure.update_xaxes(title="% of what would have been trained")
+    return figure.update_xaxes(title="% of the samples trained")
 
 
 # ----------------------------------------------------------------------
@@ -446,7 +447,8 @@ def completions_figure(comparison: Comparison) -> go.Figure:
         for r in comparison.results
     ]
     figure = _ranked(comparison, times, unit="h")
-    return figure.update_xaxes(title="hours from arrival to finish", type="log")
+    axis = _log_axis([hours for _, found in times for hours in found])
+    return figure.update_xaxes(title="hours from arrival to finish", **axis)
 
 
 def slowdowns_figure(comparison: Comparison) -> go.Figure:
@@ -456,7 +458,33 @@ def slowdowns_figure(comparison: Comparison) -> go.Figure:
         for r in comparison.results
     ]
     figure = _ranked(comparison, slowdowns, unit="times")
-    return figure.update_xaxes(title="slowdown against running alone", type="log")
+    axis = _log_axis([factor for _, found in slowdowns for factor in found])
+    return figure.update_xaxes(title="slowdown against running alone", **axis)
+
+
+FEW_DECADES = 2.5
+"""Up to so many decades, 2 and 5 of each have a tick; else only 1."""
+
+
+def _log_axis(values: Sequence[float]) -> dict[str, object]:
+    """Return a logarithmic axis for *values*, with ticks that read as plain numbers.
+
+    Plotly's own ticks leave the leading digits alone: 2, 5, 10, 2, 5, 100.
+    """
+    above_zero = [value for value in values if value > 0] or [1.0]
+    low, high = math.log10(min(above_zero)), math.log10(max(above_zero))
+    leading = (1, 2, 5) if high - low <= FEW_DECADES else (1,)
+    ticks = [
+        digit * 10.0**decade
+        for decade in range(math.floor(low), math.ceil(high) + 1)
+        for digit in leading
+    ]
+    return {
+        "type": "log",
+        "tickvals": ticks,
+        "ticktext": [f"{tick:,.10g}" for tick in ticks],
+        "range": [low - 0.05, high + 0.05],
+    }
 
 
 def _ranked(

@@ -26,6 +26,8 @@ from freetrain.report.quality import (
     quality_row,
 )
 from freetrain.report.summary import (
+    BOUND,
+    DEDICATED,
     FORECAST_PAGE,
     GAP_HEADING,
     HEADINGS,
@@ -190,6 +192,7 @@ def render_page(comparison: Comparison) -> str:
             )
             for result in results
         ],
+        bound=BOUND if any(r.policy == DEDICATED for r in results) else "",
         gaps=(GAP_HEADING, *gaps) if gaps else (),
         samples_figure=drawings.samples_figure(comparison),
         losses_figure=drawings.losses_figure(comparison),

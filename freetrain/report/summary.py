@@ -258,11 +258,15 @@ def full_record(result: ReplayResult, *, load_s: float) -> dict[str, object]:
     }
 
 
-def lost_share(result: ReplayResult, causes: Sequence[str] = LOSSES) -> float:
-    """Return samples lost to *causes*, over samples trained and lost to any cause."""
-    lost = {cause: float(getattr(result, cause)) for cause in LOSSES}
-    possible = result.samples + sum(lost.values())
-    return sum(lost[cause] for cause in causes) / possible if possible > 0 else 0.0
+def lost_per_sample(
+    result: ReplayResult, causes: Sequence[str] = LOSSES
+) -> float | None:
+    """Return samples lost to *causes* over samples trained; None where none was.
+
+    A policy that does nothing loses nothing, and has no figure.
+    """
+    lost = sum(float(getattr(result, cause)) for cause in causes)
+    return lost / result.samples if result.samples > 0 else None
 
 
 def _plain(value: float | str | None) -> float | str | None:
@@ -385,7 +389,12 @@ HEADINGS = (
     "finished",
     "lost",
     "preempt",
-    "worst slowdown",
+    "slowdown / 95 %",
+)
+
+BOUND = (
+    "static is a bound, and no policy that can be run: as many nodes as are idle on "
+    "average, that never leave, and on which changes cost nothing."
 )
 
 WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
@@ -396,18 +405,31 @@ FEW = 100
 
 
 def table_row(result: ReplayResult, name: str) -> tuple[str, ...]:
-    """Return *result*, called *name*, as cells under ``HEADINGS``."""
-    worst = completion_record(result)["worst_slowdown"]
+    """Return *result*, called *name*, as cells under ``HEADINGS``.
+
+    The bound is called so, as no policy can be had that keeps its nodes.
+    """
+    slowdowns = [c.slowdown for c in result.completions if c.slowdown is not None]
     return (
-        name,
+        f"{name} (bound)" if result.policy == DEDICATED else name,
         scaled(result.samples),
         percent(result.efficiency),
         percent(result.coverage),
         f"{result.finished:,}",
-        percent(lost_share(result)),
+        percent(lost_per_sample(result)),
         f"{result.preemptions:,}",
-        _times(worst) if isinstance(worst, float) else UNKNOWN,
+        _spread(slowdowns),
     )
+
+
+def _spread(factors: Sequence[float]) -> str:
+    """Return the median and the 95th percentile of *factors*."""
+    if not factors:
+        return UNKNOWN
+    median, high = (
+        _times(float(factor)) for factor in np.percentile(factors, (50, 95))
+    )
+    return f"{median.removesuffix(' x')} / {high}"
 
 
 def _times(factor: float) -> str:
@@ -427,7 +449,7 @@ def headline(
         (percent(result.efficiency), "of what as many dedicated nodes train"),
         (percent(result.coverage), "of idle node-time put to use"),
         (f"{result.finished:,}", _finished_words(comparison, result)),
-        (percent(lost_share(result)), "lost to rescales, preemptions and starts"),
+        (percent(lost_per_sample(result)), "lost beside it when nodes change"),
         (f"{idle:,.0f}", f"nodes idle on average, of {comparison.nodes:,}"),
     )
 

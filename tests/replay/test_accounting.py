@@ -65,10 +65,15 @@ def play(nodes: str, *team: TrainerSpec, **choices: Any) -> ReplayResult:  # noq
             "the next start after losing every node is a start",
             *("0-8 9-20", REAL, "samples=60 preempt_samples=30 start_samples=100"),
         ),
-        # A mean of 1.5 nodes rounds to 2, which would train 20/s from 0 s on.
+        # 300 samples in 20 s on 1.5 nodes; two dedicated ones train 20/s, one 10/s.
         (
             "efficiency is speed over that of as many dedicated nodes",
-            *("0-20 10-20", FOR_NOTHING, "eq_nodes=1.5 efficiency=0.75"),
+            *("0-20 10-20", FOR_NOTHING, "eq_nodes=1.5 efficiency=1"),
+        ),
+        # 2.2 nodes are a fifth of the way from two to three: 22/s, and not 20/s.
+        (
+            "a part of a node counts as such among dedicated nodes",
+            *("0-100 0-100 0-20", FOR_NOTHING, "samples=2200 efficiency=1"),
         ),
     ),
 )
@@ -233,6 +238,14 @@ def test_a_trainer_that_requeues_starts_over_behind_those_that_wait() -> None:
         ("b", 10),
         ("a", 15),
     ]
+
+
+def test_the_bound_itself_has_the_part_of_a_node_too() -> None:
+    nodes = pool("0-100 0-100 0-20")
+
+    result = replay(nodes, [trainer(costs=REAL)], policy="static")
+
+    check(result, "samples=2200 pool_node_s=220 used_node_s=220 eq_nodes=2.2")
 
 
 def test_the_yardstick_of_trainers_that_start_over_is_cut_short() -> None:

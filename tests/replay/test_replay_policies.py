@@ -189,15 +189,15 @@ def test_a_stated_size_of_rigid_jobs_stays_where_the_machine_is_large_enough() -
 
 
 def test_static_runs_on_the_mean_pool_and_is_its_own_yardstick() -> None:
-    # 4 node-times 30 s over 60 s: a mean of 2 nodes, for all of the 60 s.
+    # 121 node-s in 60 s: two nodes all the time, and a third for the first second.
     result = replay(
         {n: [(0, 30)] for n in range(4)} | {4: [(59, 60)]},
         [trainer(costs=COMMITS_RARELY)],
         policy="static",
     )
 
-    assert result.eq_nodes == pytest.approx(2)
-    assert result.samples == pytest.approx(2 * 10 * 60)
+    assert result.eq_nodes == pytest.approx(121 / 60)
+    assert result.samples == pytest.approx(10 * 121)
     assert result.efficiency == 1
 
 

@@ -29,11 +29,12 @@ from freetrain.report.summary import (
     HEADINGS,
     LOSSES,
     VOLATILE,
+    completion_record,
     full_record,
     gap_lines,
     gap_words,
     hole_lengths_s,
-    lost_share,
+    lost_per_sample,
     percent,
     steady_record,
     table_row,
@@ -168,7 +169,7 @@ def test_where_few_finished_their_share_still_fills_the_drawing(
         assert shown == (0, pytest.approx(highest))
 
 
-def test_losses_are_a_share_of_what_was_possible() -> None:
+def test_losses_are_per_sample_trained() -> None:
     lost: dict[str, Any] = {
         "rescale_samples": 20.0,
         "preempt_samples": 6.0,
@@ -176,8 +177,51 @@ def test_losses_are_a_share_of_what_was_possible() -> None:
     }
     replay = replace(result(), samples=70.0, **lost)
 
-    assert lost_share(replay) == pytest.approx(0.30)
-    assert lost_share(replay, ["preempt_samples"]) == pytest.approx(0.06)
+    assert lost_per_sample(replay) == pytest.approx(30 / 70)
+    assert lost_per_sample(replay, ["preempt_samples"]) == pytest.approx(6 / 70)
+
+
+def test_a_policy_that_trains_nothing_does_not_lose_least() -> None:
+    idle = replace(
+        result(), samples=0.0, rescale_samples=0, preempt_samples=0, start_samples=0
+    )
+
+    assert lost_per_sample(idle) is None
+    assert table_row(idle, "idle")[5] == "-"
+
+
+def test_slowdowns_are_shown_by_their_median_and_the_worst_only_in_records() -> None:
+    # 100 trainers, of which 90 finished: 5 + k / 50 for k of 0 to 89.
+    row = table_row(result(), "freetrain")
+
+    assert row[-1] == "5.9 / 6.7 x"
+    assert completion_record(result())["worst_slowdown"] == 5 + 89 / 50
+
+
+def test_the_bound_is_called_so() -> None:
+    assert table_row(result("static"), "static")[0] == "static (bound)"
+    page = report_files(comparison())["report.html"].decode()
+    assert "a bound, and no policy that can be run" in page
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ([3.0, 40.0], ["1", "2", "5", "10", "20", "50", "100", "200", "500"]),
+        ([0.5, 8_000.0], ["0.1", "1", "10", "100", "1,000", "10,000"]),
+    ],
+)
+def test_logarithmic_axes_have_plain_numbers(
+    values: list[float], ticks: list[str]
+) -> None:
+    done = result().completions[:2]
+    made = tuple(replace(c, slowdown=v) for c, v in zip(done, values, strict=True))
+    few = replace(result(), completions=made)
+
+    axis = slowdowns_figure(replace(comparison(), results=(few,))).layout.xaxis
+
+    assert (axis.type, list(axis.ticktext)) == ("log", ticks)
+    assert [f"{value:,.10g}" for value in axis.tickvals] == ticks
 
 
 SCALED = {0: "0", 999.4: "999", 1500: "1.50 k", 89.58e9: "89.58 G", -2e6: "-2.00 M"}
@@ -194,7 +238,7 @@ def test_no_figure_however_large_widens_the_table() -> None:
 
     assert len(row) == len(HEADINGS)
     assert row[1] == "3.00e+29"
-    assert row[-1] == "9.0e+14 x"
+    assert row[-1] == "9.0e+14 / 9.0e+14 x"
     assert (percent(0.9301), percent(None)) == ("93.0 %", "-")
 
 
