@@ -429,13 +429,13 @@ def _spread(factors: Sequence[float]) -> str:
     median, high = (
         _times(float(factor)) for factor in np.percentile(factors, (50, 95))
     )
-    return f"{median.removesuffix(' x')} / {high}"
+    return f"{median} / {high}"
 
 
 def _times(factor: float) -> str:
     if factor >= MANY:
-        return f"{factor:.1e} x"
-    return f"{factor:,.0f} x" if factor >= FEW else f"{factor:.1f} x"
+        return f"{factor:.1e}"
+    return f"{factor:,.0f}" if factor >= FEW else f"{factor:.1f}"
 
 
 def headline(
