@@ -393,8 +393,9 @@ HEADINGS = (
 )
 
 BOUND = (
-    "static is a bound, and no policy that can be run: as many nodes as are idle on "
-    "average, that never leave, and on which changes cost nothing."
+    "static is a bound for policies that run as many trainers at a time, and no policy "
+    "that can be run: as many nodes as are idle on average, that never leave, and on "
+    "which changes cost nothing."
 )
 
 WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
@@ -449,7 +450,10 @@ def headline(
         (percent(result.efficiency), "of what as many dedicated nodes train"),
         (percent(result.coverage), "of idle node-time put to use"),
         (f"{result.finished:,}", _finished_words(comparison, result)),
-        (percent(lost_per_sample(result)), "lost beside it when nodes change"),
+        (
+            percent(lost_per_sample(result)),
+            "more was lost to rescales, preemptions and starts",
+        ),
         (f"{idle:,.0f}", f"nodes idle on average, of {comparison.nodes:,}"),
     )
 
