@@ -569,8 +569,8 @@ def ran_out(results: Sequence[ReplayResult], trainers: int, span_s: float) -> st
 # Tables
 
 LEGEND = """\
-static:     no policy that can be run: as many nodes, all the time, at no cost; a
-            bound for others that run as many trainers at a time
+static:     no policy that can be run: as many nodes, all the time, at no cost;
+            a bound for others that run as many trainers at a time
 efficiency: training speed over that of static
 coverage:   idle node-time spent on training that lasted, of all idle node-time
 lost:       training not done as nodes changed, over the training that was done
