@@ -225,6 +225,8 @@ class LeaseComment:
         want: How many nodes its owner's trainers could use; None for no word of it.
         beat_s: When its broker last ticked, by slurmctld's clock, whole Unix seconds;
             None for no word of it.
+        held_s: What its owner's leases held lately (``broker.sharing``), whole
+            node-seconds; None for no word of it.
     """
 
     uuid: str
@@ -232,6 +234,7 @@ class LeaseComment:
     is_pooled: bool = False
     want: int | None = None
     beat_s: float | None = None
+    held_s: float | None = None
 
 
 def render_comment(comment: LeaseComment) -> str:
@@ -245,6 +248,8 @@ def render_comment(comment: LeaseComment) -> str:
         words.append(f"want={comment.want}")
     if comment.beat_s is not None:
         words.append(f"beat={comment.beat_s:.0f}")
+    if comment.held_s is not None:
+        words.append(f"held={comment.held_s:.0f}")
     return " ".join(words)
 
 
@@ -258,13 +263,16 @@ def parse_comment(text: str) -> LeaseComment | None:
         return None
     uuid, *named = words
     values = dict(word.split("=", 1) for word in reversed(named) if "=" in word)
-    state, want, beat = (values.get(name, "") for name in ("state", "want", "beat"))
+    state, want, beat, held = (
+        values.get(name, "") for name in ("state", "want", "beat", "held")
+    )
     return LeaseComment(
         uuid=uuid,
         state=state if _TAG.fullmatch(state) else "",
         is_pooled=values.get("pool") == "1",
         want=int(want) if _COUNT.fullmatch(want) else None,
         beat_s=float(beat) if _TIME.fullmatch(beat) else None,
+        held_s=float(held) if _TIME.fullmatch(held) else None,
     )
 
 

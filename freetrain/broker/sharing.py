@@ -20,8 +20,9 @@ from freetrain.broker.lease import is_lease, parse_comment
 from slurm.records import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+    from freetrain.broker.lease import Lease
     from slurm.records import JobRecord
 
     Weights = Mapping[int, float]
@@ -41,6 +42,7 @@ class PooledLease:
         is_leaving: Whether it has ended and its node comes free in a moment.
         want: Nodes that its owner's trainers could use, as its comment says.
         beat_s: When its owner's broker last ticked, as its comment says.
+        held_s: What its owner held lately by then, node-seconds, as its comment says.
     """
 
     job_id: int
@@ -52,6 +54,7 @@ class PooledLease:
     is_leaving: bool = False
     want: int | None = None
     beat_s: float | None = None
+    held_s: float | None = None
 
     @property
     def runs(self) -> bool:
@@ -96,6 +99,7 @@ def _leases_of(job: JobRecord, owner: int, now_s: float) -> Iterator[PooledLease
         is_leaving=is_leaving,
         want=None if said is None else said.want,
         beat_s=None if said is None else said.beat_s,
+        held_s=None if said is None else said.held_s,
     )
     waiting = startable_tasks(job, most=MOST_WAITING) if job.is_pending else 1
     yield from repeat(lease, waiting)
@@ -198,11 +202,16 @@ class SeenOwner:
         sign_s: Its last sign of life, Unix time.
         gap_s: Time between its last two signs; None before there were two.
         deaf_s: Since when it counts as deaf, Unix time; None where it does not.
+        want: Nodes that its trainers could use, as it said last.
+        kept_until_s: Until when its share is kept though it has no leases, Unix time;
+            None while it has some.
     """
 
     sign_s: float
     gap_s: float | None = None
     deaf_s: float | None = None
+    want: int = 0
+    kept_until_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +234,50 @@ class CallMemory:
             o for o, seen in self.owners.items() if seen.deaf_s is not None
         )
 
+    @property
+    def away(self) -> dict[int, int]:
+        """What owners want whose share is kept for them, by owner."""
+        return {
+            owner: seen.want
+            for owner, seen in self.owners.items()
+            if seen.kept_until_s is not None
+        }
+
     def after_signs(self, leases: Iterable[PooledLease], *, now_s: float) -> CallMemory:
-        """Return the memory with all signs of life; a new sign ends deafness."""
+        """Return the memory with all signs of life; a new sign ends deafness.
+
+        An owner whose leases all went, as other jobs needed their nodes, will ask again
+        as soon as nodes are idle: its share is kept for as long as a tick may take.
+        Otherwise whoever ticks first would take all, and give it up again.
+        """
+        leases = tuple(leases)
+        wants = _wants(leases)
         owners = {
-            owner: _seen(self.owners.get(owner), sign_s)
+            owner: replace(_seen(self.owners.get(owner), sign_s), want=wants[owner])
             for owner, sign_s in signs_of(leases, now_s=now_s).items()
+        }
+        for owner, seen in self.owners.items():
+            until_s = seen.kept_until_s
+            if (
+                until_s is None
+                and seen.deaf_s is None
+                and now_s - seen.sign_s <= BEAT_S
+            ):
+                until_s = now_s + TICK_S
+            if owner not in owners and until_s is not None and now_s <= until_s:
+                owners[owner] = replace(seen, kept_until_s=until_s)
+        return CallMemory(self.called_s, owners)
+
+    def with_shares_kept(self, *, now_s: float) -> CallMemory:
+        """Return the memory after a look at which nobody may ask for a node.
+
+        The time for which shares are kept has not begun.
+        """
+        owners = {
+            owner: seen
+            if seen.kept_until_s is None
+            else replace(seen, kept_until_s=now_s + TICK_S)
+            for owner, seen in self.owners.items()
         }
         return CallMemory(self.called_s, owners)
 
@@ -258,6 +306,13 @@ class CallMemory:
             if now_s - since_s >= _patience_s(seen, bf_interval_s):
                 owners[lease.owner] = replace(seen, deaf_s=now_s)
         return CallMemory(called_s, owners)
+
+
+def _wants(leases: Iterable[PooledLease]) -> dict[int, int]:
+    wants: dict[int, int] = {}
+    for lease in leases:
+        wants[lease.owner] = max(wants.get(lease.owner, 0), lease.want or 0)
+    return wants
 
 
 def _seen(before: SeenOwner | None, sign_s: float) -> SeenOwner:
@@ -300,6 +355,7 @@ class LeasePool:
         deaf: Owners whose brokers do not answer.
         weights: By owner; 1 where there is none.
         most: Leases that all users together may have; None for any number.
+        away: Owners without leases whose share is kept for them, and what they want.
     """
 
     leases: tuple[PooledLease, ...]
@@ -308,6 +364,7 @@ class LeasePool:
     deaf: frozenset[int] = frozenset()
     weights: Weights = field(default_factory=dict)
     most: int | None = None
+    away: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,14 +399,17 @@ class _Owner:
     share: int = 0
     gives: int = 0
     gets: int = 0
+    beat_s: float = -math.inf
+    held_s: float | None = 0.0
 
 
 def share_of(pool: LeasePool, *, owner: int, want: int) -> Share | None:
     """Return the share of *owner*; None where nothing is to be shared.
 
     What all living owners hold, and the idle nodes, are dealt out by what each wants
-    (``dealt``). Owners that have more than their shares give leases to those that have
-    less and have waited for a while.
+    (``dealt``); whole nodes that cannot be split go around, by what each held lately.
+    Owners that have more than their shares give leases to those that have less and have
+    waited for a while.
 
     Args:
         pool: All leases.
@@ -362,6 +422,8 @@ def share_of(pool: LeasePool, *, owner: int, want: int) -> Share | None:
         if lease.owner == owner or (lease.is_pooled and lease.owner not in pool.deaf)
     ]
     owners = _owners(alive, now_s=pool.now_s)
+    for number, wants in pool.away.items():
+        owners.setdefault(number, _Owner(want=wants))
     mine = owners.setdefault(owner, _Owner())
     mine.want = want
     if len(owners) == 1 and pool.most is None:
@@ -372,10 +434,14 @@ def share_of(pool: LeasePool, *, owner: int, want: int) -> Share | None:
         beside = sum(lease.runs for lease in pool.leases) - have
         capacity = min(capacity, max(0, pool.most - beside))
     is_capped = capacity < have + pool.idle
-    wants = {number: one.want for number, one in owners.items()}
-    for number, share in dealt(capacity, wants, pool.weights).items():
-        owners[number].share = share
-    _give(owners, pool.weights, room=capacity - have, is_capped=is_capped)
+    goes_around = _deal(owners, capacity, pool.weights)
+    _give(
+        owners,
+        pool.weights,
+        room=capacity - have,
+        is_capped=is_capped,
+        goes_around=goes_around,
+    )
     lacks = max(0, mine.share - mine.have)
     may_ask = _within_cap(pool, mine, max(0, lacks - mine.waits))
     is_full = pool.idle == 0
@@ -394,8 +460,10 @@ def share_of(pool: LeasePool, *, owner: int, want: int) -> Share | None:
 def _owners(alive: Iterable[PooledLease], *, now_s: float) -> dict[int, _Owner]:
     owners: dict[int, _Owner] = {}
     for lease in alive:
-        one = owners.setdefault(lease.owner, _Owner())
+        one = owners.setdefault(lease.owner, _Owner(held_s=None))
         one.want = max(one.want, lease.want or 0)
+        if lease.held_s is not None and (lease.beat_s or 0.0) >= one.beat_s:
+            one.beat_s, one.held_s = lease.beat_s or 0.0, lease.held_s
         if lease.runs:
             one.have += 1
         elif not lease.node:
@@ -406,28 +474,91 @@ def _owners(alive: Iterable[PooledLease], *, now_s: float) -> dict[int, _Owner]:
     return owners
 
 
-def dealt(capacity: int, wants: Mapping[int, int], weights: Weights) -> dict[int, int]:
+HELD_WINDOW_S = 600.0
+"""What users held in the last ten minutes decides who gets the nodes that cannot be
+split evenly."""
+
+HANDOVER_S = 120.0
+"""An owner keeps such a node until it is this many node-seconds ahead, or a tenth of
+what owners held on average: each handover stops two trainers for a moment."""
+
+
+def node_seconds(leases: Iterable[Lease], *, now_s: float) -> float:
+    """Return what our *leases*, ended ones too, held within ``HELD_WINDOW_S``."""
+    held_s = 0.0
+    for lease in leases:
+        if lease.start_s is not None:
+            ends_s = (lease.end_s, lease.missed_s, now_s)
+            until_s = min(end_s for end_s in ends_s if end_s is not None)
+            held_s += max(0.0, until_s - max(lease.start_s, now_s - HELD_WINDOW_S))
+    return held_s
+
+
+def _deal(owners: Mapping[int, _Owner], capacity: int, weights: Weights) -> bool:
+    """Set all shares; return whether nodes go around by what each held lately.
+
+    They do where all say what they held; brokers of the version before do not.
+    """
+    held_s = {o: one.held_s for o, one in owners.items() if one.held_s is not None}
+    goes_around = held_s.keys() == owners.keys()
+    mean_s = sum(held_s.values()) / max(1, len(held_s))
+    ahead_s = max(HANDOVER_S, mean_s / 10)
+
+    def counted_s(number: int, nodes: int) -> float:
+        if not goes_around:
+            return 0.0
+        keeps_s = ahead_s if owners[number].have >= nodes else 0.0
+        return (held_s[number] - keeps_s) / _weight(weights, number)
+
+    wants = {number: one.want for number, one in owners.items()}
+    for number, share in dealt(capacity, wants, weights, counted_s).items():
+        owners[number].share = share
+    return goes_around
+
+
+def dealt(
+    capacity: int,
+    wants: Mapping[int, int],
+    weights: Weights,
+    counted_s: Callable[[int, int], float] = lambda _owner, _nodes: 0.0,
+) -> dict[int, int]:
     """Deal *capacity* nodes out, one by one, to those who have least by their weight.
 
     This is max-min fairness in whole nodes: no owner gets more than it wants, and what
-    it leaves goes to the others. Of equals the smaller number is served first.
+    it leaves goes to the others.
+
+    Args:
+        capacity: How many nodes.
+        wants: How many each owner could use.
+        weights: By owner.
+        counted_s: What an owner held lately, given how many nodes it would have with
+            the next; of equals it decides, and then the smaller number.
     """
     shares = dict.fromkeys(wants, 0)
-    heap = [(1.0 / _weight(weights, o), o) for o, want in wants.items() if want > 0]
+
+    def turn(owner: int) -> tuple[float, float, int]:
+        nodes = shares[owner] + 1
+        return (nodes / _weight(weights, owner), counted_s(owner, nodes), owner)
+
+    heap = [turn(owner) for owner, want in wants.items() if want > 0]
     heapq.heapify(heap)
     for _ in range(capacity):
         if not heap:
             break
-        owner = heapq.heappop(heap)[1]
+        owner = heapq.heappop(heap)[-1]
         shares[owner] += 1
         if shares[owner] < wants[owner]:
-            level = (shares[owner] + 1) / _weight(weights, owner)
-            heapq.heappush(heap, (level, owner))
+            heapq.heappush(heap, turn(owner))
     return shares
 
 
 def _give(
-    owners: Mapping[int, _Owner], weights: Weights, *, room: int, is_capped: bool
+    owners: Mapping[int, _Owner],
+    weights: Weights,
+    *,
+    room: int,
+    is_capped: bool,
+    goes_around: bool,
 ) -> None:
     """Work out how many leases each owner gives, and who gets them.
 
@@ -438,6 +569,7 @@ def _give(
             held than may be.
         is_capped: Whether all together may have no more; then waiting takes no node
             that comes free, and wants count in place of requests.
+        goes_around: Whether a node is given also where that evens nothing out.
     """
     while room < 0:
         donor = _donor(owners, weights)
@@ -451,7 +583,9 @@ def _give(
             owners[number].gets += 1
             continue
         donor = _donor(owners, weights)
-        if donor is None or not _evens_out(owners, weights, donor, number):
+        if donor is None:
+            return
+        if not goes_around and not _evens_out(owners, weights, donor, number):
             return
         owners[donor].gives += 1
         owners[number].gets += 1

@@ -968,6 +968,11 @@ STEPS: tuple[tuple[str, ...], ...] = (
             limits TEXT NOT NULL
         ) STRICT""",
     ),
+    (
+        # Users whose share is kept for a while though they have no leases.
+        "ALTER TABLE owners ADD COLUMN want INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE owners ADD COLUMN kept_until_s REAL",
+    ),
 )
 """Step i takes a state from version i to i + 1. Never change a step; add another.
 

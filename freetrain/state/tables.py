@@ -8,7 +8,7 @@ read. ``database.STEPS`` defines the columns.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -752,23 +752,23 @@ def seen_backfill_plans(connection: sqlite3.Connection) -> SeenBackfillPlans:
 # Other users' leases that jobs wait for, and which brokers answer
 
 
+_OWNER_COLUMNS = ("uid", *(field.name for field in fields(SeenOwner)))
+
+
 def put_call_memory(connection: sqlite3.Connection, memory: CallMemory) -> None:
     """Keep *memory* instead of the last."""
     connection.execute("DELETE FROM calls")
     connection.execute("DELETE FROM owners")
     calls = list(memory.called_s.items())
     connection.executemany("INSERT INTO calls VALUES (?, ?)", calls)
-    owners = [
-        (uid, seen.sign_s, seen.gap_s, seen.deaf_s)
-        for uid, seen in memory.owners.items()
-    ]
-    connection.executemany("INSERT INTO owners VALUES (?, ?, ?, ?)", owners)
+    owners = [(uid, *astuple(seen)) for uid, seen in memory.owners.items()]
+    put(connection, "owners", _OWNER_COLUMNS, key=("uid",), rows=owners)
 
 
 def call_memory(connection: sqlite3.Connection) -> CallMemory:
     """Return the memory that was kept last; an empty one in a new state."""
     calls = select(connection, "calls", ("job_id", "called_s"))
-    owners = select(connection, "owners", ("uid", "sign_s", "gap_s", "deaf_s"))
+    owners = select(connection, "owners", _OWNER_COLUMNS)
     return CallMemory(
         called_s=dict(calls),
         owners={uid: SeenOwner(*rest) for uid, *rest in owners},

@@ -23,6 +23,7 @@ from freetrain.broker.lease import (
 )
 from freetrain.broker.limits import FOR_OTHERS, EndReason
 from freetrain.broker.reconcile import EndLeases, Submit, intent_of, marked_ending
+from freetrain.broker.sharing import node_seconds
 from freetrain.elastic.checkpoint import copy_checked
 from freetrain.elastic.contract import CheckpointError
 from freetrain.elastic.files import RunDir, replaced
@@ -432,8 +433,7 @@ def _submit(
         plan.shapes[action.shape],
         grace_s=grace_s(observed.config, observed.partition, observed.limits.mode),
     )
-    folder, beat_s = context.folder, observed.now_s
-    comment = lease_comment(folder, intent.uuid, want=plan.want, beat_s=beat_s)
+    comment = _comment_now(context, observed, intent.uuid, want=plan.want)
     request = replace(request, excluded=excluded, comment=comment)
     if not context.is_dry:
         _prepare(context)
@@ -538,7 +538,7 @@ def _announce(context: TickContext, observed: Observed, *, want: int) -> str:
         return ""
     job = min(running, key=_first_to_publish)
     uuid = uuid_in(job.name) or ""
-    text = lease_comment(context.folder, uuid, want=want, beat_s=observed.now_s)
+    text = _comment_now(context, observed, uuid, want=want)
     try:
         with context.effect("publishing"):
             context.backend.set_comment(job.array_job_id or job.job_id, text)
@@ -549,6 +549,19 @@ def _announce(context: TickContext, observed: Observed, *, want: int) -> str:
             f"{error}"
         )
     return ""
+
+
+def _comment_now(
+    context: TickContext, observed: Observed, uuid: str, *, want: int
+) -> str:
+    """Return a lease's comment with all that this tick knows for other brokers."""
+    return lease_comment(
+        context.folder,
+        uuid,
+        want=want,
+        beat_s=observed.now_s,
+        held_s=node_seconds(observed.belief.leases, now_s=observed.now_s),
+    )
 
 
 def _first_to_publish(job: JobRecord) -> tuple[bool, float, int]:

@@ -286,7 +286,12 @@ def request_for(
 
 
 def lease_comment(
-    folder: StateDir, uuid: str, *, want: int | None = None, beat_s: float
+    folder: StateDir,
+    uuid: str,
+    *,
+    want: int | None = None,
+    beat_s: float,
+    held_s: float | None = None,
 ) -> str:
     """Return the comment of a lease's job, which every broker reads.
 
@@ -295,9 +300,15 @@ def lease_comment(
         uuid: The intent's.
         want: Nodes that the trainers could use; other users' FreeTrain goes by it.
         beat_s: When this tick took its snapshot, Unix time.
+        held_s: What our leases held lately, node-seconds.
     """
     said = LeaseComment(
-        uuid=uuid, state=tag_of(folder), is_pooled=True, want=want, beat_s=beat_s
+        uuid=uuid,
+        state=tag_of(folder),
+        is_pooled=True,
+        want=want,
+        beat_s=beat_s,
+        held_s=held_s,
     )
     return render_comment(said)
 

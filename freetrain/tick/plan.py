@@ -137,6 +137,7 @@ def make_plan(
         observed.limits.most_leases,
         sum(trainer.curve.sizes[-1] for trainer in trainers),
     )
+    share, calls = _share_now(context, seen, of_others, calls, want=want)
     situation = Situation(
         now_s=observed.now_s,
         holes=holes,
@@ -155,7 +156,7 @@ def make_plan(
         training=observed.heartbeats.training,
         unheard_s=observed.heartbeats.unheard_s,
         is_plan_known=observed.is_plan_known,
-        share=_share_now(context, seen, of_others, want=want),
+        share=share,
     )
     policy = make_policy(settings.policy, tools_for(settings, clock))
     forecasts, decision = None, None
@@ -291,27 +292,40 @@ def _called(seen: SlurmView, claims: Claims, uid: int) -> Iterator[PooledLease]:
 
 
 def _share_now(
-    context: TickContext, seen: SlurmView, claims: Claims, *, want: int
-) -> Share | None:
+    context: TickContext,
+    seen: SlurmView,
+    claims: Claims,
+    calls: CallMemory,
+    *,
+    want: int,
+) -> tuple[Share | None, CallMemory]:
     """Return our share of the nodes; None where no other user's FreeTrain is there.
 
     Args:
         context: The tick.
         seen: What Slurm said, with the pool of all users' leases.
         claims: Nodes that others' jobs could start on.
+        calls: What is remembered of calls and brokers.
         want: Nodes that our trainers could use.
+
+    Returns:
+        The share, and the memory: where no broker may ask for a node now, shares are
+        kept on for those without leases.
 
     Raises:
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
     """
     uid, pool = context.environment.uid, seen.pool
-    if pool.most is None and all(lease.owner == uid for lease in pool.leases):
-        return None
-    pool = replace(pool, idle=idle_nodes(seen, claims))
+    others = {lease.owner for lease in pool.leases} | calls.away.keys()
+    if pool.most is None and others <= {uid}:
+        return None, calls
+    pool = replace(pool, idle=idle_nodes(seen, claims), away=calls.away)
+    if pool.idle == 0 or claims.startable:
+        calls = calls.with_shares_kept(now_s=pool.now_s)
     share = share_of(pool, owner=uid, want=want)
     if share is not None and claims.startable:  # first come those who wait
         share = replace(share, gives=0)
-    return share
+    return share, calls
 
 
 # Trainers as the broker sees them.

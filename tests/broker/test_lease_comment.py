@@ -19,13 +19,24 @@ _UUID = "0b5e1a2c-0000-4000-8000-000000000001"
     is_pooled=st.booleans(),
     want=st.none() | st.integers(0, 999_999),
     beat=st.none() | st.integers(0, 10**10),
+    held=st.none() | st.integers(0, 10**7),
 )
 def test_what_a_comment_says_is_read_again(
-    folder: str, *, is_pooled: bool, want: int | None, beat: int | None
+    folder: str,
+    *,
+    is_pooled: bool,
+    want: int | None,
+    beat: int | None,
+    held: int | None,
 ) -> None:
     for state in ("", state_tag(folder)):
         said = LeaseComment(
-            uuid=_UUID, state=state, is_pooled=is_pooled, want=want, beat_s=beat
+            uuid=_UUID,
+            state=state,
+            is_pooled=is_pooled,
+            want=want,
+            beat_s=beat,
+            held_s=held,
         )
         assert parse_comment(render_comment(said)) == said
 
@@ -42,7 +53,16 @@ def test_words_of_later_versions_are_passed_over() -> None:
 
 @pytest.mark.parametrize(
     "word",
-    ["pool=2", "want=-1", "want=1e9", "want=9999999", "beat=nan", "beat=1.5", "want="],
+    [
+        "pool=2",
+        "want=-1",
+        "want=1e9",
+        "want=9999999",
+        "beat=nan",
+        "beat=1.5",
+        "want=",
+        "held=-1",
+    ],
 )
 def test_numbers_that_are_none_say_nothing(word: str) -> None:
     assert parse_comment(f"freetrain {_UUID} {word}") == LeaseComment(uuid=_UUID)

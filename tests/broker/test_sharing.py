@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from freetrain.broker.lease import Lease, LeaseKey
 from freetrain.broker.sharing import (
     BEAT_S,
     DWELL_S,
+    HANDOVER_S,
     LOOK_SLACK_S,
     MOST_WAITING,
     TICK_S,
@@ -22,6 +24,7 @@ from freetrain.broker.sharing import (
     Share,
     dealt,
     movable,
+    node_seconds,
     pool_order,
     share_of,
     silent_owners,
@@ -270,6 +273,126 @@ def test_a_deaf_owners_leases_are_no_part_of_what_is_shared() -> None:
     pool = pool_with(*leases, deaf=frozenset({CAT}))
     share = share_of(pool, owner=ANN, want=8)
     assert share == Share(nodes=4, may_ask=0, is_full=True)
+
+
+# Nodes that cannot be split go around, by what owners say that they held lately.
+
+
+def shares_of(*leases: PooledLease, idle: int = 0) -> dict[int, int]:
+    """Return the shares of two owners who both want eight nodes."""
+    pool = pool_with(*leases, idle=idle)
+    shares = {owner: share_of(pool, owner=owner, want=8) for owner in (ANN, BEN)}
+    return {owner: share.nodes for owner, share in shares.items() if share}
+
+
+def test_of_equals_the_next_node_is_for_who_held_less_lately() -> None:
+    ann, ben = held(ANN, 2, want=8, held_s=900.0), held(BEN, 2, want=8, held_s=700.0)
+    assert shares_of(*ann, *ben, idle=1) == {ANN: 2, BEN: 3}
+
+
+def test_who_has_the_odd_node_keeps_it_until_it_is_well_ahead() -> None:
+    def shares(ahead_s: float) -> dict[int, int]:
+        ann = held(ANN, 3, want=8, held_s=900.0 + ahead_s)
+        return shares_of(*ann, *held(BEN, 2, want=8, held_s=900.0))
+
+    assert shares(HANDOVER_S - 1.0) == {ANN: 3, BEN: 2}
+    assert shares(HANDOVER_S + 1.0) == {ANN: 2, BEN: 3}
+
+
+def test_the_odd_node_is_given_once_the_other_has_asked_for_it() -> None:
+    ann = held(ANN, 3, want=8, held_s=1_200.0)
+    ben = held(BEN, 2, want=8, held_s=900.0)
+    share = share_of(pool_with(*ann, *ben), owner=ANN, want=8)
+    assert share is not None
+    assert share.gives == 0
+    asks = replace(asked(BEN, 1)[0], held_s=900.0)
+    share = share_of(pool_with(*ann, *ben, asks), owner=ANN, want=8)
+    assert share is not None
+    assert share.gives == 1
+
+
+def test_beside_a_version_that_does_not_say_what_it_held_all_is_as_it_was() -> None:
+    ann = held(ANN, 3, want=8, held_s=1_800.0)
+    ben = [*held(BEN, 2, want=8), *asked(BEN, 1)]
+    share = share_of(pool_with(*ann, *ben), owner=ANN, want=8)
+    assert share == Share(nodes=3, may_ask=0, is_full=True)
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=2, max_size=5),
+    st.lists(st.integers(0, 6_000), min_size=5, max_size=5),
+    st.integers(0, 12),
+)
+def test_all_brokers_deal_the_same_shares_whatever_each_held(
+    have: list[int], lately: list[int], idle: int
+) -> None:
+    owners = range(1, len(have) + 1)
+    leases = [
+        lease
+        for owner, count, s in zip(owners, have, lately, strict=False)
+        for lease in held(owner, max(1, count), want=12, held_s=float(s))
+    ]
+    pool = pool_with(*leases, idle=idle)
+    found = [share_of(pool, owner=owner, want=12) for owner in owners]
+    nodes = [share.nodes for share in found if share]
+    assert sum(nodes) == min(len(leases) + idle, 12 * len(have))
+    assert max(nodes) - min(nodes) <= 1
+
+
+def test_what_was_held_is_counted_within_ten_minutes_by_leases_that_ended_too() -> None:
+    past = [
+        own_lease(1, start_s=NOW_S - 100),
+        own_lease(2, start_s=NOW_S - 900, end_s=NOW_S - 500),
+        own_lease(3, start_s=NOW_S - 900, end_s=NOW_S - 700),
+        own_lease(4, start_s=NOW_S - 300, end_s=NOW_S + 600, missed_s=NOW_S - 250),
+        own_lease(5, start_s=None),
+    ]
+    assert node_seconds(past, now_s=NOW_S) == 100 + 100 + 0 + 50
+
+
+def own_lease(number: int, **changes: object) -> Lease:
+    fields: dict[str, object] = {
+        "key": LeaseKey("u", number),
+        "job_id": number,
+        "display_id": f"{number}",
+        "shape": "main",
+        "limit_min": 30,
+        "deadline_s": NOW_S + 600,
+    }
+    return Lease(**(fields | changes))  # type: ignore[arg-type]
+
+
+# Owners whose leases all went at once, since another job took all nodes.
+
+
+def test_the_share_of_an_owner_whose_leases_went_is_kept_until_nodes_were_idle() -> (
+    None
+):
+    ann, ben = held(ANN, 2, want=8), held(BEN, 2, want=6)
+    memory = CallMemory().after_signs([*ann, *ben], now_s=NOW_S)
+    assert memory.away == {}
+    gone = memory.after_signs((), now_s=NOW_S + 20)
+    assert gone.away == {ANN: 8, BEN: 6}
+    later = gone.with_shares_kept(now_s=NOW_S + 900)
+    assert later.after_signs((), now_s=NOW_S + 900 + TICK_S).away == {ANN: 8, BEN: 6}
+    assert later.after_signs((), now_s=NOW_S + 901 + TICK_S).away == {}
+    fresh = held(ANN, 2, want=8, beat_s=NOW_S + 900)
+    assert later.after_signs(fresh, now_s=NOW_S + 901).away == {BEN: 6}
+
+
+def test_no_share_is_kept_for_brokers_that_were_silent_or_deaf() -> None:
+    leases = held(ANN, 2, want=8)
+    memory = CallMemory().after_signs(leases, now_s=NOW_S)
+    assert memory.after_signs((), now_s=NOW_S + BEAT_S + 1).away == {}
+    deaf = call(call(CallMemory(), 0.0, leases), TICK_S, leases)
+    assert deaf.deaf == {ANN}
+    assert deaf.after_signs((), now_s=NOW_S + TICK_S + 1).away == {}
+
+
+def test_the_first_after_a_job_of_all_nodes_takes_no_more_than_its_share() -> None:
+    pool = pool_with(idle=9, away={BEN: 8, CAT: 8})
+    share = share_of(pool, owner=ANN, want=8)
+    assert share == Share(nodes=3, may_ask=3, may_wait=3)
 
 
 # A cap for all users together.

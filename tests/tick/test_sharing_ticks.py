@@ -70,6 +70,42 @@ def test_each_tick_says_in_a_comment_that_it_lives_and_what_it_wants(
     assert 0 <= world.now_s - said.beat_s <= 10.0
 
 
+def test_the_comment_says_what_the_user_held_in_the_last_minutes(
+    world: TickWorld,
+) -> None:
+    running(world, most=3)
+    world.now_s += 50.0
+    world.tick()
+    world.now_s += 100.0
+    world.tick()
+
+    (said,) = {parse_comment(job.comment) for job in ours(world)}
+    assert said is not None
+    assert said.held_s is not None
+    assert 450.0 <= said.held_s <= 600.0, "three nodes, each for 150 s and a little"
+
+
+def test_after_a_job_of_all_nodes_another_users_share_is_left_idle_for_a_tick(
+    world: TickWorld,
+) -> None:
+    bobs(world, "n5", "n6", "n7", "n8")
+    running(world, most=8)
+    assert len(ours(world)) == 4
+    world.end_jobs()
+    every = [f"n{k}" for k in range(1, 9)]
+    job = theirs(world, partition="main", run_s=600.0, limit_s=600.0, wanted=every)
+    world.slurm.standin.add([replace(job, due_s=world.now_s)])
+
+    counts = []
+    for _ in range(20):
+        world.go_on(1, every_s=40.0)
+        counts.append(len(ours(world)))
+
+    assert set(counts) == {0, 4, 8}
+    assert counts == sorted(counts)
+    assert 1 <= counts.count(4) <= 4, "Bob did not ask within a tick"
+
+
 def test_a_comment_that_slurm_refuses_is_told_and_changes_nothing_else(
     world: TickWorld,
 ) -> None:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,9 @@ from pathlib import Path
 import pytest
 
 from freetrain.broker.lease import is_lease
+from freetrain.broker.sharing import BEAT_S, LOOK_SLACK_S, SeenOwner
+from freetrain.state.database import read_store
+from freetrain.state.tables import call_memory
 from slurm.records import JobRecord, JobState
 from tests.cluster.cluster import Cluster
 from tests.cluster.settings import Variant
@@ -166,3 +169,61 @@ def test_others_step_in_for_a_broker_that_stopped_and_old_leases_harm_nobody_els
     _, waited_s = crowd.job_waits_s(2)
     assert waited_s < 120.0
     assert crowd.held()[old.user] == 2
+
+
+def test_three_users_share_and_give_together_what_one_job_needs_and_no_more(
+    crowd: Crowd,
+) -> None:
+    for broker in crowd.brokers:
+        broker.submit()
+        broker.begin()
+
+    def is_even(held: Counter[str]) -> bool:
+        return held.total() == 8 and sorted(held.values()) == [2, 3, 3]
+
+    assert crowd.until("three, three and two", is_even) < 300.0
+
+    before = {job.job_id for job in crowd.leases()}
+    wide, waited_s = crowd.job_waits_s(5)
+    assert waited_s < 30.0
+    stayed = [job for job in crowd.leases() if job.job_id in before]
+    assert len(stayed) == 3, "more or less than need be"
+    assert len({job.user for job in stayed}) == 3, "each has one"
+    crowd.cluster.run("scancel", str(wide))
+    crowd.until("three, three and two again", is_even)
+
+
+def test_others_step_in_as_soon_as_a_broker_leaves_a_call_unanswered(
+    crowd: Crowd,
+) -> None:
+    ann, ben, _ = crowd.brokers
+    for broker in (ann, ben):
+        broker.tick = "$FT tick; sleep 3"  # each beat comes soon after the last
+        broker.submit()
+        broker.begin()
+    halves = {ann.user: 4, ben.user: 4}
+    crowd.until("halves", lambda held: held == halves)
+    wait_for(
+        "beats in a row", lambda: has_looked_often(ann, ben), limit_s=120, pause_s=1
+    )
+
+    ben.freeze()
+    _, waited_s = crowd.job_waits_s(2)
+
+    assert waited_s < BEAT_S
+    assert crowd.held() == {ann.user: 2, ben.user: 4}
+    seen = owners_seen(ann)[ben.uid]
+    assert seen.deaf_s is not None
+    assert seen.deaf_s - seen.sign_s < BEAT_S, "it was not known by its silence"
+
+
+def owners_seen(broker: UserBroker) -> Mapping[int, SeenOwner]:
+    """Return what *broker* remembers of other users' brokers."""
+    with read_store(broker.state, uid=broker.uid) as state:
+        return call_memory(state).owners
+
+
+def has_looked_often(broker: UserBroker, other: UserBroker) -> bool:
+    """Tell whether *broker* knows that *other* beats within each cycle and a little."""
+    seen = owners_seen(broker).get(other.uid)
+    return seen is not None and seen.gap_s is not None and seen.gap_s <= LOOK_SLACK_S
