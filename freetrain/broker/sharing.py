@@ -474,8 +474,8 @@ def _owners(alive: Iterable[PooledLease], *, now_s: float) -> dict[int, _Owner]:
     return owners
 
 
-HELD_WINDOW_S = 600.0
-"""What users held in the last ten minutes decides who gets the nodes that cannot be
+HELD_WINDOW_S = 300.0
+"""What users held in the last five minutes decides who gets the nodes that cannot be
 split evenly."""
 
 HANDOVER_S = 120.0

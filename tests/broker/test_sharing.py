@@ -339,11 +339,13 @@ def test_all_brokers_deal_the_same_shares_whatever_each_held(
     assert max(nodes) - min(nodes) <= 1
 
 
-def test_what_was_held_is_counted_within_ten_minutes_by_leases_that_ended_too() -> None:
+def test_what_was_held_is_counted_within_five_minutes_by_leases_that_ended_too() -> (
+    None
+):
     past = [
         own_lease(1, start_s=NOW_S - 100),
-        own_lease(2, start_s=NOW_S - 900, end_s=NOW_S - 500),
-        own_lease(3, start_s=NOW_S - 900, end_s=NOW_S - 700),
+        own_lease(2, start_s=NOW_S - 900, end_s=NOW_S - 200),
+        own_lease(3, start_s=NOW_S - 900, end_s=NOW_S - 400),
         own_lease(4, start_s=NOW_S - 300, end_s=NOW_S + 600, missed_s=NOW_S - 250),
         own_lease(5, start_s=None),
     ]

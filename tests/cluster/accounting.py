@@ -11,7 +11,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.cluster.settings import CLUSTER_NAME
+from tests.cluster.machine import plugin_folder
+from tests.cluster.settings import CLUSTER_NAME, PROGRAMS
 from tests.cluster.waiting import wait_for
 
 ACCOUNT = "physics"
@@ -53,23 +54,31 @@ def start_accounting(folder: Path, ports: tuple[int, int], start: Start) -> None
     data.mkdir(mode=0o700)
     os.chown(data, *_ids("mysql"))
     as_mysql = ["setpriv", "--reuid=mysql", "--regid=mysql", "--clear-groups"]
-    _run("mariadb-install-db", "--no-defaults", "--user=mysql", f"--datadir={data}")
+    _run(
+        folder,
+        "mariadb-install-db",
+        "--no-defaults",
+        "--user=mysql",
+        f"--datadir={data}",
+    )
     small = ("--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=0")
     here = ("--bind-address=127.0.0.1", f"--port={ports[0]}", f"--socket={socket}")
     place = (f"--datadir={data}", f"--pid-file={data}/pid")
     start("mariadbd", [*as_mysql, "mariadbd", "--no-defaults", *place, *here, *small])
     client = ("mariadb", "--no-defaults", f"--socket={socket}", "--user=root")
-    wait_for("the database", lambda: _answers(*client, "--execute=select 1"))
+    wait_for("the database", lambda: _answers(folder, *client, "--execute=select 1"))
     grant = f"grant all on *.* to slurm@'127.0.0.1' identified by '{_PASSWORD}'"
-    _run(*client, f"--execute={grant}")
+    _run(folder, *client, f"--execute={grant}")
     conf = folder / "slurmdbd.conf"
     conf.write_text(_slurmdbd_conf(folder, ports), encoding="ascii")
     conf.chmod(0o600)
     # Under a name in the folder, by which it is known when it is to end.
     program = folder / "slurmdbd"
-    program.symlink_to(shutil.which("slurmdbd", path=_PATH) or "slurmdbd")
+    program.symlink_to(shutil.which("slurmdbd", path=_path(folder)) or "slurmdbd")
     start("slurmdbd", ["env", f"SLURM_CONF={folder}/slurm.conf", str(program), "-D"])
-    wait_for("slurmdbd", lambda: _answers(*_sacctmgr(folder, "show", "cluster")))
+    wait_for(
+        "slurmdbd", lambda: _answers(folder, *_sacctmgr(folder, "show", "cluster"))
+    )
     sacctmgr(folder, "add", "cluster", CLUSTER_NAME)
     sacctmgr(folder, "add", "account", ABOVE)
     for account in (ACCOUNT, SISTER):
@@ -83,7 +92,7 @@ def start_accounting(folder: Path, ports: tuple[int, int], start: Start) -> None
 
 def sacctmgr(folder: Path, *words: str) -> None:
     """Change the accounts of the cluster in *folder*."""
-    _run(*_sacctmgr(folder, *words))
+    _run(folder, *_sacctmgr(folder, *words))
 
 
 def _sacctmgr(folder: Path, *words: str) -> tuple[str, ...]:
@@ -105,6 +114,9 @@ def _slurmdbd_conf(folder: Path, ports: tuple[int, int]) -> str:
         "PidFile": folder / "run" / "slurmdbd.own-pid",
         "LogFile": folder / "log" / "slurmdbd.log",
     }
+    plugins = plugin_folder(_programs(folder))
+    if plugins is not None:
+        settings["PluginDir"] = plugins
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
@@ -113,14 +125,25 @@ def _ids(user: str) -> tuple[int, int]:
     return found.pw_uid, found.pw_gid
 
 
-def _run(*argv: str) -> None:
+def _run(folder: Path, *argv: str) -> None:
     subprocess.run(  # noqa: S603 -- a test's own words, never a shell
-        argv, check=True, capture_output=True, text=True, env={"PATH": _PATH}
+        argv, check=True, capture_output=True, text=True, env={"PATH": _path(folder)}
     )
 
 
-def _answers(*argv: str) -> bool:
+def _answers(folder: Path, *argv: str) -> bool:
     done = subprocess.run(  # noqa: S603 -- as above
-        argv, check=False, capture_output=True, env={"PATH": _PATH}
+        argv, check=False, capture_output=True, env={"PATH": _path(folder)}
     )
     return done.returncode == 0
+
+
+def _programs(folder: Path) -> Path | None:
+    """Return where the cluster's release has its programs; None for those installed."""
+    text = (folder / PROGRAMS).read_text(encoding="utf-8")
+    return Path(text) if text else None
+
+
+def _path(folder: Path) -> str:
+    programs = _programs(folder)
+    return _PATH if programs is None else f"{programs}:{_PATH}"

@@ -20,6 +20,7 @@ from tests.cluster.machine import ClusterRefusedError, plugin_folder
 from tests.cluster.processes import is_running, kill_job_processes, start, stop
 from tests.cluster.settings import (
     MORE_NODES,
+    PROGRAMS,
     TASK_PROLOG,
     Layout,
     Variant,
@@ -29,7 +30,6 @@ from tests.cluster.settings import (
 from tests.cluster.waiting import wait_for
 
 _VARIANTS = "variants"
-_PROGRAMS = "programs"
 _KEY_BYTES = 128
 
 
@@ -89,7 +89,7 @@ class Cluster:
     @property
     def programs(self) -> Path | None:
         """Where its release's programs are; None for those on the PATH."""
-        path = self.folder / _PROGRAMS
+        path = self.folder / PROGRAMS
         told = path.read_text(encoding="utf-8") if path.exists() else ""
         return Path(told) if told else None
 
@@ -236,7 +236,7 @@ def _make_folder(
         own_tmp = layout.folder / "tmp" / name
         own_tmp.mkdir()
         own_tmp.chmod(0o1777)
-    ours = {_VARIANTS: " ".join(sorted(variants)), _PROGRAMS: str(programs or "")}
+    ours = {_VARIANTS: " ".join(sorted(variants)), PROGRAMS: str(programs or "")}
     files = config_files(layout, variants, plugins=plugin_folder(programs))
     for name, text in (files | ours).items():
         path = layout.folder / name

@@ -116,13 +116,17 @@ RELEASE = "FREETRAIN_SLURM_RELEASE"
 
 _MIRROR = "FREETRAIN_DEBIAN_MIRROR"
 _USUAL_MIRROR = "http://deb.debian.org/debian"
-_FETCHED = "slurmctld,slurmd,slurm-client,slurm-wlm-basic-plugins,munge"
+_FETCHED = (
+    "slurmctld,slurmd,slurm-client,slurm-wlm-basic-plugins,munge,"
+    "slurmdbd,slurm-wlm-mysql-plugin"
+)
 _FOLDER = "programs"
 _NAMES = (
     *("slurmctld", "slurmd", "slurmstepd"),
     *("sbatch", "scancel", "scontrol", "sdiag", "sinfo", "squeue", "srun"),
+    *("slurmdbd", "sacctmgr"),
 )
-_DONE = "programs/done"
+_DONE = "programs/complete"
 _SCRIPT = """\
 #!/bin/sh
 exec {loader} --argv0 "$0" --library-path {libraries} {program} "$@"

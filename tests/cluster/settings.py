@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 NODES = tuple(f"n{number}" for number in range(1, 9))
-MORE_NODES = tuple(f"n{number}" for number in range(1, 21))
+MORE_NODES = tuple(f"n{number}" for number in range(1, 41))
 GPU_NODES = NODES[6:]
 IB_NODES = NODES[1::2]
 RACKS = {"rack1": NODES[:4], "rack2": NODES[4:]}
@@ -15,6 +15,8 @@ EPILOG_S = 8
 CLUSTER_NAME = "freetrain-test"
 
 TASK_PROLOG = "task-prolog"
+PROGRAMS = "programs"
+"""The file that names the folder of another release's programs, or nothing."""
 
 # Daemons of MPI that start at one moment on what is one host get in each other's way
 # in its temporary folder (Open MPI 5.0.11: "listener thread failed to start"). Nodes
@@ -39,7 +41,7 @@ class Variant(StrEnum):
     TREE = "tree"
     BLOCK = "block"
     LIMITS = "limits"
-    TWENTY = "twenty"  # nodes, so that ten users can share them
+    FORTY = "forty"  # nodes, so that ten users can share them
     EXEMPT = "exempt"
 
 
@@ -66,7 +68,7 @@ BlockSizes=4,8
 
 def nodes_of(variants: Collection[Variant]) -> tuple[str, ...]:
     """Return the names of the nodes of a cluster."""
-    return MORE_NODES if Variant.TWENTY in variants else NODES
+    return MORE_NODES if Variant.FORTY in variants else NODES
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prepare(this_machine())
         mode = asked.mode or ("yield" if asked.what == "faults" else "preempt")
         variants = {Variant.SHARED} if mode == "yield" else set()
-        variants |= {Variant.TWENTY} if asked.what == "many" else set()
+        variants |= {Variant.FORTY} if asked.what == "many" else set()
         variants |= set(asked.variant)
         count = 1 + 2 * (asked.what == "many" and asked.repeats > 0)
         with ExitStack() as held:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import repeat
 from pathlib import Path
 
+from freetrain.broker.lease import job_name
 from freetrain.broker.limits import FOR_OTHERS, EndReason
 from freetrain.state.database import read_store
 from freetrain.state.tables import EventKind
@@ -22,7 +22,7 @@ from tests.cluster.machine import ClusterRefusedError
 from tests.e2e.others import HOLE_S, Run, live_through, make_workload
 from tests.e2e.users import TOP, USERS, UserBroker, python_for_all
 from tests.soak.harm_runs import delay_lines
-from tests.soak.measures import coverage, delays, fairness, made_room
+from tests.soak.measures import GivenLease, coverage, delays, fairness, made_room
 
 _SETTLED_S = 300.0
 """Shares are measured from then on."""
@@ -89,7 +89,7 @@ def measure_many(
         timer.start()
         run, *without = pool.map(live, range(len(clusters)))
         timer.join()
-        events = [event for broker in brokers for event in _given_up(broker)]
+        given_up = [found for broker in brokers for found in _given_up(broker)]
     if len(without) > 1:
         found = delays(without[0], run)
         yield from delay_lines(
@@ -104,17 +104,18 @@ def measure_many(
     each = ", ".join(f"{user} {s:.0f}" for user, s in shares.held_s.items())
     yield f"node-seconds from {_SETTLED_S:g} s on: {each}"
     yield f"furthest from the mean {shares.furthest:.1%}; Jain {shares.jain:.3f}"
-    reasons, needed = Counter(events), made_room(run)
-    waited = {EndReason.MAKES_ROOM}
-    given = sum(n for why, n in reasons.items() if why in FOR_OTHERS - waited)
+    reasons = Counter(why for why, _ in given_up)
     yield f"{len(run.leases)} leases; given up: " + ", ".join(
         f"{count} ({why})" for why, count in reasons.most_common()
     )
-    beyond = max(0, given - needed)
+    given = {one for why, one in given_up if why in FOR_OTHERS}
+    beyond = sorted(given - made_room(run, given))
     yield (
-        f"{needed} leases ended on nodes that waiting jobs took next; given up for "
-        f"others {given}, beyond need {beyond} ({beyond / max(1, given):.1%})"
+        f"{len(given)} given up for others, beyond need {len(beyond)} "
+        f"({len(beyond) / max(1, len(given)):.1%})"
     )
+    for one in beyond:
+        yield f"    beyond need: {one.said(run)}"
     spans: dict[str, list[tuple[float, float]]] = {}
     for lease in run.leases:
         for node in lease.nodes if lease.started_s is not None else ():
@@ -163,12 +164,15 @@ def _freeze(brokers: Sequence[UserBroker]) -> None:
         broker.freeze()
 
 
-def _given_up(broker: UserBroker) -> Iterator[EndReason]:
-    """Yield for each running lease that the broker gave up why it did so."""
+def _given_up(broker: UserBroker) -> Iterator[tuple[EndReason, GivenLease]]:
+    """Yield the leases that the broker gave up while they ran, and why."""
     with read_store(broker.state, uid=broker.uid) as state:
         rows = state.execute(
-            "SELECT leases, detail FROM events WHERE kind IN (?, ?)",
+            "SELECT DISTINCT detail, leases.uuid, task, node, notice_s, start_s "
+            "FROM events JOIN leases ON subject = leases.uuid "
+            "AND at_s IN (notice_s, cancel_s) "
+            "WHERE kind IN (?, ?) AND node != ''",
             (EventKind.YIELDED, EventKind.GAVE_UP),
         )
-        for count, why in rows:
-            yield from repeat(EndReason(why), count)
+        for why, uuid, _, node, _, start_s in rows:
+            yield EndReason(why), GivenLease(job_name(uuid), node, start_s)

@@ -255,16 +255,62 @@ def fairness(
     )
 
 
-def made_room(run: Run) -> int:
-    """Return how many leases ended early on a node that a waiting job took next."""
-    return sum(_was_followed(lease, run) for lease in run.leases)
+class GivenLease(NamedTuple):
+    """A lease that its broker gave up: the job's name, its node, and its start."""
+
+    name: str
+    node: str
+    start_s: float
+
+    def found(self, run: Run) -> JobSeen | None:
+        """Return the lease as it was seen; None where it never was."""
+        return next((lease for lease in run.leases if self._is(lease)), None)
+
+    def _is(self, lease: JobSeen) -> bool:
+        return (
+            lease.name == self.name
+            and lease.nodes == {self.node}
+            and lease.started_s is not None
+            and abs(lease.started_s - self.start_s) <= _SLACK_S
+        )
+
+    def said(self, run: Run) -> str:
+        """Return what became of its node, for people."""
+        lease = self.found(run)
+        if lease is None or lease.ended_s is None:
+            return f"{self.name} on {self.node}: still there"
+        after = _next_on(lease, run)
+        waiting = [
+            f"{job.name}, {len(job.nodes)} nodes, at {job.started_s - run.origin_s:.0f}"
+            for job in run.others
+            if job.started_s is not None
+            and job.submitted_s - _SLACK_S <= lease.ended_s <= job.started_s + _SLACK_S
+        ]
+        began_s = 0.0 if after is None else (after.started_s or 0.0) - run.origin_s
+        said = "nothing" if after is None else f"{after.name[:14]} at {began_s:.0f} s"
+        return (
+            f"{lease.user}'s on {self.node} from {self.start_s - run.origin_s:.0f} to "
+            f"{lease.ended_s - run.origin_s:.0f} s, then {said}; waiting: {waiting}"
+        )
 
 
-def _was_followed(lease: JobSeen, run: Run) -> bool:
-    """Tell whether a job that waited when *lease* ended was next on its node."""
-    if lease.started_s is None or lease.ended_s is None:
+def made_room(run: Run, given: Iterable[GivenLease]) -> set[GivenLease]:
+    """Return those of *given* whose node a job took next that waited when it ended."""
+    return {one for one in given if _was_needed(one.found(run), run)}
+
+
+def _was_needed(lease: JobSeen | None, run: Run) -> bool:
+    if lease is None or lease.ended_s is None:
         return False
-    ended_s = lease.ended_s
+    after = _next_on(lease, run)
+    if after is None or after not in run.others:
+        return False
+    return after.submitted_s <= lease.ended_s + _SLACK_S
+
+
+def _next_on(lease: JobSeen, run: Run) -> JobSeen | None:
+    """Return the job that was next on the node of *lease*."""
+    ended_s = lease.ended_s or 0.0
     later = [
         job
         for job in (*run.others, *run.leases)
@@ -273,12 +319,7 @@ def _was_followed(lease: JobSeen, run: Run) -> bool:
         and job.started_s is not None
         and job.started_s >= ended_s - _SLACK_S
     ]
-    following = min(later, key=lambda job: job.started_s or 0.0, default=None)
-    return (
-        following is not None
-        and following in run.others
-        and following.submitted_s <= ended_s + _SLACK_S
-    )
+    return min(later, key=lambda job: job.started_s or 0.0, default=None)
 
 
 # Pauses: how long training stood still at each rescale

@@ -23,6 +23,7 @@ from tests.soak.measures import (
     Coverage,
     Delay,
     Direction,
+    GivenLease,
     Spread,
     coverage,
     delays,
@@ -203,10 +204,12 @@ def test_a_lease_made_room_where_a_job_that_waited_was_next_on_its_node() -> Non
         lease("n2", 0, 12),  # given up in vain
         lease("n3", 0, None),
     )
-    assert made_room(Run(0, 99, (job,), leases)) == 1
+    given = [GivenLease("freetrain-x", f"n{k}", 0.0) for k in (1, 2, 3)]
+    assert made_room(Run(0, 99, (job,), leases), given) == {given[0]}
     late = other("1", 40, 41)
-    assert made_room(Run(0, 99, (late,), leases)) == 0, "it came after the end"
-    assert made_room(Run(0, 99, (job,), (*leases, lease("n1", 12.5, 13)))) == 1
+    assert not made_room(Run(0, 99, (late,), leases), given), "it came after the end"
+    again = Run(0, 99, (job,), (*leases, lease("n1", 12.5, 13)))
+    assert not made_room(again, given), "a lease was first"
 
 
 # Pauses

