@@ -138,7 +138,7 @@ def programs_of(release: str, environ: Mapping[str, str]) -> Path | None:
 
     Args:
         release: One of ``SUITES``; empty for what is installed, which is None.
-        environ: Says where to keep and to fetch it: XDG_CACHE_HOME, HOME, and
+        environ: Says where to keep and to fetch it: XDG_CACHE_HOME, and
             FREETRAIN_DEBIAN_MIRROR.
 
     Raises:
@@ -167,8 +167,8 @@ def plugin_folder(programs: Path | None) -> Path | None:
 
 
 def _cache(environ: Mapping[str, str]) -> Path:
-    home = Path(environ.get("HOME", "/root"))
-    return Path(environ.get("XDG_CACHE_HOME") or home / ".cache") / "freetrain-slurm"
+    """Return where releases are kept: not in root's home, as all users run them."""
+    return Path(environ.get("XDG_CACHE_HOME") or "/var/cache") / "freetrain-slurm"
 
 
 def _fetch(root: Path, suite: str, mirror: str) -> None:
