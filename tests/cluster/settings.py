@@ -113,6 +113,10 @@ def config_files(
     files = {"slurm.conf": slurm_conf, "cgroup.conf": ""}
     files[TASK_PROLOG] = _OWN_TMP.format(tmp=layout.folder / "tmp")
     if plugins is not None:
+        # Slurm 24.11 starts prologs by a descriptor of its slurmstepd, which is closed
+        # then: that is no way to start a script (execve(2)), as these programs are.
+        lines = slurm_conf.splitlines(keepends=True)
+        slurm_conf = "".join(x for x in lines if not x.startswith("TaskProlog="))
         files["slurm.conf"] = slurm_conf + f"PluginDir={plugins}\n"
         files["cgroup.conf"] = "CgroupPlugin=disabled\n"
     if Variant.GRES in variants:
