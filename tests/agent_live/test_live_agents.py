@@ -6,6 +6,7 @@ With spares, ranks of later worlds are forks of them.
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from freetrain.launch.base import LEASE_MARK
+from freetrain.launch.base import LEASE_MARK, WORLD_MARK
 from freetrain.processes import status_of
 from freetrain.state.files import (
     KILLED_OUTSIDE,
@@ -142,6 +143,23 @@ def test_an_agent_that_is_killed_takes_its_lease_with_it(
     assert leases[who].key not in live.newest().keys
     assert live.wait_for_ending(began).lost_lease
     wait_for("its job to end", lambda: live.is_over(leases[who]))
+
+
+def test_no_process_is_left_where_slurm_kills_a_lease_with_its_sweep(
+    live: LiveLeases,
+) -> None:
+    (lease,) = live.leases(1)
+    agent = live.pid_of_agent(lease)
+    status = status_of(agent)
+    assert status is not None
+    marks = {LEASE_MARK: lease_name(lease.key), WORLD_MARK: "live/1"}
+
+    with subprocess.Popen(["sleep", "600"], env=marks) as detached:  # noqa: S607
+        for pid in (status.parent, agent):  # as Slurm does, once KillWait is over
+            os.kill(pid, signal.SIGKILL)
+        wait_for("its job to end", lambda: live.is_over(lease))
+
+        assert detached.wait(60.0) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("who", [0, 1])

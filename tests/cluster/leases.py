@@ -18,6 +18,7 @@ from freetrain.config.job import (
     TrainerJob,
     render_job,
 )
+from freetrain.config.site import Site as SiteSettings
 from freetrain.launch.base import WORLD_MARK
 from freetrain.state.files import (
     AssignedLease,
@@ -32,6 +33,8 @@ from freetrain.state.files import (
     read_heartbeat,
     render_environment,
 )
+from freetrain.tick.environment import real_environment
+from freetrain.tick.leases import lease_script, write_lease_script
 from slurm.batch import LeaseRequest
 from slurm.records import JobRecord, JobState
 from tests.cluster.processes import processes
@@ -64,18 +67,10 @@ class LiveLeases:
         self.trainer.create()
         self.trainer.job.write_text(render_job(job), encoding="utf-8")
         self.trainer.environment.write_bytes(render_environment(os.environ))
-        path = self.state.lease_script
-        python = f"{sys.executable} -P -m freetrain.agent"
-        agent = f'"$1" "$task" "$2" {GRACE_S}'
-        path.write_text(
-            f"#!/bin/sh\nexport PATH='{os.environ['PATH']}' HOME='{Path.home()}'\n"
-            f"export {PATIENCE_VARIABLE}={patience} PYTHONPATH='{TOP}'\n"
-            f"task=${{SLURM_ARRAY_TASK_ID:-0}}\ntrap : TERM\n"
-            f"{python} {self.state.path} {agent} && exit 0\n"
-            f'{python} sweep {self.state.path} "$1" "$task"\nexit 0\n',
-            encoding="utf-8",
-        )
-        path.chmod(0o700)
+        environment = real_environment(os.environ | {PATIENCE_VARIABLE: patience})
+        settings = SiteSettings(state_directory=self.state.path)
+        text = lease_script(environment, settings)
+        write_lease_script(self.state.lease_script, text)
 
     def leases(self, count: int, *, limit_min: int = 30) -> tuple[AssignedLease, ...]:
         """Submit leases as one array, and wait until their agents beat."""
@@ -87,7 +82,7 @@ class LiveLeases:
             limit_min=limit_min,
             nice=10_000,
             script=str(self.state.lease_script),
-            arguments=(uuid, str(limit_min)),
+            arguments=(uuid, str(limit_min), str(GRACE_S)),
             tasks=count,
             output=str(self.state.path / "lease-%A_%a.out"),
         )
