@@ -35,8 +35,9 @@ from freetrain.processes import (
     resident_bytes,
     send_signal,
 )
-from freetrain.state.files import StateDir
+from freetrain.state.files import StateDir, create_assigned
 from tests.cluster.waiting import wait_for
+from tests.state.endings import a_lease, an_assignment
 
 SLEEP = "import time; time.sleep(600)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
@@ -184,25 +185,27 @@ class Looks(Environment):
         pass
 
 
-def test_a_lease_is_empty_only_if_all_processes_were_seen(tmp_path: Path) -> None:
-    key = LeaseKey("u", 0)
-    process = MarkedProcess(1, 5, Mark(key, "t", 7))
+ME, OTHER, THIRD = (LeaseKey("u", task) for task in range(3))
 
-    for looks, are_empty, left in (
-        (((), ()), [True, False], ()),
-        (((process,), ()), [False, False], (process,)),
-    ):
-        environment = Looks(*looks)
-        listing = Listing(environment.elapsed_s)
-        board = Board(
-            StateDir(tmp_path),
-            listing,
-            elapsed_s=environment.elapsed_s,
-            log=environment.log,
-        )
-        found = NodeProcesses(key, board, environment, Patience())
-        assert [found.end_all() for _ in looks] == are_empty
-        assert found.mine == left
+
+@pytest.mark.parametrize(
+    ("key", "are_empty"),
+    [(None, [True, False]), (ME, [False] * 2), (OTHER, [False] * 2), (THIRD, [True])],
+    ids=["nothing", "of its own", "client of a step elsewhere", "of another's world"],
+)
+def test_a_lease_is_empty_only_if_all_processes_of_its_worlds_were_seen_to_be_gone(
+    tmp_path: Path, key: LeaseKey | None, are_empty: list[bool]
+) -> None:
+    state = StateDir(tmp_path)
+    state.trainer("t").create()
+    create_assigned(state.trainer("t"), an_assignment(7, a_lease(ME), a_lease(OTHER)))
+    there = () if key is None else (MarkedProcess(1, 5, Mark(key, "t", 7)),)
+    environment = Looks(there, ())
+    clock, log = environment.elapsed_s, environment.log
+    board = Board(state, Listing(clock), elapsed_s=clock, log=log)
+    found = NodeProcesses(ME, board, environment, Patience())
+
+    assert [found.end_all() for _ in are_empty] == are_empty
 
 
 def test_one_that_ignores_term_is_killed_when_the_grace_is_over(

@@ -30,7 +30,7 @@ def test_nothing_is_lost_or_left_and_nobody_waits_whatever_fails(
             undisturbed(alone, epochs=epochs_for(FAULTS)),
             seed=1,
             faults=FAULTS,
-            most_pause_s=2.0,
+            most_pause_s=1.0,
         )
     )
 
