@@ -17,7 +17,7 @@ from freetrain.broker.lease import LeaseState
 from freetrain.broker.limits import HoleReason, TrainerReason
 from freetrain.broker.pool import classify, classify_by, pool_of, rank_by
 from freetrain.broker.reconcile import Wanted, WantedLeases, WantedTrainer, reconcile
-from freetrain.lookahead.experience import ServiceTime, start_cost_s
+from freetrain.lookahead.experience import PRIOR_STAY_S, start_cost_s
 from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
 from milp.answer import assign
 
@@ -86,7 +86,7 @@ def decide_leases(
     """
     now_s = situation.now_s
     # Without forecasts nothing was learned of how long trainers keep nodes.
-    stay_s, reach_s = ServiceTime().stay_s, t_fwd_s
+    stay_s, reach_s = PRIOR_STAY_S, t_fwd_s
     if foresight is None:
         nodes, refused = pool_of(situation, limits)
         classes, forecast = classify(nodes, now_s=now_s), None

@@ -35,7 +35,8 @@ _PRIOR_CHANGES, _PRIOR_TRAINED_S = 1.0, 1_000.0
 """The prior: a trainer is changed every 1,000 s."""
 
 
-_PRIOR_ENDED, _PRIOR_SERVICE_S = 1.0, 1_000.0
+PRIOR_STAY_S = 1_000.0
+_PRIOR_ENDED, _PRIOR_SERVICE_S = 1.0, PRIOR_STAY_S
 """The prior: a node that a trainer started on served it for 1,000 s."""
 
 _SERVICE_FADES_S = 86_400.0

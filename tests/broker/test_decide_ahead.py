@@ -13,6 +13,7 @@ from freetrain.broker.lease import Lease
 from freetrain.broker.limits import Limits, Refusal
 from freetrain.broker.pool import Forecast, Foresight, PoolNode, Trainer, classify_by
 from freetrain.lookahead.base import Prospect
+from freetrain.lookahead.experience import PRIOR_STAY_S, start_cost_s
 from freetrain.lookahead.live import IdleSnapshot, LiveForecast
 from freetrain.lookahead.promises import Promise
 from freetrain.planning.lookahead import Lookahead, ProvingSearch
@@ -313,8 +314,9 @@ def test_trainers_of_other_kinds_of_node_are_planned_each_with_its_own() -> None
 
     assert [one.planned_nodes for one in found.wanted.trainers] == [2, 2]
     assert "left out" not in found.planned.reason
-    # Two windows: two trainers that start, in 5 s, on two nodes each.
-    worth = 2.0 * 2.0**0.9 * (HORIZON_S - 5.0)
+    # Two windows: two trainers that start, in 5 s, on two nodes each, which are
+    # expected to serve for 1,000 s: (1 - exp(-5 / 1000)) of the horizon is lost.
+    worth = 2.0 * 2.0**0.9 * HORIZON_S * math.exp(-5.0 / 1_000.0)
     assert found.planned.judged is not None
     assert found.planned.judged[:2] == pytest.approx((worth, worth), rel=1e-5)
     assert not found.planned.is_by_m0
@@ -383,8 +385,15 @@ def worlds(draw: st.DrawFn) -> tuple[tuple[Trainer, ...], tuple[Hole, ...]]:
 
 
 def gained(trainers: tuple[Trainer, ...], found: Decision) -> float:
-    """Return what a plan gains by the published objective."""
-    request = request_of(trainers, found.classes, t_fwd_s=HORIZON_S)
+    """Return what a plan gains by the published objective, starts spread."""
+    spread = [
+        replace(
+            one,
+            start_s=start_cost_s(one.start_s, stay_s=PRIOR_STAY_S, reach_s=HORIZON_S),
+        )
+        for one in trainers
+    ]
+    request = request_of(spread, found.classes, t_fwd_s=HORIZON_S)
     counts = counts_of(found.planned.holdings, request)
     return plan_gain(problem_of(request), counts)
 
