@@ -144,7 +144,11 @@ def test_replays_are_cautious_where_samples_of_trainers_are_compared(
     priority: str, deviations: float
 ) -> None:
     timeline = PoolTimeline.dedicated(24, 12_000.0)
-    trainers = tuple(replace(own, samples=own.samples / 10) for own in MIXED[:40])
+    # Starts are free, as the policy of these tests does not spread them.
+    trainers = tuple(
+        replace(own, samples=own.samples / 10, costs=replace(own.costs, start_s=0.0))
+        for own in MIXED[:40]
+    )
     settings = ReplaySettings(
         priority=priority, parallel=None, learns_speeds=True, solver_limit_s=60.0
     )
