@@ -205,7 +205,8 @@ def test_no_machine_has_a_node_that_its_log_does_not_name(dump: str) -> None:
     if named:
         assert set(idle.node_names) == named
         for job in trace.jobs:
-            assert job.start_s is not None
+            if job.start_s is None:  # never had a node
+                continue
             for hole in range(len(idle.node)):
                 name = idle.node_names[idle.node[hole]]
                 overlaps = (

@@ -159,7 +159,7 @@ def test_every_policy_that_goes_by_priorities_goes_by_each_of_them() -> None:
     rows = shown.partition("Optimality gap")[0].splitlines()[5:-1]
     names = " ".join(line.split()[0] for line in rows)
     assert names == (
-        "lookahead weight lookahead fair freetrain weight freetrain fair static"
+        "lookahead weight lookahead fair freetrain weight freetrain fair static (bound)"
     )
     assert max(map(len, rows)) <= 80
 

@@ -128,8 +128,9 @@ def test_programs_are_started_by_their_own_loader_with_their_own_libraries(
     tmp_path: Path,
 ) -> None:
     root = tmp_path / "a debian"
-    for name in ("slurmctld-wlm", "slurmd-wlm", "slurmstepd-wlm", *PROGRAMS):
-        folder = root / ("usr/sbin" if name.endswith("-wlm") else "usr/bin")
+    daemons = ("slurmctld-wlm", "slurmd-wlm", "slurmstepd-wlm", "slurmdbd")
+    for name in (*daemons, "sacctmgr", *PROGRAMS):
+        folder = root / ("usr/sbin" if name in daemons else "usr/bin")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
     loader = root / LOADER
