@@ -38,6 +38,9 @@ ASSUMED_RESCALE_S = 3.0
 ASSUMED_START_S = 5.0
 """A clean rescale without a checkpoint took 0.75 s on the test cluster."""
 
+ASSUMED_STAY_S = 1_000.0
+"""How long a trainer is assumed to keep the nodes that it starts on."""
+
 
 # ----------------------------------------------------------------------
 # One fragment: the speed and the rescale cost that it shows.

@@ -17,8 +17,9 @@ from freetrain.broker.lease import LeaseState
 from freetrain.broker.limits import HoleReason, TrainerReason
 from freetrain.broker.pool import classify, classify_by, pool_of, rank_by
 from freetrain.broker.reconcile import Wanted, WantedLeases, WantedTrainer, reconcile
-from freetrain.lookahead.experience import PRIOR_STAY_S, start_cost_s
 from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
+from freetrain.planning.rating import start_cost_s
+from freetrain.scaling import ASSUMED_STAY_S
 from milp.answer import assign
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def decide_leases(
     """
     now_s = situation.now_s
     # Without forecasts nothing was learned of how long trainers keep nodes.
-    stay_s, reach_s = PRIOR_STAY_S, t_fwd_s
+    stay_s, reach_s = ASSUMED_STAY_S, t_fwd_s
     if foresight is None:
         nodes, refused = pool_of(situation, limits)
         classes, forecast = classify(nodes, now_s=now_s), None

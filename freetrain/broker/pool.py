@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from freetrain.broker.lease import LeaseState
 from freetrain.broker.limits import NOTHING_LATELY, Pace, Refusal
 from freetrain.broker.yielding import NO_CLAIMS, Claims
-from freetrain.lookahead.experience import PRIOR_STAY_S
 from freetrain.planning.policy import ClassForecast
+from freetrain.scaling import ASSUMED_STAY_S
 from milp.problem import NodeClass
 from milp.window import WindowClass
 
@@ -389,7 +389,7 @@ class Foresight:
     hit_weight: float
     change_weight: float
     wait_s: float = 0.0
-    stay_s: float = PRIOR_STAY_S
+    stay_s: float = ASSUMED_STAY_S
 
 
 def classify_by(

@@ -23,6 +23,7 @@ from freetrain.lookahead.base import (
     faded,
     members,
 )
+from freetrain.scaling import ASSUMED_STAY_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -35,8 +36,7 @@ _PRIOR_CHANGES, _PRIOR_TRAINED_S = 1.0, 1_000.0
 """The prior: a trainer is changed every 1,000 s."""
 
 
-PRIOR_STAY_S = 1_000.0
-_PRIOR_ENDED, _PRIOR_SERVICE_S = 1.0, PRIOR_STAY_S
+_PRIOR_ENDED, _PRIOR_SERVICE_S = 1.0, ASSUMED_STAY_S
 """The prior: a node that a trainer started on served it for 1,000 s."""
 
 _SERVICE_FADES_S = 86_400.0
@@ -80,18 +80,6 @@ class ServiceTime:
     def stay_s(self) -> float:
         """The stay, to two digits, so that it seldom changes."""
         return float(f"{self._served_s / self._ended:.2g}")
-
-
-def start_cost_s(start_s: float, *, stay_s: float, reach_s: float) -> float:
-    """Return how much of a start is charged to a plan, in seconds of its new worth.
-
-    A start takes its time out of a service that lasts for the stay in the mean, and
-    may end before it has begun to train: the share 1 - exp(-start / stay) of service
-    is lost, and a plan has ``min(reach, stay)`` seconds of it. So a start is spread
-    over the stay, about start * min(1, reach / stay), and never costs more than a
-    node that would be idle otherwise earns.
-    """
-    return min(reach_s, stay_s) * -math.expm1(-start_s / stay_s)
 
 
 class Experience:

@@ -6,6 +6,7 @@ priority, and works floors and the background into curves, as the planner knows 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,18 @@ def learned_costs_s(
         for kind, cost_s in zip(_KINDS, assumed_s, strict=True)
     )
     return grow_s, shrink_s, start_s
+
+
+def start_cost_s(start_s: float, *, stay_s: float, reach_s: float) -> float:
+    """Return how much of a start is charged to a plan, in seconds of its new worth.
+
+    A start takes its time out of a service that lasts for the stay in the mean, and
+    may end before it has begun to train: the share 1 - exp(-start / stay) of service
+    is lost, and a plan has ``min(reach, stay)`` seconds of it. So a start is spread
+    over the stay, about start * min(1, reach / stay), and never costs more than a
+    node that would be idle otherwise earns.
+    """
+    return min(reach_s, stay_s) * -math.expm1(-start_s / stay_s)
 
 
 def learned_speeds(  # noqa: PLR0913 - one fact each

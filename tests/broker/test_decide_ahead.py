@@ -13,11 +13,12 @@ from freetrain.broker.lease import Lease
 from freetrain.broker.limits import Limits, Refusal
 from freetrain.broker.pool import Forecast, Foresight, PoolNode, Trainer, classify_by
 from freetrain.lookahead.base import Prospect
-from freetrain.lookahead.experience import PRIOR_STAY_S, start_cost_s
 from freetrain.lookahead.live import IdleSnapshot, LiveForecast
 from freetrain.lookahead.promises import Promise
 from freetrain.planning.lookahead import Lookahead, ProvingSearch
 from freetrain.planning.policy import Tools, counts_of, problem_of
+from freetrain.planning.rating import start_cost_s
+from freetrain.scaling import ASSUMED_STAY_S
 from milp.answer import PlanStatus
 from milp.planner import Planner
 from milp.problem import plan_gain, throughput
@@ -389,7 +390,7 @@ def gained(trainers: tuple[Trainer, ...], found: Decision) -> float:
     spread = [
         replace(
             one,
-            start_s=start_cost_s(one.start_s, stay_s=PRIOR_STAY_S, reach_s=HORIZON_S),
+            start_s=start_cost_s(one.start_s, stay_s=ASSUMED_STAY_S, reach_s=HORIZON_S),
         )
         for one in trainers
     ]

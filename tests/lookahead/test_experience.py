@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.lookahead.experience import Experience, ServiceTime, start_cost_s
+from freetrain.lookahead.experience import Experience, ServiceTime
+from freetrain.planning.rating import start_cost_s
 
 HORIZON_S = 500.0
 TWO_CLUSTERS = {"a": frozenset({1, 2, 3, 4})}

@@ -11,9 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from freetrain.lookahead.affinity import close_to_each_other
-from freetrain.lookahead.experience import Experience, start_cost_s
+from freetrain.lookahead.experience import Experience
 from freetrain.lookahead.reliability import ScoredForecaster
 from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
+from freetrain.planning.rating import start_cost_s
 from freetrain.planning.settings import DEFAULT_T_FWD_S, HORIZON_S
 from freetrain.replay.policies.base import Change
 from milp.window import WindowClass

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from freetrain.lookahead.affinity import BoundedAffinity, LeafAffinity, line_order
 from freetrain.lookahead.base import LEAST_WATCHED_S, forecaster_named
-from freetrain.lookahead.experience import ServiceTime, start_cost_s
+from freetrain.lookahead.experience import ServiceTime
 from freetrain.lookahead.reliability import ScoredForecaster
 from freetrain.planning.lookahead import QuickSearch
 from freetrain.planning.policy import PlanTrainer, Request, Tools, make_policy
+from freetrain.planning.rating import start_cost_s
 from freetrain.planning.settings import HORIZON_S, POLICIES, RATED_POLICIES
 from freetrain.plugins import load
 from freetrain.priority.base import RatingBasis, priority_named
