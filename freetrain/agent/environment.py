@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 _ASK_AGAIN_S = 0.25  # Slurm hears of a killed lease some tenths of a second later
 _ASK_MOST_S = 1.0
 _ASK_ANEW_S = 10.0
+_LISTENER_LOOKS = 10
 
 
 class ProcessGroup(Protocol):
@@ -177,13 +178,15 @@ class Environment:
     def end_listeners(self, lease: LeaseKey) -> None:
         """Kill all other processes of this node that wait for the end of *lease*."""
         mark = b"\0%s=%s\0" % (LISTENER_MARK.encode(), lease_name(lease).encode())
-        with suppress(OSError):
-            for pid, environ in environments(mark[1:-1], uid=os.geteuid()):
-                status = status_of(pid)
-                is_meant = pid != os.getpid() and mark in b"\0%s\0" % environ
-                if status is not None and is_meant:
-                    for number in (signal.SIGKILL, signal.SIGCONT):
-                        send_signal(pid, number, started=status.started)
+        for _ in range(_LISTENER_LOOKS):
+            with suppress(OSError):
+                for pid, environ in environments(mark[1:-1]):
+                    status = status_of(pid)
+                    is_meant = pid != os.getpid() and mark in b"\0%s\0" % environ
+                    if status is not None and is_meant:
+                        for number in (signal.SIGKILL, signal.SIGCONT):
+                            send_signal(pid, number, started=status.started)
+                return
 
     def end_own_job(self) -> None:
         """End this lease's own job; returns where that failed."""

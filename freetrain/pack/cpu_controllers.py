@@ -77,7 +77,11 @@ def packer_of(label: str) -> Packer | None:
 
 
 def marked_processes() -> Iterator[tuple[int, str, str]]:
-    """Yield number, label and member of each process that carries the mark."""
+    """Yield number, label and member of each process that carries the mark.
+
+    Raises:
+        OSError: They cannot be listed, or, after all others, there may be more.
+    """
     wanted = f"{MARK}=".encode()
     for pid, environ in environments(wanted):
         for variable in environ.split(b"\0"):
@@ -87,18 +91,31 @@ def marked_processes() -> Iterator[tuple[int, str, str]]:
                 yield pid, label, member
 
 
-def members_of(packer: Packer) -> dict[str, tuple[int, ...]]:
-    """Return the processes of *packer*'s members, by member."""
+def members_of(packer: Packer) -> tuple[dict[str, tuple[int, ...]], bool]:
+    """Return the processes of *packer*'s members, by member, and whether it is all."""
     found: dict[str, tuple[int, ...]] = {}
-    for pid, label, member in marked_processes():
-        if label == packer.label:
-            found[member] = (*found.get(member, ()), pid)
-    return found
+    try:
+        for pid, label, member in marked_processes():
+            if label == packer.label:
+                found[member] = (*found.get(member, ()), pid)
+    except OSError:
+        return found, False
+    return found, True
 
 
-def left_behind(packer: Packer) -> tuple[int, ...]:
-    """Return members' processes of earlier, dead packers of the same pack."""
-    return tuple(pid for pid, label, _ in marked_processes() if packer.has_left(label))
+def left_behind(packer: Packer) -> tuple[tuple[int, ...], bool]:
+    """Return processes that earlier, dead packers of the same pack left.
+
+    With them comes whether these are all.
+    """
+    found: list[int] = []
+    try:
+        for pid, label, _ in marked_processes():
+            if packer.has_left(label):
+                found.append(pid)
+    except OSError:
+        return tuple(found), False
+    return tuple(found), True
 
 
 def used_s(pids: Iterable[int]) -> float:

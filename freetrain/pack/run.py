@@ -224,7 +224,10 @@ def pack_id(run: RunDir) -> str:
 def sweep(packer: Packer, clock: Clock) -> None:
     """Kill processes and remove groups that earlier packers of this pack left here."""
     until_s = clock.elapsed_s() + _KILLED_WITHIN_S
-    while (left := left_behind(packer)) and clock.elapsed_s() < until_s:
+    while True:
+        left, are_all = left_behind(packer)
+        if (are_all and not left) or clock.elapsed_s() >= until_s:
+            break
         signal_all(left, SIGKILL)
         clock.sleep(0.01)
     cgroups = KernelCgroups()
@@ -607,7 +610,8 @@ class Workers:
 
     def list_processes(self) -> None:
         """List the processes of all members, and the time that they used."""
-        for name, pids in self._pids().items():
+        pids_of, _ = self._pids()
+        for name, pids in pids_of.items():
             self.members[name].note_processes(pids)
             self.controller.follow(name, self.members[name].pids)
 
@@ -649,22 +653,24 @@ class Workers:
         self._kill(list(self.members.values()))
         self.controller.close()
 
-    def _pids(self) -> dict[str, tuple[int, ...]]:
-        marked = members_of(self.packer)
-        return {
+    def _pids(self) -> tuple[dict[str, tuple[int, ...]], bool]:
+        """Return the processes of each member, and whether these are all."""
+        marked, are_all = members_of(self.packer)
+        pids = {
             name: (*marked.get(name, ()), *self.controller.pids(name))
             for name in self.members
         }
+        return pids, are_all
 
     def _kill(self, members: list[RunningMember]) -> None:
         """Kill all processes of *members*, repeatedly: some may just start more."""
         until_s = self.clock.elapsed_s() + _KILLED_WITHIN_S
         names = [member.name for member in members]
         while True:
-            pids = self._pids()
+            pids, are_all = self._pids()
             left = {pid for name in names for pid in pids[name] if is_there(pid)}
             left |= {m.process.pid for m in members if m.process.poll() is None}
-            if not left or self.clock.elapsed_s() > until_s:
+            if (are_all and not left) or self.clock.elapsed_s() > until_s:
                 break
             signal_all(left, SIGKILL)
             self.clock.sleep(_AGAIN_S)

@@ -9,12 +9,13 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import astuple
-from pathlib import Path
+from pathlib import Path, PosixPath
 from types import ModuleType
 from uuid import uuid4
 
 import pytest
 
+from freetrain.agent import environment as agent_environment
 from freetrain.agent.board import Board, Listing
 from freetrain.agent.environment import (
     Environment,
@@ -167,6 +168,61 @@ def test_where_a_process_is_still_being_started_not_all_were_seen(
 
     with pytest.raises(OSError, match=r"\[2\] are still being started"):
         list(environments(b"A=1", proc=tmp_path))
+
+
+class CrowdedProc(PosixPath):
+    """A folder like /proc in which each listing finds a process that has just ended."""
+
+    listings = 0
+
+    def __fspath__(self) -> str:
+        self.listings += 1
+        assert self.listings < 1_000, "processes are listed without end"
+        Path(str(self), f"{self.listings}").mkdir()
+        return str(self)
+
+
+def test_where_new_processes_go_on_to_end_a_look_ends_and_says_that_there_may_be_more(
+    tmp_path: Path,
+) -> None:
+    proc = CrowdedProc(tmp_path)
+
+    with pytest.raises(OSError, match="went on to end before they were looked at"):
+        list(environments(b"A=1", proc=proc))
+
+    assert proc.listings == 100
+
+
+def test_processes_of_other_users_that_come_and_go_make_a_look_no_longer(
+    tmp_path: Path,
+) -> None:
+    proc = CrowdedProc(tmp_path)
+
+    assert not list(environments(b"A=1", uid=os.geteuid() + 1, proc=proc))
+
+    assert proc.listings == 2
+
+
+def test_listeners_are_looked_for_again_where_not_all_processes_were_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mark = {"FREETRAIN_LISTENER": "u-3"}
+    listener = subprocess.Popen([sys.executable, "-S", "-c", SLEEP], env=mark)  # noqa: S603 -- a test's own words
+    looks = iter([0, 0, listener.pid])
+
+    def seen(wanted: bytes) -> Iterator[tuple[int, bytes]]:
+        pid = next(looks)
+        if not pid:
+            raise BlockingIOError(errno.EAGAIN, "a process is still being started")
+        yield pid, wanted
+
+    monkeypatch.setattr(agent_environment, "environments", seen)
+    try:
+        Environment.end_listeners(Looks(), LeaseKey("u", 3))
+        assert listener.wait(10) == -signal.SIGKILL
+    finally:
+        listener.kill()
+        listener.wait()
 
 
 class Looks(Environment):

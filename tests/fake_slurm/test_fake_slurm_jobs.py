@@ -1,5 +1,6 @@
 """Jobs of the fake Slurm are processes, and end as those of Slurm do."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from freetrain.demo.fake_slurm import processes
 from freetrain.demo.fake_slurm.cluster import FakeJob, Process
 from freetrain.demo.fake_slurm.processes import (
     FakeSlurmFolder,
@@ -341,3 +343,15 @@ def _naming(folder: Path) -> list[str]:
         if str(folder) in line:
             found.append(line)
     return found
+
+
+def test_where_not_all_processes_were_seen_a_marked_one_may_be_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def seen(_: bytes) -> Iterator[tuple[int, bytes]]:
+        yield os.getpid() + 1, b"FREETRAIN_FAKE_JOB=elsewhere\0"
+        raise BlockingIOError(errno.EAGAIN, "a process is still being started")
+
+    monkeypatch.setattr(processes, "environments", seen)
+
+    assert processes.signal_marked("/here:1", 0) == 1

@@ -1,9 +1,12 @@
 """The loop of a pack: times, pauses, shares and requests to stop."""
 
+import errno
 import os
+import signal
+import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,13 +19,14 @@ from freetrain.config.job import (
     TrainerJob,
 )
 from freetrain.elastic.files import Clock, RunDir
+from freetrain.pack import cpu_controllers
 from freetrain.pack.cpu_controllers import (
     DutyCycleController,
     signal_all,
     this_packer,
 )
 from freetrain.pack.pack import MemberRecord, Pack, PackRecord, read_record
-from freetrain.pack.run import FairSharing, PackLoop, Workers, sharing_of
+from freetrain.pack.run import FairSharing, PackLoop, Workers, sharing_of, sweep
 from freetrain.priority.flowcon import FlowConState, GrowthTrack, to_json
 from tests.pack.packs import TOP
 
@@ -172,3 +176,35 @@ def test_asked_at_once_a_pack_is_over_if_all_members_are(
     world = World(tmp_path, "a", record=PackRecord(members=dict(members)))
 
     assert world.loop.run(lambda: True) is is_over
+
+
+def test_processes_of_members_are_looked_for_again_where_not_all_were_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = this_packer("0123456789abcdef")
+    dead = replace(ours, started=ours.started - 1)
+    sleeping = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
+    left, child = [subprocess.Popen(sleeping) for _ in "ab"]  # noqa: S603 -- a test's own words
+    marks = {left: f"{dead.label}/a", child: f"{ours.label}/a"}
+    looks = 0
+
+    def seen(wanted: bytes) -> Iterator[tuple[int, bytes]]:
+        nonlocal looks
+        looks += 1
+        if looks % 3:
+            raise BlockingIOError(errno.EAGAIN, "a process is still being started")
+        for process, mark in marks.items():
+            if process.poll() is None:
+                yield process.pid, wanted + mark.encode()
+
+    monkeypatch.setattr(cpu_controllers, "environments", seen)
+    try:
+        sweep(ours, Clock())
+        assert (left.wait(10), child.poll()) == (-signal.SIGKILL, None)
+        until_looks = looks + 5
+        World(tmp_path, "a").loop.run(lambda: looks > until_looks)
+        assert child.wait(10) == -signal.SIGKILL
+    finally:
+        for process in marks:
+            process.kill()
+            process.wait()

@@ -356,12 +356,19 @@ def signal_group(process: Process, number: int) -> None:
 
 
 def signal_marked(mark: str, number: int) -> int:
-    """Send a signal to every process that bears *mark*; return how many there were."""
-    found = list(_marked(mark))
-    for pid in found:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-    return len(found)
+    """Send a signal to every process that bears *mark*; return how many there were.
+
+    Where some may not have been seen, they count as one more.
+    """
+    count = 0
+    try:
+        for pid in _marked(mark):
+            count += 1
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+    except OSError:
+        count += 1
+    return count
 
 
 def inherit_orphans() -> None:
