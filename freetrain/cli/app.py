@@ -1,15 +1,19 @@
 """The command ``freetrain``: its verbs, and how errors end it.
 
-A verb's module is imported when the verb is called or explains itself, so that
-``freetrain --version``, ``freetrain -h`` and completion stay quick.
+A function here is one verb of a site: its name, its options and what ``-h`` says. It
+imports the module that does the work when it is called; verbs with many options of
+their own, such as ``replay``, stand in modules that are imported when one is called or
+explains itself. So ``freetrain --version``, ``-h`` and completion stay quick, and need
+no NumPy and no tick (tests/cli/test_app.py).
 """
 
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Any, NoReturn
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -19,7 +23,13 @@ from freetrain.cli.context import (
     EXPECTED,
     INTERRUPTED,
     PIPE_CLOSED,
+    AsJson,
     CliContext,
+    Config,
+    Force,
+    Names,
+    above_zero,
+    duration_s,
     error_line,
     exit_code,
     process_context,
@@ -27,9 +37,540 @@ from freetrain.cli.context import (
 )
 from freetrain.errors import UsageError
 
+
+def main(
+    argv: Sequence[str] | None = None, *, context: CliContext | None = None
+) -> int:
+    """Run one command and return its exit code; docs/guide/commands.md lists them.
+
+    Args:
+        argv: Words after the program's name; None for those of this process.
+        context: What commands read and write; None for this process's own.
+    """
+    words = sys.argv[1:] if argv is None else list(argv)
+    context = process_context() if context is None else context
+    try:
+        code = command_line().main(
+            words, prog_name="freetrain", standalone_mode=False, obj=context
+        )
+    except EXPECTED as error:
+        _show_error(context, error)
+        code = exit_code(error)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except SystemExit as left:
+        # Rich's way out, exit code 1, where the reader of a help text went away.
+        if not isinstance(left.__context__, BrokenPipeError):
+            raise
+        code = PIPE_CLOSED
+    if code == INTERRUPTED:
+        context.stderr.write("error: interrupted before the end; no file written.\n")
+    if code in (PIPE_CLOSED, EX_IOERR):
+        _discard_output(context)
+    return int(code or 0)
+
+
+def _show_error(context: CliContext, error: Exception) -> None:
+    """Write *error* to standard error, on one line however long."""
+    line = error_line(error)
+    if not context.is_terminal:
+        context.stderr.write(f"error: {line}\n")
+        return
+    from rich.text import Text  # noqa: PLC0415 - only where colour is seen
+
+    shown = Text.assemble(("error:", "bold red"), " ", line)
+    context.err().print(shown, soft_wrap=True)
+
+
+def _discard_output(context: CliContext) -> None:
+    """Point standard output to /dev/null, so that Python's last flush stays quiet.
+
+    What could not be written is still in its buffer; a second failure would turn
+    the exit code into 120.
+
+    Source: the note on SIGPIPE in the documentation of Python's ``signal``.
+    """
+    if context.stdout is sys.stdout:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+
+
+# The verbs of a site and their options.
+
+EXAMPLES = {
+    "submit": """
+freetrain submit job.toml --dry-run
+
+freetrain submit job.toml
+
+freetrain submit longer.toml --go-on
+""",
+    "cancel": """
+freetrain cancel digits
+
+freetrain cancel digits resnet --json
+""",
+    "pause": """
+freetrain pause digits
+
+freetrain pause digits resnet
+""",
+    "resume": """
+freetrain resume digits
+
+freetrain resume digits resnet
+""",
+    "status": """
+freetrain status
+
+freetrain status digits --watch
+
+freetrain status --json
+""",
+    "holes": """
+freetrain holes
+
+freetrain holes --partition gpu --nodes
+
+freetrain holes --json
+""",
+    "explain": """
+freetrain explain digits
+
+freetrain explain
+
+freetrain explain --json
+""",
+    "curves": """
+freetrain curves
+
+freetrain curves digits --out curves.html
+
+freetrain curves digits --json
+""",
+    "drill": """
+freetrain drill digits
+
+freetrain drill digits --lease n3 --patience 60
+""",
+    "logs": """
+freetrain logs digits --tail 50
+
+freetrain logs -f digits
+
+freetrain logs digits --generation 3 --agent
+""",
+    "tick": """
+freetrain tick --dry-run
+
+freetrain tick --follow-up 55s --config ~/.config/freetrain/freetrain.toml
+""",
+    "doctor": """
+freetrain doctor
+
+freetrain doctor --no-run --json
+""",
+    "show": """
+freetrain cron show
+
+freetrain cron show --kind systemd --every 30s
+""",
+    "install": """
+freetrain cron install --every 30s --config freetrain.toml
+
+freetrain cron install --kind systemd
+""",
+    "remove": """
+freetrain cron remove
+
+freetrain cron remove --kind systemd
+""",
+}
+
+
+def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
+    ctx: typer.Context,
+    job: Annotated[
+        Path,
+        typer.Argument(
+            metavar="JOB.TOML",
+            readable=False,
+            help="The trainer; docs/guide/job-file.md.",
+        ),
+    ],
+    *,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", metavar="", help="Only show what would be kept and run."
+        ),
+    ] = False,
+    go_on: Annotated[
+        bool,
+        typer.Option(
+            "--go-on", metavar="", help="Go on from an earlier training's checkpoints."
+        ),
+    ] = False,
+    anew: Annotated[
+        bool,
+        typer.Option(
+            "--anew", metavar="", help="Begin from the start, under a name used before."
+        ),
+    ] = False,
+    unchecked: Annotated[
+        bool,
+        typer.Option(
+            "--unchecked", metavar="", help="Though directory or program is not here."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Submit a trainer; a later tick gives it nodes. Submitted twice it is one."""
+    from freetrain.cli.submit import submit_and_show  # noqa: PLC0415
+    from freetrain.client.submit import SubmitRequest  # noqa: PLC0415
+
+    context: CliContext = ctx.obj
+    request = SubmitRequest(
+        path=context.folder / job,
+        named=str(job),
+        go_on=go_on,
+        anew=anew,
+        is_checked=not unchecked,
+        is_dry_run=dry_run,
+    )
+    submit_and_show(context, config, request, as_json=as_json)
+
+
+def cancel(
+    ctx: typer.Context,
+    names: Names,
+    *,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Stop trainers for good: each commits, and gives up its nodes."""
+    from freetrain.cli.submit import change_and_show  # noqa: PLC0415
+    from freetrain.client.trainers import Verb  # noqa: PLC0415
+
+    change_and_show(ctx.obj, config, Verb.CANCEL, names, as_json=as_json)
+
+
+def pause(
+    ctx: typer.Context,
+    names: Names,
+    *,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Take trainers off their nodes until they are resumed; each commits first."""
+    from freetrain.cli.submit import change_and_show  # noqa: PLC0415
+    from freetrain.client.trainers import Verb  # noqa: PLC0415
+
+    change_and_show(ctx.obj, config, Verb.PAUSE, names, as_json=as_json)
+
+
+def resume(
+    ctx: typer.Context,
+    names: Names,
+    *,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Let paused, cancelled or failed trainers go on from their last commits."""
+    from freetrain.cli.submit import change_and_show  # noqa: PLC0415
+    from freetrain.client.trainers import Verb  # noqa: PLC0415
+
+    change_and_show(ctx.obj, config, Verb.RESUME, names, as_json=as_json)
+
+
+def status(  # noqa: PLR0913 - one parameter an option, as Typer wants it
+    ctx: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Only this trainer.")
+    ] = None,
+    *,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", metavar="", help="Show it anew every two seconds."),
+    ] = False,
+    ended: Annotated[
+        bool, typer.Option("--all", metavar="", help="Those that ended long ago too.")
+    ] = False,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Show trainers: state, nodes, progress, and why. Slurm is not asked."""
+    from freetrain.cli.status import show_status  # noqa: PLC0415
+
+    show_status(ctx.obj, config, name, watch=watch, ended=ended, as_json=as_json)
+
+
+def holes(
+    ctx: typer.Context,
+    *,
+    partition: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Another partition than leases are submitted to.",
+            show_default=False,
+        ),
+    ] = "",
+    nodes: Annotated[
+        bool, typer.Option("--nodes", metavar="", help="A row for each node.")
+    ] = False,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Show the node × time holes of this cluster, now. Needs no state."""
+    from freetrain.cli.holes import show_holes  # noqa: PLC0415
+
+    show_holes(ctx.obj, config, partition=partition, each=nodes, as_json=as_json)
+
+
+def explain(
+    ctx: typer.Context,
+    trainer: Annotated[
+        str | None,
+        typer.Argument(metavar="[TRAINER]", help="Without it all, and every hole."),
+    ] = None,
+    *,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Say why trainers have the nodes they have, and what holes are used for."""
+    from freetrain.cli.explain import explain_and_show  # noqa: PLC0415
+
+    explain_and_show(ctx.obj, config, trainer, as_json=as_json)
+
+
+def curves(  # noqa: PLR0913 - one parameter an option, as Typer wants it
+    ctx: typer.Context,
+    trainer: Annotated[
+        str | None,
+        typer.Argument(metavar="[TRAINER]", help="Without it all that are not over."),
+    ] = None,
+    *,
+    as_json: AsJson = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw them, too: a page without network."),
+    ] = None,
+    force: Force = False,
+    config: Config = None,
+) -> None:
+    """Show measured values, fits and forecasts, and when targets are expected."""
+    from freetrain.cli.explain import show_curves  # noqa: PLC0415
+
+    show_curves(ctx.obj, config, trainer, out=out, force=force, as_json=as_json)
+
+
+def drill(  # noqa: PLR0913 - one parameter an option, as Typer wants it
+    ctx: typer.Context,
+    trainer: Annotated[str, typer.Argument(metavar="TRAINER", help="It must train.")],
+    *,
+    lease: Annotated[
+        str,
+        typer.Option(
+            metavar="NODE",
+            help="The lease, by its node or name; without it the last one.",
+            show_default=False,
+        ),
+    ] = "",
+    patience_s: Annotated[
+        float,
+        typer.Option(
+            "--patience",
+            metavar="S",
+            help="Seconds that it may take to train again.",
+            callback=above_zero,
+        ),
+    ] = 120.0,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Take one node from a trainer as Slurm would, and watch what it does."""
+    from freetrain.cli.drill import run_drill  # noqa: PLC0415
+
+    run_drill(
+        ctx.obj, config, trainer, lease=lease, patience_s=patience_s, as_json=as_json
+    )
+
+
+def logs(  # noqa: PLR0913 - one parameter an option, as Typer wants it
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The trainer.")],
+    *,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", "-f", metavar="", help="Go on as it prints more."),
+    ] = False,
+    generation: Annotated[
+        int | None,
+        typer.Option(
+            metavar="G", min=1, help="Only this one.", show_default="all of them"
+        ),
+    ] = None,
+    tail: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, help="Only the last N lines.", show_default="all"
+        ),
+    ] = None,
+    agent: Annotated[
+        bool,
+        typer.Option("--agent", metavar="", help="What its agents did instead."),
+    ] = False,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Show what a trainer's program printed, generation by generation."""
+    from freetrain.cli.trainer_logs import show_logs  # noqa: PLC0415
+
+    show_logs(
+        ctx.obj,
+        config,
+        name,
+        follow=follow,
+        generation=generation,
+        tail=tail,
+        agent=agent,
+        as_json=as_json,
+    )
+
+
+Wait = Annotated[
+    float,
+    typer.Option(
+        metavar="TIME",
+        parser=duration_s,
+        help="Stay so long, to tick again once new leases have begun, and where "
+        "leases make room for others before each look of Slurm's backfill.",
+    ),
+]
+
+
+def tick(
+    ctx: typer.Context,
+    *,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", metavar="", help="Show what would be done; write nothing."
+        ),
+    ] = False,
+    follow_up: Wait = "0s",  # type: ignore[assignment] # Typer parses the default
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Look at Slurm, plan, and act: once. cron calls it every minute."""
+    from freetrain.cli.tick import tick_and_show  # noqa: PLC0415
+
+    tick_and_show(
+        ctx.obj, config, is_dry=dry_run, follow_up_s=follow_up, as_json=as_json
+    )
+
+
+NoRun = Annotated[
+    bool, typer.Option("--no-run", metavar="", help="Run no job on a compute node.")
+]
+Record = Annotated[
+    Path | None,
+    typer.Option("--record", hidden=True, help="No longer here."),
+]
+
+
+def doctor(
+    ctx: typer.Context,
+    *,
+    config: Config = None,
+    no_run: NoRun = False,
+    record: Record = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at this cluster, and at FreeTrain on it; run one short job to prove it."""
+    if record is not None:
+        raise UsageError(
+            "`freetrain doctor` no longer makes recordings, and nothing was asked or "
+            "written. In FreeTrain's source tree `python -m tests.record_slurm "
+            f"{record}` does."
+        )
+    from freetrain.cli.installation import examine_and_show  # noqa: PLC0415
+
+    examine_and_show(ctx.obj, config, may_run=not no_run, as_json=as_json)
+
+
+KindName = Literal["crontab", "systemd", "scrontab"]
+"""The values of ``freetrain.cron.Kind``."""
+
+
+def _interval_s(text: str) -> int:
+    every_s = duration_s(text)
+    if every_s != int(every_s) or every_s < 1:
+        raise typer.BadParameter(f"{text} is not a whole number of seconds")
+    return int(every_s)
+
+
+Every = Annotated[
+    int,
+    typer.Option(
+        metavar="TIME", parser=_interval_s, help="Time between two ticks, such as 60s."
+    ),
+]
+Which = Annotated[
+    KindName | None,
+    typer.Option(
+        "--kind",
+        metavar="KIND",
+        help="crontab, systemd or scrontab.",
+        show_default="the first of them that is here",
+    ),
+]
+
+
+def show(
+    ctx: typer.Context,
+    *,
+    kind: Which = None,
+    every: Every = "60s",  # type: ignore[assignment] # Typer parses the default
+    config: Config = None,
+) -> None:
+    """Show what install would write, and what is installed; change nothing."""
+    from freetrain.cli.installation import show_entry  # noqa: PLC0415
+
+    show_entry(ctx.obj, config, kind, every_s=every)
+
+
+def install(
+    ctx: typer.Context,
+    *,
+    kind: Which = None,
+    every: Every = "60s",  # type: ignore[assignment] # Typer parses the default
+    config: Config = None,
+) -> None:
+    """Have `freetrain tick` run by itself; twice is no mistake."""
+    from freetrain.cli.installation import install_entry  # noqa: PLC0415
+
+    install_entry(ctx.obj, config, kind, every_s=every)
+
+
+def remove(ctx: typer.Context, *, kind: Which = None, config: Config = None) -> None:
+    """Take the entry out again; without --kind from wherever it is."""
+    from freetrain.cli.installation import remove_entry  # noqa: PLC0415
+
+    remove_entry(ctx.obj, config, kind)
+
+
+# All verbs, in the order of ``freetrain -h``.
+
 _HELP = {"help_option_names": ["-h", "--help"]}
 
-VERBS = {
+Verbs = Mapping[str, tuple[str, str] | Callable[..., None]]
+"""By name: a verb's function here; or its module, whose function of that name is the
+verb, and its summary."""
+
+VERBS: Verbs = {
     "replay": (
         "freetrain.cli.replay",
         "Replay a scheduler log and compare policies for training in its holes.",
@@ -41,58 +582,20 @@ VERBS = {
             "here."
         ),
     ),
-    "doctor": (
-        "freetrain.cli.verbs",
-        "Look at this cluster, and at FreeTrain on it; run one short job to prove it.",
-    ),
-    "submit": (
-        "freetrain.cli.verbs",
-        "Submit a trainer; a later tick gives it nodes. Submitted twice it is one.",
-    ),
-    "status": (
-        "freetrain.cli.verbs",
-        "Show trainers: state, nodes, progress, and why. Slurm is not asked.",
-    ),
-    "holes": (
-        "freetrain.cli.verbs",
-        "Show the node × time holes of this cluster, now. Needs no state.",
-    ),
-    "explain": (
-        "freetrain.cli.verbs",
-        "Say why trainers have the nodes they have, and what holes are used for.",
-    ),
-    "curves": (
-        "freetrain.cli.verbs",
-        "Show measured values, fits and forecasts, and when targets are expected.",
-    ),
-    "drill": (
-        "freetrain.cli.verbs",
-        "Take one node from a trainer as Slurm would, and watch what it does.",
-    ),
-    "logs": (
-        "freetrain.cli.verbs",
-        "Show what a trainer's program printed, generation by generation.",
-    ),
-    "cancel": (
-        "freetrain.cli.verbs",
-        "Stop trainers for good: each commits, and gives up its nodes.",
-    ),
-    "pause": (
-        "freetrain.cli.verbs",
-        "Take trainers off their nodes until they are resumed; each commits first.",
-    ),
-    "resume": (
-        "freetrain.cli.verbs",
-        "Let paused, cancelled or failed trainers go on from their last commits.",
-    ),
-    "tick": (
-        "freetrain.cli.verbs",
-        "Look at Slurm, plan, and act: once. cron calls it every minute.",
-    ),
+    "doctor": doctor,
+    "submit": submit,
+    "status": status,
+    "holes": holes,
+    "explain": explain,
+    "curves": curves,
+    "drill": drill,
+    "logs": logs,
+    "cancel": cancel,
+    "pause": pause,
+    "resume": resume,
+    "tick": tick,
 }
-"""Each verb's module, whose function of that name is the verb, and its summary."""
-
-TRACE_VERBS = {
+TRACE_VERBS: Verbs = {
     "info": ("freetrain.cli.trace", "Say what a scheduler log holds."),
     "convert": ("freetrain.cli.trace", "Write a scheduler log in another format."),
     "generate": (
@@ -104,20 +607,7 @@ TRACE_VERBS = {
         "Find the node × time holes that a log's jobs leave idle.",
     ),
 }
-CRON_VERBS = {
-    "show": (
-        "freetrain.cli.verbs",
-        "Show what install would write, and what is installed; change nothing.",
-    ),
-    "install": (
-        "freetrain.cli.verbs",
-        "Have `freetrain tick` run by itself; twice is no mistake.",
-    ),
-    "remove": (
-        "freetrain.cli.verbs",
-        "Take the entry out again; without --kind from wherever it is.",
-    ),
-}
+CRON_VERBS: Verbs = {"show": show, "install": install, "remove": remove}
 RENAMED = {
     "contest": "freetrain replay --pool N --priority NAME --seeds N --loads X",
 }
@@ -177,10 +667,11 @@ def command_line() -> TyperGroup:
     return group
 
 
-def _group(app: typer.Typer, verbs: dict[str, tuple[str, str]]) -> TyperGroup:
+def _group(app: typer.Typer, verbs: Verbs) -> TyperGroup:
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)  # noqa: S101 - for mypy
-    for name, (module, summary) in verbs.items():
+    for name, verb in verbs.items():
+        module, summary = (__name__, verb.__doc__ or "") if callable(verb) else verb
         group.add_command(LazyVerb(name, module, summary))
     return group
 
@@ -256,60 +747,3 @@ def _show_version(ctx: typer.Context, value: bool) -> None:  # noqa: FBT001 - Ty
         version = importlib.metadata.version("freetrain")
         write_out(ctx.obj, f"freetrain {version}\n")
         raise typer.Exit
-
-
-def main(
-    argv: Sequence[str] | None = None, *, context: CliContext | None = None
-) -> int:
-    """Run one command and return its exit code; docs/guide/commands.md lists them.
-
-    Args:
-        argv: Words after the program's name; None for those of this process.
-        context: What commands read and write; None for this process's own.
-    """
-    words = sys.argv[1:] if argv is None else list(argv)
-    context = process_context() if context is None else context
-    try:
-        code = command_line().main(
-            words, prog_name="freetrain", standalone_mode=False, obj=context
-        )
-    except EXPECTED as error:
-        _show_error(context, error)
-        code = exit_code(error)
-    except KeyboardInterrupt:
-        code = INTERRUPTED
-    except SystemExit as left:
-        # Rich's way out, exit code 1, where the reader of a help text went away.
-        if not isinstance(left.__context__, BrokenPipeError):
-            raise
-        code = PIPE_CLOSED
-    if code == INTERRUPTED:
-        context.stderr.write("error: interrupted before the end; no file written.\n")
-    if code in (PIPE_CLOSED, EX_IOERR):
-        _discard_output(context)
-    return int(code or 0)
-
-
-def _show_error(context: CliContext, error: Exception) -> None:
-    """Write *error* to standard error, on one line however long."""
-    line = error_line(error)
-    if not context.is_terminal:
-        context.stderr.write(f"error: {line}\n")
-        return
-    from rich.text import Text  # noqa: PLC0415 - only where colour is seen
-
-    shown = Text.assemble(("error:", "bold red"), " ", line)
-    context.err().print(shown, soft_wrap=True)
-
-
-def _discard_output(context: CliContext) -> None:
-    """Point standard output to /dev/null, so that Python's last flush stays quiet.
-
-    What could not be written is still in its buffer; a second failure would turn
-    the exit code into 120.
-
-    Source: the note on SIGPIPE in the documentation of Python's ``signal``.
-    """
-    if context.stdout is sys.stdout:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())

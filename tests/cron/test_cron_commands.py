@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from freetrain.cli.verbs import KindName
+from freetrain.cli.app import KindName
 from freetrain.cron import (
     Crontab,
     CronUnavailableError,
