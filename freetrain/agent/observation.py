@@ -45,7 +45,7 @@ class Verdict:
     Attributes:
         is_final: Whether it is not.
         reason: Why not, for people.
-        wait_s: How long after its last end it is launched again: the back-off.
+        wait_s: How long after its last world ended it is launched again: the back-off.
     """
 
     is_final: bool = False
@@ -61,12 +61,15 @@ _MOST_KILLS = 10  # by then, hours later, they are meant, or their cause is not 
 def judge(endings: Iterable[GenerationEnding], job: TrainerJob) -> Verdict:
     """Return whether the trainer whose generations ended so is launched again.
 
+    Generations that were not launched, as leases came or went meanwhile, say nothing of
+    the program: it waits for its next attempt as long as without them.
+
     Args:
         endings: Since the last generation without leases, in order of generation.
         job: The trainer.
     """
     failures, kills, committed_step, last = 0, 0, 0, None
-    for last in endings:
+    for last in filter(was_launched, endings):
         if last.ended in {EndingKind.FINISHED, EndingKind.DO_NOT_RESTART}:
             return Verdict(is_final=True, reason=_reason(str(last.ended), last.message))
         if last.committed_step > committed_step or _must_have_committed(last, job):
@@ -85,6 +88,11 @@ def judge(endings: Iterable[GenerationEnding], job: TrainerJob) -> Verdict:
     return MAY_RUN
 
 
+def was_launched(ending: GenerationEnding) -> bool:
+    """Tell whether the program ran in the generation that ended so."""
+    return ending.ended is not EndingKind.NOT_LAUNCHED
+
+
 def is_failure(ending: GenerationEnding) -> bool:
     """Tell whether *ending* counts against the program.
 
@@ -93,7 +101,7 @@ def is_failure(ending: GenerationEnding) -> bool:
     A stop that was not asked for does, else a program that stops by itself at once
     would be started for ever.
     """
-    if ending.lost_lease or ending.ended is EndingKind.NOT_LAUNCHED:
+    if ending.lost_lease or not was_launched(ending):
         return False
     return ending.ended is EndingKind.FAILED or not ending.was_asked
 
@@ -483,7 +491,7 @@ class ObservedTrainer:
         has_room_for_spare: Whether its job file leaves spares open, and this lease has
             one or the memory for it.
         is_done: Whether its work is done.
-        since_end_s: Since this agent first saw its newest ending.
+        since_end_s: Since this agent first saw the ending of its last world.
         loses_this_lease: Whether this lease leaves it, for another trainer or for good.
         unix_s: Now, for the files.
     """

@@ -26,6 +26,7 @@ from freetrain.agent.observation import (
     TickWatch,
     is_failure,
     judge,
+    was_launched,
 )
 from freetrain.agent.rules import leave_bound_s, limit_margin_s
 from freetrain.state.files import SILENCE_NOTICE_S, STALLED
@@ -462,6 +463,7 @@ class Observer:
         is_running = newest.world is not None and newest.world.exit_s is None
         running_s = newest.world.age_s if newest.world and is_running else 0.0
         history = self._history(folder)
+        last = max((e.generation for e in history if was_launched(e)), default=0)
         before = folder.generations[:-1]
         is_given_elsewhere = name != home and self._me in newest.assigned.keys
         return ObservedTrainer(
@@ -476,7 +478,7 @@ class Observer:
             and job.launch.spare is None
             and self._has_room_for_spare(newest),
             is_done=board.is_done(name, running_s=running_s),
-            since_end_s=memory.age_s(("end", name, max(folder.over, default=0))),
+            since_end_s=memory.age_s(("end", name, last)),
             loses_this_lease=memory.leaving_since_s is not None or is_given_elsewhere,
             unix_s=memory.unix_s,
         )

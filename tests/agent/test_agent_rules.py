@@ -215,6 +215,11 @@ COMMIT = replace(CRASH, committed_step=5)
         pytest.param(
             [replace(CRASH, ended=EndingKind.NOT_LAUNCHED)] * 9, 0, id="none ran"
         ),
+        pytest.param(
+            [CRASH, replace(CRASH, ended=EndingKind.NOT_LAUNCHED)],
+            10,
+            id="a failure, and then one that did not run",
+        ),
     ],
 )
 def test_a_trainer_waits_longer_after_each_failure_of_its_program(

@@ -223,6 +223,28 @@ def test_a_program_that_fails_is_tried_again_later_and_then_no_more() -> None:
     assert 5.0 <= waits[0] <= 10.0 <= waits[1] <= 16.0
 
 
+def test_leases_that_come_and_go_meanwhile_do_not_bring_the_next_attempt_forward() -> (
+    None
+):
+    """Nor do they put it off: the generations that were not launched do not count."""
+    cluster = ModelCluster()
+    restart = RestartSettings(attempts=2, wait_s=20.0)
+    cluster.add_trainer(structs.replace(a_job(), restart=restart))
+    cluster.fails_s = 1.0
+    keys = [cluster.add_lease() for _ in range(3)]
+    cluster.assign(*keys)
+    cluster.run_until(lambda: (TRAINER, 2) in cluster.board.made, limit_s=10)
+
+    for members in (keys[:2], keys, keys[:2]):
+        cluster.run(4)
+        cluster.assign(*members)
+    cluster.run(30)
+
+    waits = [b - a for a, b in pairwise(cluster.launched_s)]
+    assert [round(wait_s, -1) for wait_s in waits] == [20.0]
+    assert cluster.newest().reason.startswith(GAVE_UP)
+
+
 def kill_again_and_again(
     cluster: ModelCluster, times: int, *, exit_code: int = 137, output: bytes = b""
 ) -> None:

@@ -39,8 +39,14 @@ class LiveBroker:
         self._submit("true", f"min = {most}\nmax = {most}")
 
     def submit_a_sleeper(self, most: int) -> None:
-        """Submit a program that does nothing, on as many nodes as there are."""
-        self._submit("sleep 600", f"max = {most}", more="elastic = false")
+        """Submit a program that does nothing, on as many nodes as there are.
+
+        It needs no MPI: mpirun refuses to run as root, and a trainer that fails three
+        times gives its leases back.
+        """
+        launch = '[launch]\nlauncher = "custom"\ncommand = ["env"]'
+        more = f"elastic = false\n{launch}"
+        self._submit("sleep 600", f"max = {most}", more=more)
 
     def _submit(self, command: str, nodes: str, *, more: str = "") -> None:
         text = f'name = "a"\ncommand = "{command}"\n{more}\n[nodes]\n{nodes}'
