@@ -241,7 +241,7 @@ TEXT = Dialect(
 """Quick, small, and shows planned nodes on every release."""
 
 SNAPSHOT_REQUESTS = 6
-"""Commands of one snapshot, and one more where jobs wait."""
+"""Commands of one snapshot where no job waits; one more where jobs do."""
 
 _PER_CANCEL = 100  # a command line has room for more, a site's patience may not
 

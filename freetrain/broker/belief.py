@@ -78,13 +78,11 @@ class Belief:
         intents: All intents given, each with its state.
         duplicates: Jobs that stand for no lease, as a second one with the name of an
             intent, and must go: the intent's uuid by name for scancel.
-        adopted: Leases of submissions whose answer never came, or was lost again.
     """
 
     leases: tuple[Lease, ...]
     intents: tuple[Intent, ...]
     duplicates: Mapping[str, str] = field(default_factory=dict)
-    adopted: tuple[LeaseKey, ...] = ()
 
 
 def believe(
@@ -136,7 +134,6 @@ def believe(
         ),
         intents=tuple(settled.values()),
         duplicates=_duplicates(answers, settled),
-        adopted=tuple(lease.key for lease in adopted),
     )
 
 

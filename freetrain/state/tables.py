@@ -31,7 +31,7 @@ from slurm.holes import BackfillPlans, HiddenPlan, PlannedStart
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from dataclasses import Field
 
 
@@ -46,6 +46,7 @@ class Dataclass(Protocol):
 
 
 Row = TypeVar("Row", bound=Dataclass)
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,31 @@ def _learned(text: str) -> Any:  # noqa: ANN401 - what the caller put
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+# Some tables have one row, which each tick replaces.
+
+
+def _put_last(
+    connection: sqlite3.Connection, table: str, columns: Mapping[str, object]
+) -> None:
+    """Keep *columns* instead of the last."""
+    names, row = ("one", *columns), (1, *columns.values())
+    put(connection, table, names, key=("one",), rows=[row])
+
+
+def _last(
+    connection: sqlite3.Connection,
+    table: str,
+    names: tuple[str, str],
+    make: Callable[[Any, Any], Made],
+) -> Made | None:
+    """Make a record of a time and JSON; None in a new state, and if unreadable."""
+    rows = select(connection, table, names)
+    try:
+        return make(rows[0][0], _learned(rows[0][1])) if rows else None
+    except (KeyError, TypeError):
+        return None
 
 
 # ----------------------------------------------------------------------
@@ -692,8 +718,8 @@ def put_priority_memory(
     connection: sqlite3.Connection, priority: str, memory: Mapping[str, object]
 ) -> None:
     """Keep *memory* instead of the last."""
-    names, row = ("one", "priority", "memory"), (1, priority, _json(memory))
-    put(connection, "memory", names, key=("one",), rows=[row])
+    columns = {"priority": priority, "memory": _json(memory)}
+    _put_last(connection, "memory", columns)
 
 
 def priority_memory_of(
@@ -726,25 +752,21 @@ class SeenBackfillPlans:
 
 def put_backfill_plans(connection: sqlite3.Connection, seen: SeenBackfillPlans) -> None:
     """Keep *seen* instead of the last."""
-    names = ("one", "whole_s", "plans")
-    row = (1, seen.whole_s, json.dumps(asdict(seen.plans)))
-    put(connection, "plans", names, key=("one",), rows=[row])
+    columns = {"whole_s": seen.whole_s, "plans": _json(asdict(seen.plans))}
+    _put_last(connection, "plans", columns)
 
 
 def seen_backfill_plans(connection: sqlite3.Connection) -> SeenBackfillPlans:
     """Return the plans that were kept last; none in a new state."""
-    rows = select(connection, "plans", ("whole_s", "plans"))
-    if not rows:
-        return SeenBackfillPlans()
-    whole_s, text = rows[0]
-    kept = _learned(text)
-    try:
-        plans = BackfillPlans(
-            starts=tuple(PlannedStart(**start) for start in kept["starts"]),
-            hidden=tuple(HiddenPlan(**plan) for plan in kept["hidden"]),
-        )
-    except (KeyError, TypeError):
-        return SeenBackfillPlans()
+    kept = _last(connection, "plans", ("whole_s", "plans"), _seen_plans)
+    return kept or SeenBackfillPlans()
+
+
+def _seen_plans(whole_s: float | None, kept: Any) -> SeenBackfillPlans:  # noqa: ANN401 - JSON
+    plans = BackfillPlans(
+        starts=tuple(PlannedStart(**start) for start in kept["starts"]),
+        hidden=tuple(HiddenPlan(**plan) for plan in kept["hidden"]),
+    )
     return SeenBackfillPlans(plans, whole_s)
 
 
@@ -781,10 +803,12 @@ def call_memory(connection: sqlite3.Connection) -> CallMemory:
 
 def put_limit_memory(connection: sqlite3.Connection, memory: LimitMemory) -> None:
     """Keep *memory* instead of the last."""
-    names = ("one", "held_s", "most_leases", "learned_s")
-    held = json.dumps({str(job): at_s for job, at_s in memory.held_s.items()})
-    row = (1, held, memory.most_leases, memory.learned_s)
-    put(connection, "limit_memory", names, key=("one",), rows=[row])
+    columns = {
+        "held_s": _json({str(job): at_s for job, at_s in memory.held_s.items()}),
+        "most_leases": memory.most_leases,
+        "learned_s": memory.learned_s,
+    }
+    _put_last(connection, "limit_memory", columns)
 
 
 def limit_memory(connection: sqlite3.Connection) -> LimitMemory:
@@ -813,25 +837,21 @@ class KnownLimits:
 
 def put_known_limits(connection: sqlite3.Connection, known: KnownLimits) -> None:
     """Keep *known* instead of the last."""
-    row = (1, known.read_s, json.dumps(asdict(known.limits)))
-    names = ("one", "read_s", "limits")
-    put(connection, "known_limits", names, key=("one",), rows=[row])
+    columns = {"read_s": known.read_s, "limits": _json(asdict(known.limits))}
+    _put_last(connection, "known_limits", columns)
 
 
 def known_limits(connection: sqlite3.Connection) -> KnownLimits:
     """Return the limits that were kept last; none in a new state."""
-    rows = select(connection, "known_limits", ("read_s", "limits"))
-    if not rows:
-        return KnownLimits()
-    read_s, text = rows[0]
-    kept = _learned(text)
-    try:
-        limits = AccountingLimits(
-            associations=tuple(Association(**each) for each in kept["associations"]),
-            qos=tuple(Qos(**each) for each in kept["qos"]),
-        )
-    except (KeyError, TypeError):
-        return KnownLimits()
+    kept = _last(connection, "known_limits", ("read_s", "limits"), _limits)
+    return kept or KnownLimits()
+
+
+def _limits(read_s: float, kept: Any) -> KnownLimits:  # noqa: ANN401 - JSON
+    limits = AccountingLimits(
+        associations=tuple(Association(**each) for each in kept["associations"]),
+        qos=tuple(Qos(**each) for each in kept["qos"]),
+    )
     return KnownLimits(limits, read_s)
 
 

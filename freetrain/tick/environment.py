@@ -63,7 +63,7 @@ from freetrain.state.tables import (
 )
 from freetrain.state.turn import is_alive, this_process
 from freetrain.text import one_line
-from slurm.backend import connect
+from slurm.backend import SNAPSHOT_REQUESTS, connect
 from slurm.runner import SubprocessRunner, scrubbed
 
 if TYPE_CHECKING:
@@ -213,10 +213,11 @@ ROOM_REQUESTS = 6
 cancelled, a notice is sent; later it is asked which stayed, and those are cancelled.
 One is to spare."""
 
-_READING_REQUESTS = 13
-"""Slurm commands of a tick that has nothing to do: the snapshot, the configuration, our
-jobs, once an hour, where it looks ahead, the topology, every ten minutes, where there
-are limits, two or three for these, and the comment for others."""
+_READING_REQUESTS = SNAPSHOT_REQUESTS + 9
+"""The most Slurm commands of a tick that has nothing to do: the snapshot, one more as
+jobs wait, the configuration, our jobs; where jobs are hidden, whether from us; where it
+looks ahead, once an hour the topology; where there are limits, every ten minutes three
+for these; and the comment for others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

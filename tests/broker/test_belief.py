@@ -113,7 +113,7 @@ def test_a_submission_without_answer_is_adopted_with_all_its_tasks() -> None:
 
     belief = look((), found, before=OPEN)
 
-    assert belief.adopted == tuple(key(task) for task in range(4))
+    assert [one.key for one in belief.leases] == [key(task) for task in range(4)]
     assert belief.intents[0].state is IntentState.SUBMITTED
     assert belief.intents[0].job_id == 7
     assert [one.display_id for one in belief.leases] == ["7_0", "7_1", "7_2", "7_3"]
@@ -132,7 +132,7 @@ def test_it_is_adopted_whatever_was_believed_of_it(
 ) -> None:
     before = Belief((), (intent(state=state, job_id=job_id),))
 
-    assert len(look((job(0),), (), before=before).adopted) == 4
+    assert len(look((job(0),), (), before=before).leases) == 4
 
 
 def test_it_is_abandoned_only_after_two_misses_and_a_while() -> None:

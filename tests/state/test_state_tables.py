@@ -30,6 +30,7 @@ from freetrain.state.tables import (
     Event,
     EventKind,
     HistoryRow,
+    KnownLimits,
     LeaseForecast,
     LossForecastRow,
     SeenBackfillPlans,
@@ -37,6 +38,7 @@ from freetrain.state.tables import (
     TrainerRow,
     TrainerState,
 )
+from slurm.associations import AccountingLimits, Association, Qos
 from slurm.holes import BackfillPlans, HiddenPlan, PlannedStart
 from tests.state.events import events_of
 
@@ -191,6 +193,31 @@ def test_plans_and_events_come_back_as_they_were(
 
         assert tables.seen_backfill_plans(state) == seen
         assert events_of(state, event.subject) == (event,)
+
+
+LIMITS = AccountingLimits(
+    (Association("physics", "ada", is_default=True, limits={"GrpTRES=node": 6}),),
+    (Qos("long", {"MaxJobsPU": 3}),),
+)
+
+
+@pytest.mark.parametrize("kept", ["{}", "[1", '{"qos": 3}', '{"qos": [{"nam": ""}]}'])
+def test_what_slurm_showed_last_is_kept_and_counts_as_unseen_where_it_is_spoilt(
+    state: sqlite3.Connection, kept: str
+) -> None:
+    known = KnownLimits(LIMITS, read_s=5.0)
+    with transaction(state):
+        tables.put_known_limits(state, KnownLimits())
+        tables.put_known_limits(state, known)
+        tables.put_backfill_plans(state, SeenBackfillPlans(whole_s=5.0))
+    assert tables.known_limits(state) == known
+
+    with transaction(state):
+        state.execute("UPDATE known_limits SET limits = ?", (kept,))
+        state.execute("UPDATE plans SET plans = ?", (kept,))
+
+    assert tables.known_limits(state) == KnownLimits()
+    assert tables.seen_backfill_plans(state) == SeenBackfillPlans()
 
 
 def test_only_the_heartbeats_of_the_last_tick_are_kept(
