@@ -29,6 +29,7 @@ from tests.cluster.settings import (
 )
 from tests.cluster.waiting import wait_for
 
+LAUNCH_FAILED = "launch failed requeued held"
 _VARIANTS = "variants"
 _KEY_BYTES = 128
 
@@ -184,6 +185,37 @@ def node_states(cluster: Cluster) -> list[str]:
         env=cluster.environ,
     )
     return done.stdout.split()
+
+
+def resume_drained(cluster: Cluster) -> list[tuple[str, str]]:
+    """Resume nodes that are drained and release jobs that failed to start.
+
+    Returns:
+        Each such node or job, with slurmctld's reason.
+
+    Raises:
+        subprocess.CalledProcessError: slurmctld did not answer.
+    """
+    drained = _pairs(
+        cluster.run(
+            *("sinfo", "--noheader", "--Node", "--partition=main"),
+            *("--states=drain", "--format=%N|%E"),
+        )
+    )
+    for node, _ in drained:
+        cluster.run("scontrol", "update", f"nodename={node}", "state=resume")
+    pending = cluster.run("squeue", "--noheader", "--states=PD", "--format=%i|%r")
+    held = [(job, why) for job, why in _pairs(pending) if why == LAUNCH_FAILED]
+    for job, _ in held:
+        cluster.run("scontrol", "release", job)
+    return [*drained, *((f"job {job}", why) for job, why in held)]
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    return [
+        (name.strip(), why.strip())
+        for name, _, why in (line.partition("|") for line in text.splitlines())
+    ]
 
 
 def _is_idle(cluster: Cluster) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import Cluster, node_states, resume_drained
 from tests.cluster.holding import running_cluster
 from tests.cluster.processes import processes
 from tests.cluster.settings import Variant
@@ -107,3 +107,20 @@ def test_the_command_may_be_run_twice_and_says_where_the_cluster_is(
     finally:
         command("down")
     assert command("down") == command("status")
+
+
+def test_drained_nodes_and_held_jobs_are_named_with_the_reason_and_go_on(
+    cluster_of: Callable[..., Cluster],
+) -> None:
+    cluster = cluster_of()
+    for node, why in (("n2", "launch failed"), ("n5", "Kill task failed")):
+        words = (f"nodename={node}", "state=drain", f"reason={why}")
+        cluster.run("scontrol", "update", *words)
+
+    assert resume_drained(cluster) == [
+        ("n2", "launch failed"),
+        ("n5", "Kill task failed"),
+    ]
+
+    assert node_states(cluster) == ["idle"] * len(cluster.nodes)
+    assert resume_drained(cluster) == []

@@ -9,6 +9,8 @@ another user's jobs come and go, and holds what must be so whatever happens:
   program's own log; nothing that was committed was lost;
 * no lease is unknown to the broker for longer than one tick;
 * no job of others waits longer than ``lease.silence`` and a tick;
+* no node is drained but by slurmctld itself: where it is killed before it has saved its
+  jobs, it gives the number of a running job away again, and slurmd refuses the second;
 * no lease and no process is left at the end.
 """
 
@@ -33,7 +35,12 @@ from freetrain.state.database import DATABASE, LOCK
 from freetrain.state.files import UnreadableFileError
 from freetrain.tick.status_report import read_status_report
 from slurm.records import JobState
-from tests.cluster.cluster import Cluster, restart_controller
+from tests.cluster.cluster import (
+    LAUNCH_FAILED,
+    Cluster,
+    restart_controller,
+    resume_drained,
+)
 from tests.cluster.processes import proc_words
 from tests.cluster.settings import NODES, Variant
 from tests.cluster.waiting import wait_for
@@ -57,6 +64,10 @@ SLACK_S = 30.0
 """For a commit, the end of a lease and backfill's cycle, as long as not more than
 ``_FULL`` processes want each CPU: cluster and trainers alone make two or three."""
 _FULL = 4.0
+
+
+_GIVEN_TWICE = frozenset({"Duplicate jobid", LAUNCH_FAILED})
+"""Reasons of nodes and jobs where a slurmctld that was killed gave a number twice."""
 
 
 _WRITING_S = 5.0
@@ -289,6 +300,13 @@ class Storm:
         self._random = random
         self._frozen: list[tuple[float, int]] = []
         self._old = stage.folder / "old.sqlite"
+        self.drained: list[tuple[str, str]] = []
+        """Nodes that slurmctld drained and jobs that it held, with its reasons."""
+
+    def resume_drained(self) -> None:
+        """Resume nodes that are drained, and release jobs that failed to start."""
+        with suppress(CalledProcessError):
+            self.drained += resume_drained(self._stage.cluster)
 
     def strike(self, fault: Fault) -> bool:
         """Carry out *fault*; return whether there was anything to strike."""
@@ -437,6 +455,7 @@ def storm(  # all but two are named
                 if fault.target is Target.DATABASE:
                     wait_for("its trainers", stage.knows_its_trainers, limit_s=600)
             tempest.thaw()
+            tempest.resume_drained()
             load = max(load, os.getloadavg()[0] / (os.cpu_count() or 1))
             if struck.total() >= faults:
                 break
@@ -448,6 +467,8 @@ def storm(  # all but two are named
     check_all(stage, reference)
     marks.check_nothing_committed_was_lost()
     assert not stage.strangers, stage.strangers
+    yield f"drained nodes and held jobs: {Counter(tempest.drained) or 'none'}"
+    assert {why for _, why in tempest.drained} <= _GIVEN_TWICE, tempest.drained
     waits_s = visitors.waits_s
     tick_s = max(tick.took_s for tick in ticks)
     most_s = SILENCE_S + tick_s + SLACK_S * max(1.0, load / _FULL)
