@@ -114,9 +114,10 @@ class SlurmBackend(Protocol):
         ...
 
     def sees_all_jobs(self, user: str) -> bool:
-        """Tell whether *user* sees all jobs whatever PrivateData says.
+        """Tell whether *user*, an operator or administrator, sees all jobs.
 
-        False where that is unknown, as without accounting. One request.
+        They do whatever PrivateData says, as root and SlurmUser do, who are not asked
+        for here. False where that is unknown, as without accounting. One request.
         """
         ...
 

@@ -498,6 +498,7 @@ class ClusterConfig:
         max_array_size: One more than the largest index of a job array.
         topology_plugin: For example ``topology/tree``; empty where Slurm omits it.
         enforces_limits: Whether limits of accounts, users and QOS bind jobs.
+        slurm_uid: The user as whom slurmctld runs, SlurmUser; None where not shown.
     """
 
     cluster: str
@@ -517,6 +518,7 @@ class ClusterConfig:
     max_array_size: int
     topology_plugin: str = ""
     enforces_limits: bool = False
+    slurm_uid: int | None = None
 
     @property
     def bf_window_s(self) -> float:

@@ -683,6 +683,7 @@ def _config(settings: dict[str, str]) -> ClusterConfig:
         enforces_limits=not _ENFORCING.isdisjoint(
             settings.get("AccountingStorageEnforce", "").split(",")
         ),
+        slurm_uid=_uid(settings.get("SlurmUser", "")),
     )
 
 
@@ -699,6 +700,12 @@ def _parameters(text: str) -> dict[str, str]:
 
 def _private(text: str) -> tuple[str, ...]:
     return () if text == "none" else tuple(text_or_empty(text).split(","))
+
+
+def _uid(text: str) -> int | None:
+    """Return the number in ``slurm(64030)``."""
+    found = re.fullmatch(r".*\(([0-9]{1,10})\)", text)
+    return int(found[1]) if found else None
 
 
 def _seconds(text: str) -> float:

@@ -18,7 +18,7 @@ import sqlite3
 import statistics
 import sys
 import tempfile
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -75,7 +75,7 @@ from freetrain.state.files import StateDir, UnreadableFileError
 from freetrain.state.tables import trainers
 from freetrain.text import render_duration
 from freetrain.tick.environment import PYSLURM
-from freetrain.tick.leases import hidden_queue, interval_problem, mode_of
+from freetrain.tick.leases import hidden_queue, interval_problem, mode_of, sees_all_jobs
 from freetrain.tick.limits import leases_to_ask_for
 from freetrain.tick.room import qos_of_partitions
 from freetrain.tick.status_report import read_status_report
@@ -952,12 +952,10 @@ def _hiding(config: ClusterConfig, pending: int) -> Iterator[str]:
 
 def _sees_all(subject: Subject, config: ClusterConfig) -> bool:
     """Tell whether Slurm shows us the jobs of all users."""
-    if subject.uid == 0 or "jobs" not in config.private_data:
-        return True
-    try:
-        return subject.backend.sees_all_jobs(pwd.getpwuid(subject.uid).pw_name)
-    except KeyError:
-        return False
+    user = ""
+    with suppress(KeyError):
+        user = pwd.getpwuid(subject.uid).pw_name
+    return sees_all_jobs(config, subject.backend, uid=subject.uid, user=user)
 
 
 def look_at_privacy(
@@ -968,12 +966,12 @@ def look_at_privacy(
     Args:
         config: How the cluster is set up.
         mode: How leases give way; None where that is unknown.
-        sees_all: Whether Slurm shows us all jobs whatever PrivateData says.
+        sees_all: Whether Slurm shows us all jobs.
     """
     kinds = ",".join(config.private_data) or "none"
-    if mode and (advice := hidden_queue(config, mode, sees_all=lambda: sees_all)):
+    if mode and (advice := hidden_queue(mode, sees_all=lambda: sees_all)):
         return bad("PrivateData", f"{kinds}, and yield", advice)
-    if "jobs" in config.private_data and not sees_all:
+    if not sees_all:
         return warn(
             "PrivateData",
             f"{kinds}: others' jobs are hidden from us",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from freetrain.config.site import Site
     from freetrain.state.files import StateDir
     from freetrain.tick.environment import TickEnvironment
+    from slurm.backend import SlurmBackend
     from slurm.records import ClusterConfig, JobRecord, Partition, Requirement
 
 
@@ -148,18 +149,29 @@ def mode_of(
     return Mode.PREEMPT if is_last else Mode.YIELD
 
 
-def hidden_queue(
-    config: ClusterConfig, mode: Mode, *, sees_all: Callable[[], bool]
-) -> str:
+def sees_all_jobs(
+    config: ClusterConfig, backend: SlurmBackend, *, uid: int, user: str
+) -> bool:
+    """Tell whether Slurm shows a user the jobs of all others.
+
+    PrivateData=jobs hides them from all but root, SlurmUser, operators and
+    administrators (``validate_operator`` in slurmctld, 21.08 to 26.05). Coordinators
+    see those of their accounts besides, and not the others, for which leases must give
+    way just as well. Where jobs are hidden it costs a request, but for the first two.
+    """
+    if "jobs" not in config.private_data or uid in {0, config.slurm_uid}:
+        return True
+    return backend.sees_all_jobs(user)
+
+
+def hidden_queue(mode: Mode, *, sees_all: Callable[[], bool]) -> str:
     """Return why leases cannot yield here, as others' jobs are hidden; empty if not.
 
     Args:
-        config: How the cluster is set up.
         mode: How leases give way.
-        sees_all: Tells whether Slurm shows us all jobs all the same; only asked where
-            it hides them from most users.
+        sees_all: Tells whether Slurm shows us all jobs; only asked where leases yield.
     """
-    if mode is not Mode.YIELD or "jobs" not in config.private_data or sees_all():
+    if mode is not Mode.YIELD or sees_all():
         return ""
     return (
         "PrivateData=jobs hides other users' jobs from us, and in yield mode leases "

@@ -34,7 +34,7 @@ from freetrain.broker.yielding import NO_CLAIMS, DelayProtection, find_claims, k
 from freetrain.config.site import LeaseMode
 from freetrain.errors import BadConfigurationError
 from freetrain.text import counted
-from freetrain.tick.leases import NOTICE, hidden_queue, limits_of
+from freetrain.tick.leases import NOTICE, hidden_queue, limits_of, sees_all_jobs
 from slurm.errors import SlurmError, SlurmRefusedError
 from slurm.holes import find_holes
 from slurm.records import JobState, NodeState, Requirement, expand, named_or_default
@@ -144,9 +144,10 @@ def make_room(
     seen = view_of(site, backend.config(), backend.snapshot())
 
     def sees_all() -> bool:
-        return environment.uid == 0 or backend.sees_all_jobs(environment.user)
+        uid, user = environment.uid, environment.user
+        return sees_all_jobs(seen.config, backend, uid=uid, user=user)
 
-    hidden = hidden_queue(seen.config, seen.limits.mode, sees_all=sees_all)
+    hidden = hidden_queue(seen.limits.mode, sees_all=sees_all)
     if hidden:
         raise BadConfigurationError(f"{hidden} Nothing was done.")
     claims = claims_of(site, environment, seen)

@@ -4,8 +4,11 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from subprocess import CalledProcessError
 from types import ModuleType
 from uuid import uuid4
 
@@ -36,11 +39,14 @@ class World:
         connect: Makes a back end, with a cap on its requests or None.
         user: Our user name there.
         script: A batch script that runs for long.
+        promote: Gives a user an administrator's level, and returns the user's name;
+            None where there is no accounting.
     """
 
     connect: Callable[[int | None], SlurmBackend]
     user: str
     script: str
+    promote: Callable[[str], str] | None = None
 
     @staticmethod
     def new_name() -> str:
@@ -170,10 +176,9 @@ def limited_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Wo
     """Limits are enforced; there is one on the account above ours."""
     if request.param == "fake":
         fake: FakeSlurm = request.getfixturevalue("fake_slurm")
-        fake.standin.limit(nodes=ACCOUNT_LIMIT, account=accounting.ABOVE)
+        standin = fake.standin
     elif request.param == "stand-in":
-        standin: FakeSlurmFolder = request.getfixturevalue("standin")
-        standin.limit(nodes=ACCOUNT_LIMIT, account=accounting.ABOVE)
+        standin = request.getfixturevalue("standin")
     else:
         if accounting.why_not():
             pytest.skip(accounting.why_not())
@@ -181,10 +186,31 @@ def limited_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Wo
         cluster = request.getfixturevalue("cluster_of")(*variants)
         change = ("modify", "account", accounting.ABOVE, "set")
         accounting.sacctmgr(cluster.folder, *change, f"GrpTRES=node={ACCOUNT_LIMIT}")
-        yield _world(cluster.environ, USER, tmp_path)
+        promote = partial(_promote, cluster.folder)
+        yield replace(_world(cluster.environ, USER, tmp_path), promote=promote)
+        _promote(cluster.folder, "None")
         accounting.sacctmgr(cluster.folder, *change, "GrpTRES=node=-1")
         return
-    yield from _world_of(request, tmp_path)
+    standin.limit(nodes=ACCOUNT_LIMIT, account=accounting.ABOVE)
+    for world in _world_of(request, tmp_path):
+        yield replace(world, promote=standin.promote)
+
+
+def _promote(folder: Path, level: str) -> str:
+    """Make the colleague a coordinator of our account, or of an administrator's level.
+
+    No level is left from before.
+    """
+    user = accounting.COLLEAGUE
+    is_coordinator = level == "Coordinator"
+    set_level = "None" if is_coordinator else level
+    accounting.sacctmgr(
+        folder, "modify", "user", user, "set", f"AdminLevel={set_level}"
+    )
+    of = ("coordinator", f"account={accounting.ACCOUNT}", f"names={user}")
+    with suppress(CalledProcessError):  # sacctmgr exits 1 where nothing changes
+        accounting.sacctmgr(folder, "add" if is_coordinator else "delete", *of)
+    return user
 
 
 def _world_of(

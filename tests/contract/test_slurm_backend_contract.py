@@ -117,6 +117,24 @@ def test_limits_come_with_the_tree_of_accounts_and_our_own_account(
     assert backend.requests - before == 2
 
 
+def test_operators_and_administrators_see_all_jobs_and_coordinators_do_not(
+    limited_world: World,
+) -> None:
+    backend = limited_world.connect(None)
+    assert limited_world.promote is not None
+
+    for level in ("Operator", "Coordinator", "Administrator", "None"):
+        user = limited_world.promote(level)
+        expected = level in {"Operator", "Administrator"}
+        wait_for(
+            f"what it means to be {level}",
+            lambda: backend.sees_all_jobs(user) is expected,  # noqa: B023 -- waited for
+        )
+
+    assert not backend.sees_all_jobs("nobody-of-this-name")
+    assert backend.config().slurm_uid == 0
+
+
 def test_without_accounting_no_limit_counts(backend: SlurmBackend) -> None:
     assert not backend.config().enforces_limits
 

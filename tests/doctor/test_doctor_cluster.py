@@ -83,6 +83,7 @@ FEW = structs.replace(SITE, caps=Caps(requests_per_tick=5))
 
 def privacy(mode: Mode | None, *hidden: str, sees_all: bool = False) -> Finding:
     kinds = hidden or ("jobs", "u")
+    sees_all |= "jobs" not in kinds
     return look_at_privacy(cluster(private_data=kinds), mode, sees_all=sees_all)
 
 

@@ -16,7 +16,7 @@ from freetrain.config.site import LeaseMode, LeaseSettings, SiteRules
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm import commands as programs
 from freetrain.errors import BadConfigurationError
-from freetrain.tick.leases import hidden_queue
+from freetrain.tick.leases import hidden_queue, sees_all_jobs
 from freetrain.tick.room import Room, claims_of, make_room, view_of
 from freetrain.tick.tick import tick
 from slurm.records import JobRecord, JobState
@@ -186,10 +186,26 @@ def test_where_others_jobs_are_hidden_leases_that_yield_are_refused(
     assert exit_code(said.value) == 78
     assert "preempt" in str(said.value)
     assert not world.slurm.calls("sbatch")
-    private = replace(CONFIG, private_data=("jobs",))
-    assert hidden_queue(private, Mode.YIELD, sees_all=lambda: False)
-    assert not hidden_queue(private, Mode.PREEMPT, sees_all=lambda: False)
-    assert not hidden_queue(private, Mode.YIELD, sees_all=lambda: True)
+    assert hidden_queue(Mode.YIELD, sees_all=lambda: False)
+    assert not hidden_queue(Mode.PREEMPT, sees_all=lambda: False)
+    assert not hidden_queue(Mode.YIELD, sees_all=lambda: True)
+
+
+@pytest.mark.parametrize(
+    ("uid", "is_hidden"),
+    [(0, False), (64030, False), (1000, True)],
+    ids=["root", "SlurmUser", "another"],
+)
+def test_slurm_user_and_root_see_all_jobs_and_are_not_asked_for(
+    world: TickWorld, uid: int, *, is_hidden: bool
+) -> None:
+    private = replace(CONFIG, private_data=("jobs",), slurm_uid=64030)
+    backend = world.connect(1)
+
+    sees_all = sees_all_jobs(private, backend, uid=uid, user=world.environment.user)
+
+    assert (not sees_all, backend.requests > 0) == (is_hidden, is_hidden)
+    assert sees_all_jobs(CONFIG, backend, uid=uid, user="")
 
 
 @pytest.mark.parametrize("level", ["Operator", "Administrator"])

@@ -756,6 +756,7 @@ _CONFIG = {
     "SelectType": "select/cons_tres",
     "SelectTypeParameters": "CR_CPU_MEMORY",
     "SLURM_VERSION": RELEASE,
+    "SlurmUser": "root(0)",
 }
 
 

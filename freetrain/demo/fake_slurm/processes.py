@@ -116,6 +116,18 @@ class FakeSlurmFolder:
         with opened(self.folder) as cluster:
             cluster.leaves = {name: list(nodes) for name, nodes in leaves.items()}
 
+    def promote(self, level: str) -> str:
+        """Give our user an administrator's level; return the user's name.
+
+        A coordinator has the level "None", as far as slurmctld's record of users shows.
+
+        Raises:
+            OSError: The state is gone or cannot be kept.
+        """
+        with opened(self.folder) as cluster:
+            cluster.admin_level = "None" if level == "Coordinator" else level
+            return cluster.user
+
     def limit(
         self,
         *,
