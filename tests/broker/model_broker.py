@@ -58,6 +58,7 @@ class ModelBroker:
         limits: Caps.
         steps_left: Steps until the broker is killed; None for never.
         answer: How sbatch behaves.
+        lost: Jobs, by name and task, that were believed gone while they were there.
     """
 
     slurm: ModelSlurm
@@ -70,6 +71,7 @@ class ModelBroker:
     steps_left: int | None = None
     answer: Answer = Answer.GOOD
     submitted: int = 0
+    lost: set[tuple[str, int]] = field(default_factory=set)
 
     def tick(
         self, *, sees_queue: bool = True, sees_jobs: bool = True
