@@ -76,10 +76,10 @@ class Sacct(LogFormat[JobTrace]):
 
         Needed are a job id, Submit, Start, one of End, Elapsed and ElapsedRaw, and
         one of NNodes, AllocNodes and NodeList; where the dump has no header line, they
-        are told by their values. Any of several delimiters may stand between them.
-        Units are nodes. t = 0 is the first
-        submission; times without a zone are taken as UTC (run sacct with TZ=UTC, or
-        a change to winter time makes jobs end before they start).
+        are recognised by their values. Any of several delimiters may stand between
+        them. Units are nodes. t = 0 is the first submission; times without a zone are
+        taken as UTC (run sacct with TZ=UTC, or a change to winter time makes jobs end
+        before they start).
 
         * Steps (``123.batch``) are left out; an array's tasks and the components of a
           heterogeneous job are jobs each. Names and comments may have line breaks.
@@ -130,7 +130,7 @@ class _Head(NamedTuple):
         columns: Names in lower case; empty for a column that is not used.
         line_number: Line of the names, 0 where there are none.
         comments: Comments before it, without ``#``.
-        cautions: A sentence where columns were told by their values.
+        cautions: A sentence where columns were recognised by their values.
     """
 
     mark: str
@@ -268,7 +268,7 @@ class _DumpParser:
         return self._expanded[text]
 
 
-# The header line, or columns told by their values where there is none.
+# The header line, or columns recognised by their values where there is none.
 
 _MARKS = ("|#", "|", ";", "\t", "^", "~", "@")
 """Delimiters that are looked for; ``--delimiter`` takes any. No comma: it stands in
@@ -301,7 +301,7 @@ def _read_head(content: Content) -> _Head:
     """Return how the dump in *content* is to be read.
 
     Raises:
-        UnreadableLogError: A column is missing, or cannot be told from the others.
+        UnreadableLogError: A column is missing, or looks like another.
     """
     comments: list[str] = []
     for number, line in content.lines():
@@ -328,7 +328,7 @@ def _check_columns(source: str, number: int, columns: tuple[str, ...]) -> None:
 
 
 _SAMPLE = 1000
-"""Records by which columns without names are told apart."""
+"""Records by whose values columns without names are recognised."""
 
 _MOST_COLUMNS = 150
 """``sacct --helpformat`` has 120."""
@@ -360,13 +360,13 @@ def _headless(
                 f"names first, as sacct prints it without --noheader"
             )
             raise UnreadableLogError(content.source, number, None, why)
-    told = ", ".join(f"{place + 1} {name}" for place, name in sorted(named.items()))
-    caution = f"The dump has no header line: its columns were taken to be {told}."
+    listed = ", ".join(f"{place + 1} {name}" for place, name in sorted(named.items()))
+    caution = f"The dump has no header line: its columns were taken to be {listed}."
     return _Head(mark, columns, 0, comments, (caution,))
 
 
 class _Unnamed:
-    """Columns without names, told apart by what stands in them.
+    """Columns without names, recognised by their values.
 
     Args:
         rows: Fields of some records, all of one length. Steps are not looked at.
@@ -692,7 +692,7 @@ _NO_NODES = "none assigned"
 _NOTHING = frozenset({"", "unknown", "none", "n/a", _NO_NODES, "invalid"})
 _NO_LIMIT = _NOTHING | {"unlimited", "partition_limit"}
 
-# Values by which columns without names are told.
+# Values by which columns without names are recognised.
 _TIME = re.compile(rf"{_ISO.pattern}|\d{{9,10}}", re.ASCII)
 _LIMIT = re.compile(rf"{_DURATION.pattern}|UNLIMITED|Partition_Limit", re.ASCII)
 _NODE_LIST = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?=\D*\d)[^\s|]+", re.ASCII)

@@ -74,7 +74,7 @@ def run_drill(  # noqa: PLR0913 - one parameter an option
         write_out(context, _opening(chosen))
     begun_s = context.clock()
     backend.signal([job.key], NOTICE)
-    chosen.note(DrillMark.TOLD, 0.0)
+    chosen.note(DrillMark.NOTIFIED, 0.0)
     for marks in _follow(
         chosen, backend, context, begun_s=begun_s, patience_s=patience_s
     ):
@@ -113,7 +113,7 @@ def _follow(
     patience_s: float,
 ) -> Iterator[tuple["DrillMark", ...]]:
     """Yield the new marks of each poll, until the drill is complete or time is up."""
-    yield (DrillMark.TOLD,)
+    yield (DrillMark.NOTIFIED,)
     asked_s = 0.0
     while (now_s := context.clock() - begun_s) < patience_s:
         marks = chosen.poll(now_s)
@@ -140,7 +140,7 @@ def _is_gone(backend: SlurmBackend, lease: AssignedLease) -> bool:
 class DrillMark(StrEnum):
     """The events of a drill, in the order in which they should come."""
 
-    TOLD = "told to leave"
+    NOTIFIED = "told to leave"
     HEARD = "its agent heard it"
     RE_FORMED = "the next generation was made"
     ASKED = "its world was asked to stop"

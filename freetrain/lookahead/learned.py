@@ -254,14 +254,14 @@ class NodeOrder:
         order: Callable[[int], Any] | None = None,
         state: Mapping[str, Any] | None = None,
     ) -> None:
-        strangers = PRIOR_TOGETHER / PRIOR_EVENTS
+        unrelated = PRIOR_TOGETHER / PRIOR_EVENTS
         self._cluster_of = cluster_of
         self._is_line = order is not None
         self._order = order or int
         self._line = sorted(cluster_of, key=order) if self._is_line else []
         self._begins: dict[int, int] | None = None
         self._either = [_PRIOR_DEPARTURES] * len(APART)
-        self._both = [_PRIOR_DEPARTURES * strangers] * len(APART)
+        self._both = [_PRIOR_DEPARTURES * unrelated] * len(APART)
         self._there = [0.0] * _PARTS
         self._hit = [0.0] * _PARTS
         if state is not None:
@@ -384,9 +384,9 @@ class NodeOrder:
 
     def _count(self, at: int, either: float, both: float) -> None:
         """Count pairs at one distance; earlier counts fade, the prior does not."""
-        fades, strangers = either / _LASTS_DEPARTURES, PRIOR_TOGETHER / PRIOR_EVENTS
+        fades, unrelated = either / _LASTS_DEPARTURES, PRIOR_TOGETHER / PRIOR_EVENTS
         self._either[at] -= fades * (self._either[at] - _PRIOR_DEPARTURES)
-        self._both[at] -= fades * (self._both[at] - _PRIOR_DEPARTURES * strangers)
+        self._both[at] -= fades * (self._both[at] - _PRIOR_DEPARTURES * unrelated)
         self._either[at] += either
         self._both[at] += both
 

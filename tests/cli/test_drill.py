@@ -104,7 +104,7 @@ def test_a_drill_that_goes_well_sees_everything_and_loses_nothing(
     drill.note(DrillMark.GONE, 2.0)
 
     assert seen == tuple(
-        mark for mark in DrillMark if mark not in {DrillMark.TOLD, DrillMark.GONE}
+        mark for mark in DrillMark if mark not in {DrillMark.NOTIFIED, DrillMark.GONE}
     )
     assert drill.is_complete
     assert (drill.seen_s[DrillMark.BACK], drill.pause_s) == (1.5, 2.0)
