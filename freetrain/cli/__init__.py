@@ -1,1 +1,1 @@
-"""The command line: one file a verb."""
+"""The command line: verbs parse options, call what does the work, show the result."""

@@ -1,7 +1,7 @@
-"""What starts, losses and changes count [κ, η], learned from how trainers fared.
+"""What losses and changes count [κ, η], and how long trainers keep nodes, learned.
 
-A start is paid once, and earns for as long as the trainer then keeps nodes:
-:class:`ServiceTime` learns how long that is, for every policy that plans by gains.
+A start is paid once, and earns for as long as the trainer then keeps nodes
+(``planning.rating.start_cost_s``): :class:`ServiceTime` learns how long that is.
 
 The objective W0 (docs/notes/lookahead.md) cannot know two things from nodes alone.
 Clusters that a trainer holds are often hit at one event, which costs it once: another

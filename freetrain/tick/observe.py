@@ -1,7 +1,8 @@
-"""The first half of a tick: the state of things, from Slurm, the store and the files.
+"""What a tick observes: leases, agents and trainers, by Slurm, the store and files.
 
-``observe`` changes nothing. It takes a snapshot of Slurm, settles which leases exist
-(``broker.belief``), and reads the agents' heartbeats and the trainers' files.
+``observe`` changes nothing. By the snapshot with which room was made it settles which
+leases exist (``broker.belief``); then it reads the agents' heartbeats and the trainers'
+files.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""From what a tick observed to what it does: holes, ratings, plan, actions.
+"""From what a tick observed to what it does: holes, limits, ratings, share, decision.
 
-``make_plan`` goes the whole way. Where forecasts fail, it plans without them.
+``make_plan`` goes the whole way in this order; ``broker.decide`` makes the decision.
+Where forecasts fail, it plans without them.
 """
 
 from __future__ import annotations

@@ -113,12 +113,25 @@ def test_the_help_of_every_verb_has_examples_of_it_that_can_be_called(
     not (TOP / "freetrain").is_dir(),
     reason="the suite runs against the wheel, the source folders out of the way",
 )
-def test_every_file_a_document_points_at_is_there() -> None:
+def test_every_file_a_document_points_at_is_there_by_the_name_it_has() -> None:
     for path in documents():
-        for part in path.read_text(encoding="utf-8").split("](")[1:]:
-            target = part.partition(")")[0].partition("#")[0]
-            if target and "://" not in target:
-                assert (path.parent / target).exists(), f"{path.name}: {target}"
+        links = re.findall(r"\[([^]]*)\]\(([^)#]*)#?([^)]*)\)", path.read_text("utf-8"))
+        for shown, target, heading in links:
+            if "://" in target:
+                continue
+            there = path.parent / target if target else path
+            assert there.exists(), f"{path.name}: {target}"
+            is_named = not shown.endswith(".md") or shown == there.name
+            assert is_named, f"{path.name}: {shown} is called {there.name}"
+            if heading:
+                assert heading in anchors(there), f"{path.name}: {target}#{heading}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return how links name the headings of *page*."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    plain = (re.sub(r"[^\w\s-]", "", heading.lower()) for heading in headings)
+    return {heading.strip().replace(" ", "-") for heading in plain}
 
 
 def test_the_architecture_page_has_every_package_and_module_of_freetrain() -> None:
