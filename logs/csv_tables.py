@@ -36,6 +36,7 @@ from logs.format import (
     whole,
     write_number,
 )
+from logs.timeline import UnitRanges
 from logs.trace import (
     NO_VALUE,
     IdleTrace,
@@ -46,7 +47,7 @@ from logs.trace import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from typing import TextIO
 
     from numpy.typing import NDArray
@@ -350,6 +351,12 @@ def _number_or_unknown(value: float | None) -> str:
 
 IDLE_COLUMNS = ("node", "idle_start_s", "idle_end_s")
 
+NODES_COLUMN = "nodes"
+"""How many consecutive nodes a line is of; one where the column is not there."""
+
+MOST_SINGLE_LINES = 10_000_000
+"""A larger log is written with a line for nodes that are idle together."""
+
 
 _NUMBERED = re.compile(r"0|[1-9]\d*", re.ASCII)
 
@@ -377,7 +384,8 @@ class Fragments(LogFormat[IdleTrace]):
         node 1024 means that there are nodes 0 to 1023 too, idle or not, and a
         comment such as ``# Summit, 4734 nodes`` may say that there are more still.
         Other names are taken as they come, in natural order. A comment may say when
-        the log ends (``# ends_s=604800``), where no node is idle at its end.
+        the log ends (``# ends_s=604800``), where no node is idle at its end. A column
+        ``nodes`` says how many nodes a line is of, from its number on.
 
         Args:
             content: The file.
@@ -388,7 +396,7 @@ class Fragments(LogFormat[IdleTrace]):
             UnreadableLogError: A line cannot be read, an interval is negative or
                 empty, or a node is idle twice at once.
         """
-        head = read_head(content, needed=IDLE_COLUMNS)
+        head = read_head(content, needed=IDLE_COLUMNS, optional=(NODES_COLUMN,))
         tolerance = Tolerance(content.source, skip_bad)
         idle = read_plain(content, head)
         if idle is None:
@@ -404,6 +412,7 @@ class Fragments(LogFormat[IdleTrace]):
             comments=head.comments,
             skipped_lines=tolerance.skipped,
             log_end_s=head.ends_s,
+            nodes=idle.nodes[order],
         )
 
     def write(self, trace: IdleTrace, stream: TextIO) -> None:
@@ -411,10 +420,13 @@ class Fragments(LogFormat[IdleTrace]):
 
         The machine's size, the Unix time of t = 0 and the log's end go into a comment
         of their own unless the trace's comments say them already; comments that say
-        otherwise are left out.
+        otherwise are left out. Each line is of one node; in a log of more than
+        ``MOST_SINGLE_LINES``, if nodes are numbers, of those that are idle together.
         """
-        head = TableHead(trace.comments, IDLE_COLUMNS, 0)
         numbered = all(_NUMBERED.fullmatch(name) for name in trace.node_names)
+        is_short = not numbered or trace.holes <= MOST_SINGLE_LINES
+        columns = IDLE_COLUMNS if is_short else (*IDLE_COLUMNS, NODES_COLUMN)
+        head = TableHead(trace.comments, columns, 0)
         size = len(trace.node_names) if numbered else head.machine_nodes
         write_head(
             stream,
@@ -424,25 +436,29 @@ class Fragments(LogFormat[IdleTrace]):
             ends_s=trace.log_end_s,
         )
         names = [quote_field(name) for name in trace.node_names]
+        if is_short:
+            stream.writelines(
+                f"{names[node]},{write_number(start_s)},{write_number(end_s)}\n"
+                for node, start_s, end_s in trace.rows()
+            )
+            return
         intervals = zip(
-            trace.node.tolist(),
-            trace.start_s.tolist(),
-            trace.end_s.tolist(),
-            strict=True,
+            trace.node, trace.start_s, trace.end_s, trace.widths, strict=True
         )
         stream.writelines(
-            f"{names[node]},{write_number(start_s)},{write_number(end_s)}\n"
-            for node, start_s, end_s in intervals
+            f"{names[node]},{write_number(start_s)},{write_number(end_s)},{nodes}\n"
+            for node, start_s, end_s, nodes in intervals
         )
 
 
 class _Intervals(NamedTuple):
-    """All lines of a log, in any order: names by position, and three columns."""
+    """All lines of a log, in any order: names by position, and four columns."""
 
     node_names: tuple[str, ...]
     node: NDArray[np.int32]
     start_s: NDArray[np.float64]
     end_s: NDArray[np.float64]
+    nodes: NDArray[np.int32]
 
 
 def read_plain(content: Content, head: TableHead) -> _Intervals | None:
@@ -451,17 +467,22 @@ def read_plain(content: Content, head: TableHead) -> _Intervals | None:
     Returns:
         None for another form, or an error: then `read_line_by_line` must look.
     """
-    if head.columns != IDLE_COLUMNS:
+    if head.columns not in (IDLE_COLUMNS, (*IDLE_COLUMNS, NODES_COLUMN)):
         return None
-    table = read_whole_table(_body(content.raw, head.line_number), columns=3)
-    if table is None or int(table[:, 0].max()) >= MAX_NODES:
+    table = read_whole_table(_body(content.raw, head.line_number), len(head.columns))
+    if table is None:
         return None
-    node, start_s, end_s = table.T
+    node, start_s, end_s = table.T[: len(IDLE_COLUMNS)]
+    nodes = table.T[-1] if NODES_COLUMN in head.columns else np.ones_like(node)
+    highest = int((node + nodes).max()) - 1
+    if highest >= MAX_NODES or int(nodes.min()) < 1:
+        return None
     idle = _Intervals(
-        _numbered(int(node.max()), head),
+        _numbered(highest, head),
         node.astype(np.int32),
         start_s.astype(np.float64),
         end_s.astype(np.float64),
+        nodes.astype(np.int32),
     )
     return idle if bool((start_s < end_s).all()) and not _overlaps(idle) else None
 
@@ -476,9 +497,26 @@ def _body(raw: bytes, header_lines: int) -> bytes:
 
 
 def _overlaps(idle: _Intervals) -> bool:
-    by_node = np.lexsort((idle.start_s, idle.node))
-    node, start_s, end_s = (column[by_node] for column in idle[1:])
-    return bool(((node[1:] == node[:-1]) & (start_s[1:] < end_s[:-1])).any())
+    if (idle.nodes == 1).all():
+        by_node = np.lexsort((idle.start_s, idle.node))
+        node, start_s, end_s = idle.node[by_node], idle.start_s[by_node], idle.end_s
+        ends_s = end_s[by_node]
+        return bool(((node[1:] == node[:-1]) & (start_s[1:] < ends_s[:-1])).any())
+    lines, there = len(idle.node), UnitRanges()
+    first, end = idle.node.tolist(), (idle.node + idle.nodes).tolist()
+    # At one time lines close before others open.
+    is_open = np.repeat([False, True], lines)
+    order = np.lexsort((is_open, np.concatenate((idle.end_s, idle.start_s))))
+    for place in order.tolist():
+        line = place % lines
+        if place < lines:
+            there.remove(first[line], end[line])
+        else:
+            try:
+                there.add(first[line], end[line])
+            except ValueError:
+                return True
+    return False
 
 
 _DIGITS = b"0123456789"
@@ -487,7 +525,7 @@ _DIGITS = b"0123456789"
 _LARGEST = 10**15
 
 
-def read_whole_table(body: bytes, *, columns: int) -> NDArray[np.int64] | None:
+def read_whole_table(body: bytes, columns: int) -> NDArray[np.int64] | None:
     r"""Return the numbers in *body*, or None where it is not plain.
 
     Args:
@@ -535,22 +573,36 @@ def read_line_by_line(
     )
     if not intervals:
         raise tolerance.empty_log("no idle interval in it")
-    names = _node_names({interval.node for interval in intervals}, head)
+    names = _node_names(intervals, head)
     position = {name: index for index, name in enumerate(names)}
-    return _Intervals(
+    idle = _Intervals(
         names,
         np.array([position[interval.node] for interval in intervals], np.int32),
         np.array([interval.start_s for interval in intervals], np.float64),
         np.array([interval.end_s for interval in intervals], np.float64),
+        np.array([interval.nodes for interval in intervals], np.int32),
     )
+    if any(interval.nodes > 1 for interval in intervals):
+        why = ""
+        if not all(_NUMBERED.fullmatch(name) for name in names):
+            why = "there are lines of several nodes, and not all nodes are numbers"
+        elif _overlaps(idle):
+            why = "a node is idle twice at once, among lines of several nodes"
+        if why:
+            raise UnreadableLogError(content.source, None, None, why)
+    return idle
 
 
 class Interval(NamedTuple):
-    """One line of the log: *node* is idle from *start_s* until *end_s*."""
+    """One line of the log: *node* is idle from *start_s* until *end_s*.
+
+    So are the nodes whose numbers follow, *nodes* in all.
+    """
 
     node: str
     start_s: float
     end_s: float
+    nodes: int = 1
 
 
 class _IntervalParser:
@@ -572,6 +624,10 @@ class _IntervalParser:
         if end_s <= start_s:
             why = f"found {end}; expected more than idle_start_s, {start}"
             raise BadLineError("idle_end_s", why)
+        if NODES_COLUMN in self._columns:
+            nodes = _node_count(fields[self._columns.index(NODES_COLUMN)], node)
+            if nodes > 1:  # whether they overlap shows once all lines are read
+                return Interval(node, start_s, end_s, nodes)
         interval = Interval(node, start_s, end_s)
         self._take(number, interval)
         return interval
@@ -591,6 +647,20 @@ class _IntervalParser:
                 )
                 raise BadLineError(None, why)
         taken.insert(place, (new.start_s, new.end_s, number))
+
+
+def _node_count(text: str, node: str) -> int:
+    """Return how many nodes a line is of, *node* being the first."""
+    count = whole(read_number(text, NODES_COLUMN), NODES_COLUMN)
+    if count < 1 or (count > 1 and not _NUMBERED.fullmatch(node)):
+        raise BadLineError(
+            NODES_COLUMN, f"found {snippet(text)}; expected 1, or more of a node number"
+        )
+    if count > 1 and int(node) + count > MAX_NODES:
+        raise BadLineError(
+            NODES_COLUMN, f"found {snippet(text)}; expected nodes below {MAX_NODES}"
+        )
+    return count
 
 
 def _check_name(node: str) -> None:
@@ -613,11 +683,15 @@ def _is_position(number: str) -> bool:
     return len(number) < len(str(MAX_NODES))
 
 
-def _node_names(seen: Iterable[str], head: TableHead) -> tuple[str, ...]:
-    names = set(seen)
+def _node_names(intervals: Sequence[Interval], head: TableHead) -> tuple[str, ...]:
+    names = {interval.node for interval in intervals}
     if all(_NUMBERED.fullmatch(name) for name in names):
-        return _numbered(max(int(name) for name in names), head)
+        return _numbered(max(map(_highest, intervals)), head)
     return tuple(sorted(names, key=natural_key))
+
+
+def _highest(interval: Interval) -> int:
+    return int(interval.node) + interval.nodes - 1
 
 
 def _numbered(highest: int, head: TableHead) -> tuple[str, ...]:

@@ -69,8 +69,12 @@ class Layout:
 
     def count_within(self, units: UnitSet) -> int:
         """Return how many nodes have all of their units in *units*."""
+        return self.first_units_within(units).bit_count()
+
+    def first_units_within(self, units: UnitSet) -> UnitSet:
+        """Return the first unit of each node that has all of its units in *units*."""
         if self.per_node == 1:
-            return units.bit_count()
+            return units
         missing = len(self.names) * self.per_node - self.units
         # Units that the last node lacks never count against it.
         all_from_here = units | ((1 << missing) - 1) << self.units
@@ -79,7 +83,7 @@ class Layout:
             all_from_here &= all_from_here >> width
             width *= 2
         all_from_here &= all_from_here >> (self.per_node - width)
-        return (all_from_here & self.firsts).bit_count()
+        return all_from_here & self.firsts
 
     def named(self, job: Job) -> UnitSet:
         """Return the units of the nodes that the log says *job* ran on."""

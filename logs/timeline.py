@@ -1,21 +1,23 @@
 """Which units of a machine are free when: sets of units, and plans over time.
 
 A set of units (nodes, or processors where a log counts those) is the bits of one
-integer. A ``Timeline`` has the units that are free from now on, in slots as Slurm's
-backfill has them, and takes bookings; the simulated Slurm of ``logs.simulation`` plans
-on it. An ``Agenda`` is a timeline for jobs that not every unit suits; on it the broker
-works out where waiting jobs will start. Pure: no NumPy, no clock, nothing of Slurm.
+integer; where few units change at a time, or many sets are kept, it is the ranges of
+its consecutive units (``UnitRanges``). A ``Timeline`` has the units that are free from
+now on, in slots as Slurm's backfill has them, and takes bookings; the simulated Slurm
+of ``logs.simulation`` plans on it. An ``Agenda`` is a timeline for jobs that not every
+unit suits; on it the broker works out where waiting jobs will start. Pure: no NumPy, no
+clock, nothing of Slurm.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from itertools import compress
+from itertools import chain, compress
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 UnitSet = int
@@ -39,6 +41,107 @@ def members(units: UnitSet) -> tuple[int, ...]:
 
 _BITS = tuple(tuple(k for k in range(8) if byte >> k & 1) for byte in range(256))
 """The bits that are set, by byte."""
+
+
+class UnitRanges:
+    """Units, or nodes, by ranges of consecutive ones, each with a mark.
+
+    Ranges that touch are one where their marks are equal, so that a machine of a
+    hundred thousand units is a few hundred ranges, and a change takes as long as there
+    are ranges in it.
+    """
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._ends: list[int] = []
+        self._marks: list[float] = []
+        self._count = 0
+
+    @classmethod
+    def of(cls, units: Iterable[int]) -> UnitRanges:
+        """Return *units*, which ascend, none twice."""
+        made = cls()
+        for unit in units:
+            made.add(unit, unit + 1)
+        return made
+
+    def __len__(self) -> int:
+        """Return how many units are in it."""
+        return self._count
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the units, ascending."""
+        return chain.from_iterable(map(range, self._firsts, self._ends))
+
+    def add(self, first: int, end: int, mark: float = 0.0) -> None:
+        """Add the units *first* .. *end* - 1.
+
+        Raises:
+            ValueError: One of them is there already.
+        """
+        firsts, ends, marks = self._firsts, self._ends, self._marks
+        at = bisect_left(firsts, first)
+        if (at and ends[at - 1] > first) or (at < len(firsts) and firsts[at] < end):
+            raise ValueError(f"one of {first} to {end - 1} is there already")
+        self._count += end - first
+        joins_next = at < len(firsts) and firsts[at] == end and marks[at] == mark
+        if at and ends[at - 1] == first and marks[at - 1] == mark:
+            if joins_next:
+                ends[at - 1] = ends[at]
+                del firsts[at], ends[at], marks[at]
+            else:
+                ends[at - 1] = end
+        elif joins_next:
+            firsts[at] = first
+        else:
+            firsts.insert(at, first)
+            ends.insert(at, end)
+            marks.insert(at, mark)
+
+    def remove(self, first: int, end: int) -> list[tuple[int, int, float]]:
+        """Remove those of the units *first* .. *end* - 1 that are there.
+
+        Returns:
+            The ranges that were: first unit, end and mark of each, ascending.
+        """
+        firsts, ends, marks = self._firsts, self._ends, self._marks
+        start = bisect_right(ends, first)
+        until = bisect_left(firsts, end, start)
+        if start == until:
+            return []
+        removed = list(
+            zip(
+                firsts[start:until],
+                ends[start:until],
+                marks[start:until],
+                strict=True,
+            )
+        )
+        kept = []
+        own_first, own_end, mark = removed[0]
+        if own_first < first:
+            kept.append((own_first, first, mark))
+            removed[0] = first, own_end, mark
+        own_first, own_end, mark = removed[-1]
+        if own_end > end:
+            kept.append((end, own_end, mark))
+            removed[-1] = own_first, end, mark
+        firsts[start:until] = [own[0] for own in kept]
+        ends[start:until] = [own[1] for own in kept]
+        marks[start:until] = [own[2] for own in kept]
+        self._count -= sum([own_end - own_first for own_first, own_end, _ in removed])
+        return removed
+
+    def highest(self, count: int) -> list[int]:
+        """Return the *count* highest units, or all there are, ascending."""
+        found: list[int] = []
+        for first, end in zip(
+            reversed(self._firsts), reversed(self._ends), strict=True
+        ):
+            if len(found) >= count:
+                break
+            found = [*range(max(first, end - count + len(found)), end), *found]
+        return found
 
 
 class HolderCounts:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -119,18 +119,19 @@ def named_nodes(jobs: Iterable[Job]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IdleTrace:
-    """A log of idle intervals, each of one node.
+    """A log of idle intervals, each of a node, or of nodes that are idle together.
 
-    The three arrays have one entry an interval, ordered by start, then node.
-    No node is idle twice at once; intervals of a node may touch.
+    The arrays have one entry an interval, ordered by start, then node. No node is idle
+    twice at once; intervals of a node may touch.
 
     Attributes:
         source: The file, as the user named it.
         node_names: The machine's nodes in the log's order: by number where all
             names are numbers, in natural order otherwise.
-        node: Index into ``node_names``, int32.
+        node: Index into ``node_names``, int32; the first of several nodes.
         start_s: First idle second, float64.
         end_s: First second the node is taken again, float64, above ``start_s``.
+        nodes: How many nodes, consecutive in ``node_names``, int32; None for one each.
         log_end_s: When the log ends; None for with the last interval. All nodes may
             be taken for a long time before.
         unix_start_s: Unix time of t = 0, or None where the log does not say.
@@ -147,11 +148,38 @@ class IdleTrace:
     comments: tuple[str, ...] = ()
     skipped_lines: int = field(default=0)
     log_end_s: float | None = None
+    nodes: NDArray[np.int32] | None = None
 
     @property
     def span_s(self) -> float:
         """How long the log is, from t = 0 to its end: what every mean is taken over."""
         return max(self.log_end_s or 0.0, float(self.end_s.max(initial=0.0)))
+
+    @property
+    def widths(self) -> NDArray[np.int32]:
+        """How many nodes each interval is of."""
+        return self.node * 0 + 1 if self.nodes is None else self.nodes
+
+    @property
+    def holes(self) -> int:
+        """How many idle intervals of single nodes there are."""
+        return len(self.node) if self.nodes is None else int(self.nodes.sum())
+
+    def rows(self) -> Iterator[tuple[int, float, float]]:
+        """Yield each interval of each node by itself: node, start and end.
+
+        By start, then node.
+        """
+        intervals = zip(
+            self.node.tolist(),
+            self.widths.tolist(),
+            self.start_s.tolist(),
+            self.end_s.tolist(),
+            strict=True,
+        )
+        for first, nodes, start_s, end_s in intervals:
+            for node in range(first, first + nodes):
+                yield node, start_s, end_s
 
 
 Trace = JobTrace | IdleTrace

@@ -72,7 +72,7 @@ from freetrain.report.summary import (
     forecast_records,
     full_record,
     gap_lines,
-    hole_lengths_s,
+    hole_lengths,
     name_among,
     percent,
     table_row,
@@ -416,18 +416,18 @@ def _described(
     results: tuple[ReplayResult, ...],
 ) -> Comparison:
     """Return *results* with a description of their input."""
-    nodes = len(timeline.node_names)
+    nodes, lengths = len(timeline.node_names), hole_lengths(timeline)
     models = list(dict.fromkeys(trainer.scaling.model for trainer in trainers))
     return Comparison(
         command=one_line(request.command),
         version=importlib.metadata.version("freetrain"),
         log=one_line(request.named),
-        read_as=_read_as(request, timeline),
+        read_as=_read_as(request, timeline, lengths.holes),
         left_out=left_out,
         cautions=_cautions(request, timeline, results, trainers=trainers),
         nodes=nodes,
         span_s=timeline.horizon_s,
-        hole_lengths_s=hole_lengths_s(timeline),
+        hole_lengths=lengths,
         trainers=(
             f"{one_line(request.trainers)}: {counted(len(trainers), 'trainer')} "
             f"({', '.join(models[:MOST_NAMED])}"
@@ -441,11 +441,11 @@ def _described(
     )
 
 
-def _read_as(request: ReplayRequest, timeline: PoolTimeline) -> str:
+def _read_as(request: ReplayRequest, timeline: PoolTimeline, count: int) -> str:
     nodes = counted(len(timeline.node_names), "node")
     if request.log is None:
         return f"{nodes} that no other job takes."
-    holes = counted(len(hole_lengths_s(timeline)), "hole")
+    holes = counted(count, "hole")
     return (
         f"{holes} on {nodes} in {render_duration(timeline.horizon_s)}; "
         f"{timeline.mean_nodes:,.1f} nodes idle on average."
@@ -515,7 +515,7 @@ def missing_basis(
 
 def hole_cautions(timeline: PoolTimeline) -> tuple[str, ...]:
     """Return a sentence for each trait of the holes that inflates figures."""
-    change = np.diff(timeline.joined.first) - np.diff(timeline.left.first)
+    change = timeline.joined.counts - timeline.left.counts
     idle = np.cumsum(change)[: len(timeline.times_s)]
     until_s = np.append(timeline.times_s, timeline.horizon_s)
     lasts_s = np.diff(until_s.clip(max=timeline.horizon_s))

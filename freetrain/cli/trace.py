@@ -230,7 +230,9 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     )
     with progress(context, f"scheduling ({schedule})") as report:
         idle, left_out = idle_of(trace, Method(schedule), on_progress=report)
-    text = json_text(idle_records(idle)) if as_json else as_text(idle, "fragments")
+    text = (
+        json_text(list(idle_records(idle))) if as_json else as_text(idle, "fragments")
+    )
     deliver(context, text, out=out, force=force)
     for line in left_out:
         context.stderr.write(f"{line}\n")

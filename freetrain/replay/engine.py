@@ -14,7 +14,7 @@ from freetrain.errors import FreeTrainError
 from freetrain.losscurve.forecast import MetricPoint
 from freetrain.replay.accounting import Run, usable_rates
 from freetrain.replay.policies.base import View
-from freetrain.replay.pool import NodePool, PoolEvent
+from freetrain.replay.pool import NO_NODES, NodePool, PoolEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from freetrain.replay.accounting import Accountant
     from freetrain.replay.policies.base import Change, ReplayPolicy
-    from freetrain.replay.pool import PoolSource
+    from freetrain.replay.pool import Nodes, PoolSource
     from freetrain.replay.settings import ReplaySettings
     from freetrain.replay.trainers import QualityTruth, Scaling, TrainerSpec
 
@@ -79,7 +79,7 @@ class Engine:
         self._every_s = settings.look_every_s or math.inf
         self._looked_s = 0.0
         self._evaluates = any(trainer.quality for trainer in trainers)
-        self.pool = NodePool(len(timeline.node_names))
+        self.pool = NodePool()
         self.running: list[Run] = []
         self._now_s = 0.0
 
@@ -102,7 +102,7 @@ class Engine:
             if on_progress is not None:
                 on_progress(min(1.0, event.time_s / horizon_s))
         if self._accountant.stops_on_time and self.play_until(horizon_s):
-            self._settle((), horizon_s)
+            self._settle(NO_NODES, horizon_s)
 
     def advance(self, event: PoolEvent) -> bool:
         """Play all up to *event*, and the event; return whether more is to come."""
@@ -111,7 +111,7 @@ class Engine:
     def settle(self, now_s: float) -> None:
         """Play all up to *now_s*, and count the progress made by then."""
         if now_s > self._now_s and self.play_until(now_s):
-            self._settle((), now_s)
+            self._settle(NO_NODES, now_s)
 
     def play_until(self, until_s: float) -> bool:
         """Play arrivals, completions and polls; return whether more is to come."""
@@ -123,7 +123,7 @@ class Engine:
                 next_s = min(next_s, self._looked_s + self._every_s)
             if next_s >= until_s:
                 break
-            if not self._play(PoolEvent(next_s, (), ())):
+            if not self._play(PoolEvent(next_s, NO_NODES, NO_NODES)):
                 return False
         return True
 
@@ -131,7 +131,7 @@ class Engine:
         """Play one event; return whether more is to come."""
         self.tally.events += event.time_s > 0
         hit, finished = self._settle(event.left, event.time_s)
-        self.pool.join(event.joined, event.time_s)
+        self.pool.join(event.joined)
         goes_on = event.time_s <= self._timeline.horizon_s
         if goes_on:
             self._admit()
@@ -144,9 +144,7 @@ class Engine:
             self._record(resized, finished)
         return goes_on
 
-    def _settle(
-        self, left: Sequence[int], now_s: float
-    ) -> tuple[AbstractSet[Run], list[Run]]:
+    def _settle(self, left: Nodes, now_s: float) -> tuple[AbstractSet[Run], list[Run]]:
         """Count the time until *now_s*; return the runs that lost nodes or finished."""
         tally, pool, then_s = self.tally, self.pool, self._now_s
         tally.pool_node_s += pool.idle_nodes * (now_s - then_s)
@@ -185,7 +183,6 @@ class Engine:
             trainers=self.running,
             free=self.pool.free,
             idle_nodes=self.pool.idle_nodes,
-            since_s=self.pool.since_s,
             joined=event.joined,
             left=event.left,
         )

@@ -35,7 +35,13 @@ from freetrain.replay.policies.registry import (
     lookahead_by,
     policy_for,
 )
-from freetrain.replay.pool import DAY_S, PoolEvent, log_cautions
+from freetrain.replay.pool import (
+    DAY_S,
+    NO_NODES,
+    Nodes,
+    PoolEvent,
+    log_cautions,
+)
 from freetrain.replay.run import (
     accountant_for,
     forecasts_of,
@@ -289,7 +295,7 @@ class LoopSource:
     def events(self) -> Iterator[PoolEvent]:
         """Yield the events, each played by the engine before the next one is made."""
         self._see_plans()
-        yield self._tick(PoolEvent(0.0, _indices(self._idle), ()))
+        yield self._tick(PoolEvent(0.0, _indices(self._idle), NO_NODES))
         yield from self._hand_over(0.0)
         polls = self._polls()
         poll_s, is_last = next(polls)
@@ -307,7 +313,7 @@ class LoopSource:
                 if not is_last or self._has_changed():
                     yield from self._ticks(now_s)
                 poll_s, is_last = next(polls)
-        yield PoolEvent(self.horizon_s, (), ())
+        yield PoolEvent(self.horizon_s, NO_NODES, NO_NODES)
 
     def _polls(self) -> Iterator[tuple[float, bool]]:
         """Yield the polls of the broker after that at 0, in order of time.
@@ -350,7 +356,7 @@ class LoopSource:
         return self._changed(now_s)
 
     def _end_leases(self, now_s: float) -> Iterator[PoolEvent]:
-        yield PoolEvent(now_s, (), ())
+        yield PoolEvent(now_s, NO_NODES, NO_NODES)
         yield from self._hand_over(now_s)
 
     def _ticks(self, now_s: float) -> Iterator[PoolEvent]:
@@ -412,8 +418,8 @@ def _idle_at(stage: Stage) -> NDArray[np.bool_]:
     return stage.nodes.idle(stage.moment.free)
 
 
-def _indices(nodes: NDArray[np.bool_]) -> tuple[int, ...]:
-    return tuple(np.flatnonzero(nodes).tolist())
+def _indices(nodes: NDArray[np.bool_]) -> Nodes:
+    return Nodes.of(np.flatnonzero(nodes).tolist())
 
 
 # Results: harm to other users' jobs, and the use of holes
@@ -558,17 +564,17 @@ class HoleUse:
     def moved(self, joined: Sequence[int], left: Sequence[int]) -> None:
         """Close the holes of *left* and open those of *joined*, now."""
         if left:
-            self._close(np.asarray(left))
+            self._close(np.array([*left]))
         if joined:
-            opened = np.asarray(joined)
+            opened = np.array([*joined])
             self._since_s[opened] = self._at_s
             self._used_s[opened] = 0.0
             self._idle[opened] = True
 
-    def free(self, nodes: Sequence[int]) -> None:
+    def free(self, nodes: Iterable[int]) -> None:
         """Count all idle nodes but *nodes* as used from now on."""
         self._used = self._idle.copy()
-        self._used[np.asarray(nodes, np.intp)] = False
+        self._used[np.array([*nodes], np.intp)] = False
 
     def held(self, nodes: Sequence[int]) -> None:
         """Count *nodes* as used from now on."""

@@ -26,9 +26,10 @@ from freetrain.broker.yielding import (
 )
 from freetrain.lookahead.promises import Promise, Promises, departures_per_s
 from freetrain.replay.policies.base import Change
+from freetrain.replay.pool import Nodes
 from logs.schedule import idle_nodes
 from logs.simulation import SlurmParameters
-from logs.timeline import members, unit_set
+from logs.timeline import UnitRanges, members, unit_set
 from slurm.holes import Hole, HoleEnd
 from slurm.records import JobRecord, JobState, Node, NodeState
 
@@ -254,10 +255,10 @@ class TickedPolicy:
         closed = len(view.free) - len(free)
         at_tick = replace(
             view,
-            free=free,
+            free=UnitRanges.of(free),
             idle_nodes=view.idle_nodes - closed,
-            joined=tuple(sorted(self._joined)),
-            left=tuple(sorted(self._left)),
+            joined=Nodes.of(sorted(self._joined)),
+            left=Nodes.of(sorted(self._left)),
         )
         self._joined, self._left = set(), set()
         changes = self._policy.decide(at_tick)

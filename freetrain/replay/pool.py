@@ -8,10 +8,11 @@ of the others. The pool that a tick plans with is in ``freetrain.broker.pool``.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from itertools import chain, pairwise, starmap
+from typing import TYPE_CHECKING, Protocol, TypeAlias, overload
 
 import numpy as np
 
@@ -20,10 +21,11 @@ from freetrain.text import counted
 from logs.format import peak_units
 from logs.schedule import Schedule, holes, schedule
 from logs.simulation import Method, Reason
+from logs.timeline import UnitRanges
 from logs.trace import IdleTrace, JobTrace, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -99,20 +101,65 @@ def _not_placed(scheduled: Schedule) -> tuple[str, ...]:
     return tuple(sentences)
 
 
+class Nodes(Sequence[int]):
+    """Nodes by index, ascending, none twice; kept as ranges of consecutive ones.
+
+    Args:
+        ranges: The first node of each range, and the one behind it, ascending.
+    """
+
+    __slots__ = ("_count", "ranges")
+
+    def __init__(self, ranges: Sequence[tuple[int, int]] = ()) -> None:
+        self.ranges = ranges
+        self._count = sum([end - first for first, end in ranges])
+
+    @classmethod
+    def of(cls, nodes: Iterable[int]) -> Nodes:
+        """Return *nodes*, which ascend."""
+        ranges: list[tuple[int, int]] = []
+        for node in nodes:
+            if ranges and ranges[-1][1] == node:
+                ranges[-1] = ranges[-1][0], node + 1
+            else:
+                ranges.append((node, node + 1))
+        return cls(ranges)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return self._count
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the nodes, ascending."""
+        return chain.from_iterable(starmap(range, self.ranges))
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[int]: ...
+
+    def __getitem__(self, place: int | slice) -> int | Sequence[int]:
+        """Return one of them, or several."""
+        return tuple(self)[place]
+
+
+NO_NODES = Nodes()
+
+
 @dataclass(frozen=True, slots=True)
 class PoolEvent:
     """A time at which idle intervals start or end.
 
     Attributes:
         time_s: Seconds from the start of the replay.
-        joined: Nodes that become idle, by index, ascending.
-        left: Nodes that are taken, by index, ascending. A node whose intervals touch
-            is in neither.
+        joined: Nodes that become idle.
+        left: Nodes that are taken. A node whose intervals touch is in neither.
     """
 
     time_s: float
-    joined: tuple[int, ...]
-    left: tuple[int, ...]
+    joined: Nodes
+    left: Nodes
 
 
 class PoolSource(Protocol):
@@ -183,20 +230,25 @@ class PoolTimeline:
         taking_part = len(trace.node_names) if nodes is None else nodes
         _check_cut(trace, start_s=start_s, nodes=taking_part, days=days)
         chosen = (trace.node < taking_part) & (trace.end_s > start_s)
-        node = trace.node[chosen].astype(np.int64)
+        first = trace.node[chosen].astype(np.int64)
+        end = np.minimum(first + trace.widths[chosen], taking_part)
         opens_s = np.maximum(trace.start_s[chosen], start_s) - start_s
         closes_s = trace.end_s[chosen] - start_s
         end_s = trace.span_s - start_s
         times_s = np.unique(np.concatenate(([0.0, end_s], opens_s, closes_s)))
         horizon_s = float(times_s[-1]) if days is None else days * DAY_S
-        opened = np.searchsorted(times_s, opens_s) * taking_part + node
-        closed = np.searchsorted(times_s, closes_s) * taking_part + node
         kept = int(np.searchsorted(times_s, horizon_s, side="right")) + 1
+        joined, left = _moves(
+            (np.searchsorted(times_s, opens_s), first, end),
+            (np.searchsorted(times_s, closes_s), first, end),
+            events=len(times_s),
+            nodes=taking_part,
+        )
         return cls(
             node_names=trace.node_names[:taking_part],
             times_s=times_s[:kept],
-            joined=_moves(_without(opened, closed), taking_part, len(times_s)),
-            left=_moves(_without(closed, opened), taking_part, len(times_s)),
+            joined=joined,
+            left=left,
             horizon_s=horizon_s,
         )
 
@@ -211,18 +263,31 @@ class PoolTimeline:
         part_s = (nodes - whole) * span_s if nodes > whole + _ROUNDING else 0.0
         every = whole + (part_s > 0)
         events = 1 + (part_s > 0)
+        joined, left = _moves(
+            (np.array([0]), np.array([0]), np.array([every])),
+            (np.array([1]), np.array([whole]), np.array([every])),
+            events=events + 1,
+            nodes=every,
+        )
         return cls(
             node_names=tuple(f"dedicated-{k}" for k in range(every)),
             times_s=np.array([0.0, part_s][:events]),
-            joined=_moves(np.arange(every), max(every, 1), events),
-            left=_moves(np.arange(whole, every) + every, max(every, 1), events),
+            joined=joined,
+            left=left,
             horizon_s=span_s,
         )
 
     def events(self) -> Iterator[PoolEvent]:
         """Yield the events in order; the first is at 0."""
-        for index, time_s in enumerate(self.times_s.tolist()):
-            yield PoolEvent(time_s, self.joined.at(index), self.left.at(index))
+        events = len(self.times_s)
+        played = zip(
+            self.times_s.tolist(),
+            self.joined.by_event(events),
+            self.left.by_event(events),
+            strict=True,
+        )
+        for time_s, joined, left in played:
+            yield PoolEvent(time_s, joined, left)
 
     @property
     def most_nodes(self) -> int:
@@ -239,42 +304,82 @@ class PoolTimeline:
     @property
     def _idle_nodes(self) -> NDArray[np.int64]:
         """How many nodes are idle from each event on."""
-        change = np.diff(self.joined.first) - np.diff(self.left.first)
+        change = self.joined.counts - self.left.counts
         return np.cumsum(change)[: len(self.times_s)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moves:
-    """Nodes that move at each event, one list after the other.
+    """Nodes that move at each event, as ranges of consecutive ones.
 
     Attributes:
-        node: Node indices, int64, ascending within an event.
-        first: Where an event's nodes begin in ``node``, int64, one entry an
+        node: First nodes, int64, ascending within an event.
+        end: The node behind each range, int64.
+        first: Where an event's ranges begin in ``node``, int64, one entry an
             event and one for the end.
     """
 
     node: NDArray[np.int64]
+    end: NDArray[np.int64]
     first: NDArray[np.int64]
 
-    def at(self, event: int) -> tuple[int, ...]:
-        """Return the nodes that move at *event*."""
-        return tuple(self.node[self.first[event] : self.first[event + 1]].tolist())
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many nodes move at each event."""
+        so_far = np.concatenate(([0], np.cumsum(self.end - self.node)))
+        return np.diff(so_far[self.first])
+
+    def by_event(self, events: int) -> Iterator[Nodes]:
+        """Yield the nodes that move at each of the first *events*."""
+        for begin in range(0, events, _BLOCK):
+            firsts = self.first[begin : min(begin + _BLOCK, events) + 1]
+            own = slice(firsts[0], firsts[-1])
+            ranges = list(
+                zip(self.node[own].tolist(), self.end[own].tolist(), strict=True)
+            )
+            for start, end in pairwise((firsts - firsts[0]).tolist()):
+                yield Nodes(ranges[start:end]) if start < end else NO_NODES
 
 
-def _without(keys: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return *keys* that are not among *others*, ascending; neither has doubles.
+_BLOCK = 1_024
+"""Events whose nodes are made into Python's numbers at once."""
+
+
+_Ranges: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]"
+"""Of each range of nodes: an event, the first node, and the node behind it."""
+
+
+def _moves(
+    opened: _Ranges, closed: _Ranges, *, events: int, nodes: int
+) -> tuple[Moves, Moves]:
+    """Return which of *nodes* join and leave at each event.
 
     Where intervals of a node touch, it opens and closes at once: nothing moves.
     """
-    # By default isin may spend a byte a possible key, 260 MB for a year of Theta.
-    kept = np.isin(keys, others, assume_unique=True, invert=True, kind="sort")
-    return np.sort(keys[kept])
-
-
-def _moves(keys: NDArray[np.int64], nodes: int, events: int) -> Moves:
-    """Split keys, each event x nodes + node and ascending, by event."""
-    event, node = np.divmod(keys, nodes)
-    return Moves(node=node, first=np.searchsorted(event, np.arange(events + 1)))
+    width = nodes + 1
+    rises = [opened[0] * width + opened[1], closed[0] * width + closed[2]]
+    falls = [opened[0] * width + opened[2], closed[0] * width + closed[1]]
+    # Along the nodes of an event, one opens in a range more behind a rise.
+    steps = np.concatenate([2 * keys + 1 for keys in rises] + [2 * k for k in falls])
+    steps.sort()
+    at, level = steps >> 1, np.cumsum(2 * (steps & 1) - 1)
+    is_last = np.append(at[1:] != at[:-1], True)[: len(at)]
+    at, level = at[is_last], level[is_last]
+    changes = level != np.concatenate(([0], level))[:-1]
+    at, level = at[changes], level[changes]
+    event, node = np.divmod(at, width)
+    made = []
+    for way in (1, -1):
+        (place,) = np.nonzero(level == way)
+        made.append(
+            Moves(
+                node=node[place],
+                end=node[place + 1],
+                first=np.searchsorted(event[place], np.arange(events + 1)),
+            )
+        )
+    joined, left = made
+    return joined, left
 
 
 def _check_cut(
@@ -302,26 +407,18 @@ def _check_cut(
 # The nodes now
 
 
-# One insertion into a sorted list costs about 0.5 µs, sorting two runs into one
-# or filtering about 10 ns a node of the whole list.
-_FEW = 8
-
-
 class NodePool:
     """The idle nodes of a replay.
 
     Attributes:
-        free: Idle nodes that no trainer holds, by index, ascending.
-        since_s: By node: when it last became idle, seconds from the start of
-            the replay; meaningless for nodes that are not idle.
+        free: Idle nodes that no trainer holds, by index.
         idle_nodes: How many nodes are idle, held or free.
     """
 
-    def __init__(self, nodes: int) -> None:
-        self.free: list[int] = []
-        self.since_s = [0.0] * nodes
+    def __init__(self) -> None:
+        self.free = UnitRanges()
         self.idle_nodes = 0
-        self._holder: list[Run | None] = [None] * nodes
+        self._holder: dict[int, Run] = {}
 
     @property
     def used_nodes(self) -> int:
@@ -330,84 +427,54 @@ class NodePool:
 
     def holder(self, node: int) -> Run | None:
         """Return the run that holds *node*; None if it is free or not idle."""
-        return self._holder[node]
+        return self._holder.get(node)
 
-    def join(self, nodes: Sequence[int], now_s: float) -> None:
+    def join(self, nodes: Nodes) -> None:
         """Let *nodes* be idle from now on."""
         self.idle_nodes += len(nodes)
-        for node in nodes:
-            self.since_s[node] = now_s
-        self._put(nodes)
+        for first, end in nodes.ranges:
+            self.free.add(first, end)
 
-    def leave(self, nodes: Sequence[int]) -> set[Run]:
+    def leave(self, nodes: Nodes) -> set[Run]:
         """Take *nodes* away and return the runs that held any of them."""
         self.idle_nodes -= len(nodes)
-        hit, unheld = set(), []
-        for node in nodes:
-            holder = self._holder[node]
-            if holder is None:
-                unheld.append(node)
-            else:
-                self._holder[node] = None
-                holder.held.remove(node)
-                hit.add(holder)
-        self._pull(unheld)
+        hit = set()
+        for first, end in nodes.ranges:
+            removed = self.free.remove(first, end)
+            if sum([own_end - own for own, own_end, _ in removed]) == end - first:
+                continue
+            for node in range(first, end):
+                holder = self._holder.pop(node, None)
+                if holder is not None:
+                    holder.held.remove(node)
+                    hit.add(holder)
         return hit
 
     def drop(self, run: Run, nodes: Sequence[int]) -> None:
-        """Let *run* give *nodes* up.
+        """Let *run* give *nodes*, which ascend, up.
 
         Raises:
             ValueError: It does not hold one of them.
         """
         for node in nodes:
-            if self._holder[node] is not run:
+            if self._holder.get(node) is not run:
                 raise ValueError(f"{run.spec.name} drops node {node}, not its own")
-            self._holder[node] = None
+            del self._holder[node]
         run.held.difference_update(nodes)
-        self._put(nodes)
+        for first, end in Nodes.of(nodes).ranges:
+            self.free.add(first, end)
 
     def take(self, run: Run, nodes: Sequence[int]) -> None:
-        """Let *run* have *nodes*.
+        """Let *run* have *nodes*, which ascend.
 
         Raises:
             ValueError: One of them is not free.
         """
-        self._pull(nodes)
-        for node in nodes:
-            self._holder[node] = run
+        for first, end in Nodes.of(nodes).ranges:
+            place = first
+            for own_first, own_end, _ in self.free.remove(first, end):
+                place = own_end if own_first == place else place
+            if place < end:
+                raise ValueError(f"node {place} is taken, which is not free")
+        self._holder.update(dict.fromkeys(nodes, run))
         run.held.update(nodes)
-
-    def _put(self, nodes: Sequence[int]) -> None:
-        if len(nodes) > _FEW:
-            self.free.extend(nodes)
-            self.free.sort()
-            return
-        for node in nodes:
-            insort(self.free, node)
-
-    def _pull(self, nodes: Sequence[int]) -> None:
-        """Remove *nodes* from the free ones.
-
-        Raises:
-            ValueError: One of them is not free.
-        """
-        if len(nodes) > _FEW:
-            self._pull_many(nodes)
-            return
-        for node in nodes:
-            place = bisect_left(self.free, node)
-            if place == len(self.free) or self.free[place] != node:
-                raise ValueError(f"node {node} is taken, which is not free")
-            del self.free[place]
-
-    def _pull_many(self, nodes: Sequence[int]) -> None:
-        if self.free[-len(nodes) :] == list(nodes):
-            del self.free[-len(nodes) :]
-            return
-        pulled = set(nodes)
-        kept = [node for node in self.free if node not in pulled]
-        if len(kept) + len(nodes) != len(self.free):
-            missing = sorted(pulled - set(self.free))
-            raise ValueError(f"nodes {missing} are taken, which are not free")
-        self.free[:] = kept

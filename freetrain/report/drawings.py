@@ -420,9 +420,9 @@ HALF = 0.5
 
 def holes_figure(comparison: Comparison) -> go.Figure:
     """Draw how long the holes are: by their number and by their node-time."""
-    lengths_s = comparison.hole_lengths_s
-    by_number, _ = np.histogram(lengths_s, HOLE_EDGES_S)
-    by_time, _ = np.histogram(lengths_s, HOLE_EDGES_S, weights=lengths_s)
+    lengths_s, counts = comparison.hole_lengths
+    by_number, _ = np.histogram(lengths_s, HOLE_EDGES_S, weights=counts)
+    by_time, _ = np.histogram(lengths_s, HOLE_EDGES_S, weights=lengths_s * counts)
     bars = [
         go.Bar(
             x=HOLE_NAMES,

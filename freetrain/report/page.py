@@ -113,7 +113,7 @@ def summary(comparison: Comparison) -> str:
         "trainers": comparison.trainers,
         "nodes": comparison.nodes,
         "span_s": comparison.span_s,
-        "holes": len(comparison.hole_lengths_s),
+        "holes": comparison.hole_lengths.holes,
         "policies": [
             steady_record(result)
             | quality_records(comparison, result)
@@ -203,7 +203,7 @@ def render_page(comparison: Comparison) -> str:
         band_bin=_bin_words(comparison, drawings.BAND_BINS),
         most_bands=drawings.MOST_BANDS,
         holes_figure=drawings.holes_figure(comparison),
-        holes=f"{len(comparison.hole_lengths_s):,}",
+        holes=f"{comparison.hole_lengths.holes:,}",
         completions_figure=(
             drawings.completions_figure(comparison) if some_finished else None
         ),

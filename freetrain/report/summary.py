@@ -11,17 +11,18 @@ import dataclasses
 import io
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.planning.settings import RATED_POLICIES
 from freetrain.text import LEAST_GAP, MANY, UNKNOWN, gap_percent, per_cent, scaled
+from logs.csv_tables import MOST_SINGLE_LINES
 from slurm.records import collapse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
         ScorePart,
     )
     from freetrain.replay.policies.registry import Gap
-    from freetrain.replay.pool import PoolTimeline
+    from freetrain.replay.pool import Moves, PoolTimeline
     from freetrain.replay.run import ReplayResult
     from logs.trace import IdleTrace
 
@@ -52,7 +53,7 @@ class Comparison:
         read_as: Kind, size and span of the log, in words.
         left_out: Parts of the log that were not used, one sentence each.
         cautions: Causes that inflate the figures, one sentence each.
-        hole_lengths_s: Length of the part of each hole that lies in the span.
+        hole_lengths: Length of the part of each hole that lies in the span.
         trainers: Which trainers, in words.
         parallel: How many trainers may run at a time.
         results: One a policy or priority, in the order asked for, at least one.
@@ -68,7 +69,7 @@ class Comparison:
     cautions: tuple[str, ...]
     nodes: int
     span_s: float
-    hole_lengths_s: NDArray[np.float64]
+    hole_lengths: HoleLengths
     trainers: str
     trainer_count: int
     parallel: int
@@ -149,42 +150,85 @@ FORECAST_PAGE = "forecast.html"
 # The length of holes
 
 
-def hole_lengths_s(timeline: PoolTimeline) -> NDArray[np.float64]:
-    """Return the length of each hole up to the horizon, in seconds, unordered.
+class HoleLengths(NamedTuple):
+    """How long holes are, each of one node.
+
+    Attributes:
+        lengths_s: Seconds, ascending, each once.
+        counts: Holes of each length.
+    """
+
+    lengths_s: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+    @property
+    def holes(self) -> int:
+        """How many holes there are."""
+        return int(self.counts.sum())
+
+
+_MOST_MOVES = 4_000_000
+"""Moves of single nodes that are looked at together, in some 200 MB."""
+
+
+def hole_lengths(timeline: PoolTimeline) -> HoleLengths:
+    """Return the length of each hole up to the horizon.
 
     Holes of a node that touch count as one, as they do for a trainer.
     """
-    opens_s = _times_by_node(timeline, leaving=False)
-    closes_s = _times_by_node(timeline, leaving=True)
-    lengths_s = closes_s - opens_s
-    return lengths_s[lengths_s > 0]
+    nodes = len(timeline.node_names)
+    moves = int(timeline.joined.counts.sum() + timeline.left.counts.sum())
+    step = max(1, nodes * _MOST_MOVES // max(moves, _MOST_MOVES))
+    found = [
+        _lengths_of(timeline, first, min(first + step, nodes))
+        for first in range(0, nodes, step)
+    ]
+    lengths_s, place = np.unique(
+        np.concatenate([part.lengths_s for part in found]), return_inverse=True
+    )
+    counts = np.zeros(len(lengths_s), np.int64)
+    np.add.at(counts, place, np.concatenate([part.counts for part in found]))
+    return HoleLengths(lengths_s, counts)
 
 
-def _times_by_node(timeline: PoolTimeline, *, leaving: bool) -> NDArray[np.float64]:
-    """Return when holes open or close, by node, then time, up to the horizon.
+def _lengths_of(timeline: PoolTimeline, first: int, end: int) -> HoleLengths:
+    """Return the lengths of the holes of the nodes *first* .. *end* - 1."""
+    opened, opens_s = _moves_of(timeline, timeline.joined, first, end)
+    closed, closes_s = _moves_of(timeline, timeline.left, first, end)
+    # A node's n-th opening and its n-th closing stand at the same place: a hole that
+    # is open at the end closes there.
+    still_open = np.bincount(opened, minlength=end - first) - np.bincount(
+        closed, minlength=end - first
+    )
+    open_nodes = np.flatnonzero(still_open)
+    closed = np.concatenate([closed, open_nodes])
+    closes_s = np.append(closes_s, np.full(len(open_nodes), timeline.horizon_s))
+    lengths_s = _by_node(closed, closes_s) - _by_node(opened, opens_s)
+    return HoleLengths(*np.unique(lengths_s[lengths_s > 0], return_counts=True))
 
-    A node's n-th opening and its n-th closing stand at the same place: a hole
-    that is open at the end closes there.
-    """
+
+def _moves_of(
+    timeline: PoolTimeline, moves: Moves, first: int, end: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return nodes that move, counted from *first*, and when, in order of time."""
     events = len(timeline.times_s)
-    joined = timeline.joined.node[: timeline.joined.first[events]]
-    moves = timeline.left if leaving else timeline.joined
-    moved = moves.node[: moves.first[events]]
+    kept = slice(0, moves.first[events])
+    begins = np.clip(moves.node[kept], first, end)
+    widths = np.clip(moves.end[kept], first, end) - begins
+    before = np.cumsum(widths) - widths
+    node = np.repeat(begins - before - first, widths) + np.arange(widths.sum())
     times_s = np.repeat(timeline.times_s, np.diff(moves.first[: events + 1]))
-    if leaving:
-        nodes = len(timeline.node_names)
-        still_open = np.bincount(joined, minlength=nodes) - np.bincount(
-            moved, minlength=nodes
-        )
-        open_nodes = np.flatnonzero(still_open)
-        moved = np.concatenate([moved, open_nodes])
-        times_s = np.append(times_s, np.full(len(open_nodes), timeline.horizon_s))
-    # Moves come by event, so ordering by node alone keeps each node's in time;
-    # 16-bit keys make that a radix sort, 7 million of them in a tenth of a second.
-    small = len(timeline.node_names) <= np.iinfo(np.uint16).max
-    keys = moved.astype(np.uint16 if small else np.int64)
-    order = np.argsort(keys, kind="stable")
-    return times_s[order].clip(max=timeline.horizon_s)
+    return node, np.repeat(times_s.clip(max=timeline.horizon_s), widths)
+
+
+def _by_node(
+    node: NDArray[np.int64], times_s: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return *times_s* by node, each node's in the order given."""
+    # 16-bit keys make it a radix sort, 7 million of them in a tenth of a second.
+    small = len(node) == 0 or node.max() <= np.iinfo(np.uint16).max
+    keys = node.astype(np.uint16) if small else node
+    return times_s[np.argsort(keys, kind="stable")]
 
 
 # ----------------------------------------------------------------------
@@ -283,17 +327,26 @@ def _percentiles(values: Sequence[float]) -> dict[str, float] | None:
     return {f"p{p}": float(v) for p, v in zip(PERCENTILES, found, strict=True)}
 
 
-def idle_records(trace: IdleTrace) -> list[dict[str, object]]:
-    """Return each interval of *trace*: node, first and last second."""
-    return [
-        {"node": trace.node_names[node], "start_s": start_s, "end_s": end_s}
-        for node, start_s, end_s in zip(
-            trace.node.tolist(),
-            trace.start_s.tolist(),
-            trace.end_s.tolist(),
-            strict=True,
-        )
-    ]
+def idle_records(trace: IdleTrace) -> Iterator[dict[str, object]]:
+    """Yield each interval of *trace*: node, first and last second.
+
+    Those of nodes that are idle together are one record in a log that is also written
+    so: the first node, and how many ``nodes``.
+    """
+    names = trace.node_names
+    if trace.holes <= MOST_SINGLE_LINES:
+        for node, start_s, end_s in trace.rows():
+            yield {"node": names[node], "start_s": start_s, "end_s": end_s}
+        return
+    for node, start_s, end_s, nodes in zip(
+        trace.node.tolist(),
+        trace.start_s.tolist(),
+        trace.end_s.tolist(),
+        trace.widths.tolist(),
+        strict=True,
+    ):
+        own = {"node": names[node], "start_s": start_s, "end_s": end_s}
+        yield own | {"nodes": nodes}
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -166,10 +166,9 @@ def test_parts_of_nodes_are_written_as_whole_ones() -> None:
 
 
 def rows(trace: IdleTrace) -> list[tuple[str, float, float]]:
-    columns = trace.node.tolist(), trace.start_s.tolist(), trace.end_s.tolist()
     return [
         (trace.node_names[node], start_s, end_s)
-        for node, start_s, end_s in zip(*columns, strict=True)
+        for node, start_s, end_s in trace.rows()
     ]
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.errors import UsageError
-from freetrain.replay.pool import NodePool, PoolEvent, PoolTimeline
+from freetrain.replay.pool import NO_NODES, NodePool, Nodes, PoolEvent, PoolTimeline
 from tests.replay.worlds import pools, run, trace_of
 
 NODES = 40
@@ -21,7 +21,7 @@ def test_intervals_of_the_first_nodes_make_events_even_where_nothing_moves() -> 
 
     assert timeline.node_names == ("n0",)
     assert timeline.times_s.tolist() == [0, 10, 20]
-    assert list(timeline.events())[1] == PoolEvent(10, joined=(), left=())
+    assert list(timeline.events())[1] == PoolEvent(10, joined=NO_NODES, left=NO_NODES)
 
 
 def test_one_event_past_the_end_is_kept_for_the_published_accounting() -> None:
@@ -77,33 +77,33 @@ def test_a_cut_that_leaves_nothing_is_refused(cut: dict[str, Any], why: str) -> 
 def test_nodes_in_ones_and_in_bulk_are_where_they_were_put(
     batches: list[set[int]], chance: random.Random
 ) -> None:
-    pool, who = NodePool(NODES), run()
+    pool, who = NodePool(), run()
     idle: set[int] = set()
     held: set[int] = set()
-    for now, batch in enumerate(batches):
+    for batch in batches:
         joining = batch - idle
-        pool.join(sorted(joining), float(now))
+        pool.join(Nodes.of(sorted(joining)))
         idle |= joining
         taken = batch & (idle - held)
-        pool.take(who, sorted(taken, reverse=chance.random() < 0.5))
+        pool.take(who, sorted(taken))
         held |= taken
         dropped = {node for node in held if chance.random() < 0.3}
         pool.drop(who, sorted(dropped))
         held -= dropped
         left = {node for node in idle if chance.random() < 0.3}
-        hit = pool.leave(sorted(left))
+        hit = pool.leave(Nodes.of(sorted(left)))
         assert bool(hit) == bool(left & held)
         idle, held = idle - left, held - left
 
         assert who.held == held == {n for n in range(NODES) if pool.holder(n)}
-        assert pool.free == sorted(idle - held)
+        assert list(pool.free) == sorted(idle - held)
         assert (pool.idle_nodes, pool.used_nodes) == (len(idle), len(held))
 
 
 @pytest.mark.parametrize("wanted", [(3,), (0, 3), (*range(20), 30)])
 def test_a_node_that_is_not_free_cannot_be_taken(wanted: tuple[int, ...]) -> None:
-    pool = NodePool(NODES)
-    pool.join([0, 1, 2, *range(4, 25)], 0.0)
+    pool = NodePool()
+    pool.join(Nodes.of([0, 1, 2, *range(4, 25)]))
 
     with pytest.raises(ValueError, match="not free"):
         pool.take(run(), wanted)

@@ -12,10 +12,11 @@ from hypothesis.strategies import DrawFn
 
 from freetrain.replay.accounting import Run, usable_rates
 from freetrain.replay.policies.base import View
-from freetrain.replay.pool import PoolTimeline
+from freetrain.replay.pool import NO_NODES, PoolTimeline
 from freetrain.replay.run import ReplayResult, run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
+from logs.timeline import UnitRanges
 from logs.trace import IdleTrace
 
 FOR_NOTHING = Costs(grow_s=0.0, shrink_s=0.0)
@@ -69,11 +70,10 @@ def view(*runs: Run, free: Sequence[int] = (), now_s: float = 0.0) -> View:
     return View(
         now_s=now_s,
         trainers=runs,
-        free=free,
+        free=UnitRanges.of(free),
         idle_nodes=idle_nodes,
-        since_s=[],
-        joined=(),
-        left=(),
+        joined=NO_NODES,
+        left=NO_NODES,
     )
 
 

@@ -14,7 +14,7 @@ from freetrain.lookahead.reliability import (
 )
 from freetrain.replay.engine import Step
 from freetrain.replay.run import Completion, ReplayResult
-from freetrain.report.summary import Comparison
+from freetrain.report.summary import Comparison, HoleLengths
 
 DAY_S = 86_400.0
 
@@ -103,7 +103,7 @@ def comparison(*policies: str, days: float = 1.0) -> Comparison:
         left_out=("Nothing was left out.",),
         nodes=1024,
         span_s=days * DAY_S,
-        hole_lengths_s=np.geomspace(20, 1e5, 500),
+        hole_lengths=HoleLengths(np.geomspace(20, 1e5, 500), np.ones(500, np.int64)),
         trainers="hps: 1,000 ShuffleNets",
         trainer_count=100,
         parallel=10,

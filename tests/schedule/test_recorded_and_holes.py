@@ -112,9 +112,7 @@ def test_progress_goes_from_nothing_to_everything() -> None:
 
 
 def intervals(result: Schedule) -> list[tuple[int, float, float]]:
-    idle = holes(result)
-    rows = zip(idle.node, idle.start_s, idle.end_s, strict=True)
-    return [(int(node), float(start), float(end)) for node, start, end in rows]
+    return list(holes(result).rows())
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def earlier_glances(
     jobs = make_workload(seed + OTHER_SEED, span_s=SPAN_S, time_scale=time_scale)
     trace = JobTrace("earlier", "made", tuple(map(_job, jobs)), units=len(NODES))
     idle = holes(schedule(trace, Method.EASY))
-    spans = list(zip(idle.node.tolist(), idle.start_s, idle.end_s, strict=True))
+    spans = list(idle.rows())
     for look in range(math.floor(SPAN_S / every_s), -1, -1):
         at_s = SPAN_S - look * every_s
         there = {NODES[n] for n, first_s, last_s in spans if first_s <= at_s < last_s}

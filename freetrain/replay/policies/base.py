@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from freetrain.lookahead.reliability import ScoredForecaster
     from freetrain.losscurve.forecast import MetricDirection, MetricPoint
     from freetrain.priority.base import Target
+    from freetrain.replay.pool import Nodes
     from freetrain.replay.trainers import Costs, Scaling
+    from logs.timeline import UnitRanges
 
 
 class StatedQuality(Protocol):
@@ -122,18 +124,16 @@ class View:
         trainers: The admitted trainers, in order of admission.
         free: Idle nodes that no trainer holds, by index, ascending.
         idle_nodes: How many nodes are idle, held or free.
-        since_s: By node: when it became idle; of idle nodes only.
         joined: Nodes that became idle at this event.
         left: Nodes that were taken at this event.
     """
 
     now_s: float
     trainers: Sequence[TrainerView]
-    free: Sequence[int]
+    free: UnitRanges
     idle_nodes: int
-    since_s: Sequence[float]
-    joined: tuple[int, ...]
-    left: tuple[int, ...]
+    joined: Nodes
+    left: Nodes
 
 
 @dataclass(frozen=True, slots=True)

@@ -387,9 +387,9 @@ def changes_to(counts: Sequence[int], view: View) -> tuple[Change, ...]:
         for place, nodes in enumerate(surplus)
         if nodes > 0
     }
-    free = view.free
-    if dropped:
-        free = sorted([*free, *(node for nodes in dropped.values() for node in nodes)])
+    given = [node for nodes in dropped.values() for node in nodes]
+    wanted = -sum([nodes for nodes in surplus if nodes < 0])
+    free = sorted([*view.free.highest(wanted), *given])
     changes, untaken = [], len(free)
     for place, nodes in enumerate(surplus):
         if nodes > 0:
@@ -432,11 +432,14 @@ class ScavengerPolicy:
             for place in waiting
             if (held := view.trainers[place].held)
         }
-        free = sorted([*view.free, *(n for nodes in dropped.values() for n in nodes)])
+        given = [node for nodes in dropped.values() for node in nodes]
+        sizes = [self._wanted(view.trainers[place].spec) for place in waiting]
+        left = len(view.free) + len(given)
+        free = sorted([*view.free.highest(min(left, sum(sizes))), *given])
         taken: dict[int, tuple[int, ...]] = {}
-        for place in waiting:
-            wanted = self._wanted(view.trainers[place].spec)
-            if wanted > len(free):
+        for place, wanted in zip(waiting, sizes, strict=True):
+            left -= wanted
+            if left < 0:
                 break  # no job overtakes one that waits
             free, taken[place] = free[:-wanted], tuple(free[-wanted:])
         return [
