@@ -33,6 +33,7 @@ class Association:
         is_default: Whether it is the user's account for jobs that name none.
         limits: By Slurm's word for it, for example ``{"GrpTRES=node": 6}``. Those of an
             account that begin with Max bind each of its users, and are theirs, too.
+        default_qos: The QOS of the user's jobs that name none; empty where unknown.
     """
 
     account: str
@@ -41,6 +42,7 @@ class Association:
     parent: str = ""
     is_default: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
+    default_qos: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +246,19 @@ def associations_argv(cluster: str) -> tuple[str, ...]:
     return (*_SACCTMGR, *what)
 
 
+def default_qos_argv(user: str, cluster: str) -> tuple[str, ...]:
+    """Return the command that shows which QOS *user*'s jobs on *cluster* may be of.
+
+    Raises:
+        ValueError: A name that Slurm would read as several, or as none.
+    """
+    _check_user(user)
+    _check_user(cluster)
+    of = (f"cluster={cluster}", f"users={user}")
+    what = ("show", "associations", *of, "format=Account,Partition,DefaultQOS,QOS")
+    return (*_SACCTMGR, *what)
+
+
 _SACCTMGR = ("sacctmgr", "--noheader", "--parsable2", "--readonly")
 QOS_ARGV = (*_SACCTMGR, "show", "qos", f"format={','.join(('Name', *_QOS_COLUMNS))}")
 """Shows the limits of every QOS."""
@@ -268,6 +283,21 @@ def parse_associations(text: str, user: str) -> tuple[Association, ...]:
         )
         if of_user in {"", user}
     )
+
+
+def parse_default_qos(text: str) -> dict[tuple[str, str], str]:
+    """Return the QOS of jobs that name none, by account and partition.
+
+    It is the default of the association, or of one above, which Slurm shows here; or
+    the only one that is allowed. Source: assoc_mgr_get_default_qos_info of Slurm 22.05.
+
+    Raises:
+        UnreadableOutputError: Not such an answer.
+    """
+    return {
+        (account, partition): default or ("" if "," in allowed else allowed)
+        for account, partition, default, allowed in _rows(text, 4)
+    }
 
 
 def parse_qos(text: str) -> tuple[Qos, ...]:

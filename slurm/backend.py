@@ -18,9 +18,11 @@ from slurm.associations import (
     UNKNOWN_LIMITS,
     assoc_mgr_argv,
     associations_argv,
+    default_qos_argv,
     is_operator,
     parse_assoc_mgr,
     parse_associations,
+    parse_default_qos,
     parse_qos,
     user_argv,
 )
@@ -124,7 +126,7 @@ class SlurmBackend(Protocol):
     def limits(self, user: str, *, cluster: str) -> AccountingLimits:
         """Return the limits of all accounts, of *user* and of QOS.
 
-        Two requests; a third where slurmctld tells the accounts to administrators
+        Three requests; a fourth where slurmctld tells the accounts to administrators
         alone. What cannot be read is missing.
 
         Args:
@@ -325,6 +327,15 @@ class CommandLine:
             own, argv = found.associations, associations_argv(cluster)
             known = self._known(own, argv, partial(parse_associations, user=user))
             found = replace(found, associations=known or own)
+        argv = default_qos_argv(user, cluster)
+        qos_of = self._known(dict[tuple[str, str], str](), argv, parse_default_qos)
+        associations = tuple(
+            replace(each, default_qos=qos_of.get((each.account, each.partition), ""))
+            if each.user == user
+            else each
+            for each in found.associations
+        )
+        found = replace(found, associations=associations)
         return replace(found, qos=self._known((), QOS_ARGV, parse_qos) or found.qos)
 
     def _known(self, unknown: T, argv: Sequence[str], parse: Callable[[str], T]) -> T:

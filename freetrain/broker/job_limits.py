@@ -170,6 +170,16 @@ class Accounts:
         usual = frozenset(ours.account for ours in self._ours if ours.is_default)
         return usual or frozenset(ours.account for ours in self._ours)
 
+    def default_qos(self, account: str, partition: str) -> str:
+        """Return the QOS of our jobs of *account* that name none, as far as known."""
+        of = (
+            ours
+            for ours in self._ours
+            if ours.account == account and ours.partition in {"", partition}
+        )
+        own = max(of, key=lambda ours: bool(ours.partition), default=None)
+        return own.default_qos if own is not None else ""
+
     def counts(self, job: JobRecord, limit: JobLimit) -> bool:
         """Tell whether *job* counts against *limit*."""
         return (

@@ -200,7 +200,8 @@ class SeenOwner:
 
     Attributes:
         sign_s: Its last sign of life, Unix time.
-        gap_s: Time between its last two signs; None before there were two.
+        gap_s: Time between its last two signs, between which it had leases: how often
+            it beats. None before there were two.
         deaf_s: Since when it counts as deaf, Unix time; None where it does not.
         want: Nodes that its trainers could use, as it said last.
         kept_until_s: Until when its share is kept though it has no leases, Unix time;
@@ -323,7 +324,8 @@ def _seen(before: SeenOwner | None, sign_s: float) -> SeenOwner:
     deaf_s = before.deaf_s
     if deaf_s is not None and sign_s > deaf_s:
         deaf_s = None
-    return SeenOwner(sign_s, sign_s - before.sign_s, deaf_s)
+    was_away = before.kept_until_s is not None
+    return SeenOwner(sign_s, None if was_away else sign_s - before.sign_s, deaf_s)
 
 
 def _patience_s(seen: SeenOwner, bf_interval_s: float) -> float:

@@ -139,7 +139,7 @@ def _accounts(context: TickContext, observed: Observed, known: KnownLimits) -> A
 
 
 _USUAL_QOS = "normal"
-"""That of jobs for which neither user nor administrator names another."""
+"""That of jobs where neither user nor administrator names one, or it is not shown."""
 
 
 def leases_to_ask_for(
@@ -166,7 +166,8 @@ def leases_to_ask_for(
         whole = (node.cpus for node in nodes if shape.partition in node.partitions)
         cpus = max(whole, default=1) if site.lease.exclusive else shape.cpus
         for account in of or accounts.own_accounts() or {""}:
-            for name in qos or {_USUAL_QOS}:
+            usual = accounts.default_qos(account, shape.partition) or _USUAL_QOS
+            for name in qos or {usual}:
                 yield JobRecord(
                     job_id=0,
                     display_id="",

@@ -173,6 +173,26 @@ def test_a_broker_that_leaves_a_call_unanswered_is_deaf_until_its_next_sign(
     assert not later.after_signs(fresh, now_s=NOW_S + 102).deaf
 
 
+def test_the_time_for_which_an_owner_was_away_says_nothing_of_how_often_it_beats() -> (
+    None
+):
+    memory = CallMemory()
+    for at_s in (-120.0, -60.0):
+        beats = held(ANN, 2, beat_s=NOW_S + at_s)
+        memory = memory.after_signs(beats, now_s=NOW_S + at_s)
+    assert memory.owners[ANN].gap_s == 60.0
+    memory = memory.after_signs((), now_s=NOW_S - 50.0)
+    leases = held(ANN, 2, beat_s=NOW_S - 30.0)  # 30 s after the last, as one that looks
+
+    memory = call(memory, 0.0, leases)
+
+    assert memory.owners[ANN].gap_s is None
+    assert not call(memory, BF_S + LOOK_SLACK_S, leases).deaf
+    assert call(memory, TICK_S, leases).deaf == {ANN}
+    again = held(ANN, 2, beat_s=NOW_S + 1.0)
+    assert call(memory, 1.0, again).owners[ANN].gap_s == 31.0
+
+
 def test_a_lease_that_left_is_called_anew_from_then_on() -> None:
     first, second = held(ANN, 2)
     memory = call(CallMemory(), 0.0, [first])

@@ -112,9 +112,11 @@ def test_limits_come_with_the_tree_of_accounts_and_our_own_account(
     assert config.enforces_limits
     assert accounts["science"].limits == {"GrpTRES=node": ACCOUNT_LIMIT}
     assert accounts["physics"].parent == accounts["chemistry"].parent == "science"
-    assert [each.account for each in ours] == ["physics"]
+    assert [(each.account, each.default_qos) for each in ours] == [
+        ("physics", "normal")
+    ]
     assert "normal" in {qos.name for qos in limits.qos}
-    assert backend.requests - before == 2
+    assert backend.requests - before == 3
 
 
 def test_operators_and_administrators_see_all_jobs_and_coordinators_do_not(

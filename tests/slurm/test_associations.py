@@ -16,9 +16,11 @@ from slurm.associations import (
     Qos,
     assoc_mgr_argv,
     associations_argv,
+    default_qos_argv,
     is_operator,
     parse_assoc_mgr,
     parse_associations,
+    parse_default_qos,
     parse_qos,
     user_argv,
 )
@@ -116,6 +118,7 @@ def test_any_other_answer_is_refused_and_nothing_else_raises(text: str) -> None:
     for read in (
         parse_qos,
         parse_assoc_mgr,
+        parse_default_qos,
         lambda said: parse_associations(said, "a"),
     ):
         with suppress(UnreadableOutputError):
@@ -124,7 +127,12 @@ def test_any_other_answer_is_refused_and_nothing_else_raises(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a,b", "a=b"])
 def test_a_name_that_would_be_read_as_several_is_refused(name: str) -> None:
-    for argv in (assoc_mgr_argv, associations_argv):
+    for argv in (
+        assoc_mgr_argv,
+        associations_argv,
+        lambda user: default_qos_argv(user, "here"),
+        lambda cluster: default_qos_argv("games", cluster),
+    ):
         with pytest.raises(ValueError, match="cannot look for"):
             argv(name)
 
@@ -176,7 +184,7 @@ def asked(**answers: str) -> tuple[AccountingLimits, list[str]]:
 def test_where_accounts_are_hidden_slurmdbd_is_asked() -> None:
     private, qos = recorded("assoc_mgr_private.txt"), recorded("qos.txt")
     hidden, said = asked(assoc_mgr=private, qos=qos)
-    assert said == ["assoc_mgr", "associations", "qos"]
+    assert said == ["assoc_mgr", "associations", "associations", "qos"]
     assert {each.account for each in hidden.associations} == {"art", "physics"}
     assert not hidden.has_accounts
 
@@ -189,8 +197,25 @@ def test_where_accounts_are_hidden_slurmdbd_is_asked() -> None:
 
 def test_without_slurmdbd_slurmctld_tells_what_it_knows() -> None:
     limits, said = asked(assoc_mgr=recorded("assoc_mgr.txt"))
-    assert said == ["assoc_mgr", "qos"]
+    assert said == ["assoc_mgr", "associations", "qos"]
     assert LOW in limits.qos
+
+
+def test_the_qos_of_jobs_that_name_none_is_the_default_or_the_only_one() -> None:
+    said = "physics||low|normal,low\nphysics|main||high\nart|||normal,low\n"
+    assert parse_default_qos(said) == {
+        ("physics", ""): "low",
+        ("physics", "main"): "high",
+        ("art", ""): "",
+    }
+
+    limits, _ = asked(
+        assoc_mgr=recorded("assoc_mgr.txt").replace("root(0)", "games(5)"),
+        associations="physics||low|normal,low\n",
+    )
+    ours = {a.account: a.default_qos for a in limits.associations if a.user == "games"}
+    assert ours["physics"] == "low"
+    assert not any(a.default_qos for a in limits.associations if not a.user)
 
 
 def test_where_neither_answers_nothing_is_known() -> None:

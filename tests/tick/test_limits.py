@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.broker.job_limits import LIMIT_REST_S
+from freetrain.broker.job_limits import LIMIT_REST_S, Accounts
 from freetrain.broker.limits import Brake, EndReason, Refusal
 from freetrain.config.site import LeaseMode
+from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import FakeJob
 from freetrain.state.files import AgentState
-from freetrain.tick.limits import LIMITS_KEPT_S
+from freetrain.tick.limits import LIMITS_KEPT_S, leases_to_ask_for
+from slurm.records import Requirement
 from tests.fakes.slurm.installing import USER
 from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs
 
@@ -193,12 +195,37 @@ def test_nothing_is_asked_for_while_a_job_is_held_that_leases_would_hold(
     world.slurm.standin.add([theirs(world, account="chemistry") for _ in range(3)])
     world.tick()
     world.submit("a", most=8)
+    said: list[str] = []
     for _ in range(3):
         world.now_s += 10.0
         status = world.status()
+        said += status.problems
         assert status.done["leases asked for"] == 0
         assert status.brake == Brake.LIMIT_HELD
-    assert any("none is asked for until" in line for line in status.problems)
+    assert any("none is asked for until" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("qos", "expected"), [("", "normal"), ("low", "low")], ids=["not shown", "shown"]
+)
+def test_the_first_leases_are_of_the_qos_that_slurm_gives_jobs_that_name_none(
+    world: TickWorld, qos: str, expected: str
+) -> None:
+    world.slurm.standin.limit(nodes=6)
+    with keeping.opened(world.slurm.folder) as cluster:
+        cluster.default_qos = qos
+        user, uid = cluster.user, cluster.uid
+    known = world.connect(99).limits(user, cluster="standin")
+    if not qos:
+        own = [replace(each, default_qos="") for each in known.associations]
+        known = replace(known, associations=tuple(own))
+    accounts = Accounts(known, user=user, uid=uid)
+
+    (lease,) = leases_to_ask_for(
+        world.site, accounts, [Requirement(partition="freetrain")], ()
+    )
+
+    assert (lease.account, lease.qos) == ("physics", expected)
 
 
 def asked_for_limits(world: TickWorld) -> int:

@@ -192,6 +192,7 @@ class FakeCluster:
         submit_limit: MaxSubmit of the user, None for none.
         shows_limits: Whether users may see limits.
         admin_level: What our user may do: "None", "Operator" or "Administrator".
+        default_qos: The QOS of our user's jobs that name none; empty for "normal".
         runs_jobs: Whether scripts are run; where not, a job lasts until it is
             ended.
         keeper: The process without which nothing here may go on.
@@ -213,6 +214,7 @@ class FakeCluster:
     submit_limit: int | None = None
     shows_limits: bool = True
     admin_level: str = "None"
+    default_qos: str = ""
     runs_jobs: bool = True
     keeper: Process | None = None
     kill_wait_s: float = 5.0

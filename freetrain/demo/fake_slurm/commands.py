@@ -922,14 +922,17 @@ def _association(cluster: FakeCluster, account: str, user: str, submitted: str) 
 
 
 def sacctmgr(cluster: FakeCluster, argv: Sequence[str]) -> str:
-    """Return the QOS, which have no limits.
+    """Return the QOS, which have no limits, or which of them our user's jobs are of.
 
     Raises:
         ComplaintError: Something else was asked for.
     """
+    if cluster.shows_limits and f"users={cluster.user}" in argv:
+        qos = f"|{cluster.default_qos}|normal"
+        return f"{_accounts(cluster)[0]}|{qos}\n"
     columns = next((word for word in argv if word.startswith("format=Name,")), "")
     if not cluster.shows_limits or "qos" not in argv or not columns:
-        raise ComplaintError("sacctmgr: error: this stand-in tells QOS only")
+        raise ComplaintError("sacctmgr: error: this stand-in tells no such thing")
     return f"normal{'|' * columns.count(',')}\n"
 
 
