@@ -79,7 +79,8 @@ OF_A_JOB = ("[launch]", "[quality]")
 
 
 def examples() -> list[str]:
-    text = (DOCS / "guide" / "job-file.md").read_text()
+    pages = ("job-file.md", "own-program.md")
+    text = "".join((DOCS / "guide" / name).read_text() for name in pages)
     blocks = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     start = 'name = "a"\ncommand = "b"\nnodes = { max = 1 }\n'
     return [
@@ -87,7 +88,7 @@ def examples() -> list[str]:
     ]
 
 
-def test_every_example_of_the_page_is_accepted() -> None:
+def test_every_example_of_the_guide_is_accepted() -> None:
     jobs = [text.encode() for text in examples() if "name =" in text]
     sites = [text.encode() for text in examples() if "name =" not in text]
 
