@@ -24,6 +24,17 @@ MAX_VALUE_BYTES = 1_000
 MAX_ARGUMENT_BYTES = 100_000
 """Longest argument of the script; Linux takes no single one above 131,072."""
 
+NO_ENVIRONMENT = "/dev/null"
+"""The file that ``--export-file`` takes a job's variables from: none but Slurm's own.
+
+For ``--export=NONE`` a node loads the user's login environment (``su -``) before the
+script. Start-up files that hang keep the node for 120 s; those that exit have the job
+requeued and held from 25.05 on, and before that the node drained with no_env_cache.
+``--export=NIL`` does without, but is unknown before 23.02.3. With a file, limits of the
+submitting shell (``ulimit``) stay behind as well, such as those of cron.
+Source: sbatch.c, slurmd's ``_get_user_env`` and 33ab915427 of Slurm, 21.08 to 26.05.
+"""
+
 _JOB_ID = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,10})?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SIGNAL = re.compile(r"[A-Z][A-Z0-9]{1,9}", re.ASCII)
@@ -198,7 +209,7 @@ def _options(request: LeaseRequest) -> list[str]:
         "comment": request.comment,
         "partition": request.partition,
         "output": request.output,
-        "export": "NONE",  # the script sets its own variables, whatever ours are
+        "export-file": NO_ENVIRONMENT,
         "qos": request.qos,
         "account": request.account,
         "constraint": request.features,

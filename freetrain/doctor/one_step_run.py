@@ -208,14 +208,13 @@ def _script(subject: Subject, folder: Path) -> str:
     """Return the batch script; like a lease's, it runs its program as a step."""
     step = "srun --export=ALL --nodes=1 --ntasks=1 --mpi=none"
     program = f"{shlex.quote(str(subject.python))} -P -m freetrain.doctor"
-    path = subject.environ.get("PATH", os.defpath)
-    home = subject.environ.get("HOME", "/")
-    return (
-        "#!/bin/sh\n"
-        f"export PATH={shlex.quote(path)}\n"
-        f"export HOME={shlex.quote(home)}\n"
-        f"exec {step} {program} {shlex.quote(str(folder))}\n"
+    values = {"PATH": os.defpath, "HOME": "/"} | dict(subject.environ)
+    exports = "".join(
+        f"export {name}={shlex.quote(values[name])}\n"
+        for name in _PASSED_ON
+        if name in values
     )
+    return f"#!/bin/sh\n{exports}exec {step} {program} {shlex.quote(str(folder))}\n"
 
 
 _BEAT_S = 0.2

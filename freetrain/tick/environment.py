@@ -124,6 +124,7 @@ class TickEnvironment:
         user: Our user name; empty where there is none.
         path: The PATH with which leases find Slurm's programs.
         home: The user's home, for leases; may be empty.
+        libraries: LD_LIBRARY_PATH, by which some Pythons find their own; may be empty.
         python: Absolute path of the Python that leases run.
         agent_patience: Time-outs of agents (``FREETRAIN_AGENT_PATIENCE``), empty for
             the usual ones.
@@ -147,6 +148,7 @@ class TickEnvironment:
     home: str
     python: str
     peak_rss_bytes: Callable[[], int]
+    libraries: str = ""
     agent_patience: str = ""
     call: Callable[[HookCall], str] = _refuse_hook
     reached: Callable[[str], None] = lambda _: None
@@ -174,6 +176,7 @@ def real_environment(environ: Mapping[str, str]) -> TickEnvironment:
         user=_user_name(),
         path=environ.get("PATH", os.defpath),
         home=environ.get("HOME", ""),
+        libraries=environ.get("LD_LIBRARY_PATH", ""),
         python=sys.executable,
         agent_patience=environ.get(PATIENCE, ""),
         peak_rss_bytes=lambda: (

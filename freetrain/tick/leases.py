@@ -368,6 +368,8 @@ def lease_script(environment: TickEnvironment, site: Site) -> str:
         BadConfigurationError: A path that no script can name.
     """
     values = {"PATH": environment.path, "HOME": environment.home or "/"}
+    if environment.libraries:
+        values["LD_LIBRARY_PATH"] = environment.libraries
     if environment.agent_patience:
         values[PATIENCE] = environment.agent_patience
     if site.launch_agent is not None:

@@ -46,7 +46,8 @@ def test_a_lease_is_one_whole_node_nice_never_requeued_and_named() -> None:
     assert shlex.join(sbatch_argv(PLAIN)) == (
         "sbatch --parsable --no-requeue --nodes=1 --ntasks=1 --time=20 --nice=10000 "
         "--exclusive --mem=0 --job-name=ft-0b5e '--comment=freetrain 0b5e' "
-        "--partition=freetrain --output=/dev/null --export=NONE /home/alice/agent.sh"
+        "--partition=freetrain --output=/dev/null --export-file=/dev/null "
+        "/home/alice/agent.sh"
     )
 
 

@@ -1,13 +1,18 @@
 """Plans, holes, leases, preemption and dialects on a real cluster."""
 
+import shutil
+import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from slurm.backend import CommandLine
+from slurm.batch import sbatch_argv
 from slurm.errors import SlurmError
 from slurm.holes import HoleEnd, Snapshot, carry_plans, is_torn, plans_of
 from slurm.json import JSON
@@ -224,10 +229,49 @@ def _states(site: Site) -> Counter[JobState]:
     return counted
 
 
+# What a lease's job starts with.
+
+LOGIN = "freetrain-login"
+
+
+@pytest.fixture
+def login() -> Iterator[Path]:
+    """The home of a user of our own, whose shell reads the start-up files there."""
+    home = Path(tempfile.mkdtemp(prefix=f"{LOGIN}-"))
+    home.chmod(0o777)
+    shell = ("--no-create-home", f"--home-dir={home}", "--shell=/bin/bash")
+    run = partial(subprocess.run, check=True)
+    run(["useradd", *shell, LOGIN])
+    yield home
+    run(["userdel", "--force", LOGIN])
+    shutil.rmtree(home)
+
+
+@pytest.mark.parametrize("startup", ["exec sleep 1000", "exit 3", "export MARK=1"])
+def test_start_up_files_of_a_users_shell_neither_delay_nor_hold_a_lease(
+    site: Site, login: Path, startup: str
+) -> None:
+    (login / ".bash_profile").write_text(f"{startup}\n")
+    script, said = login / "script", login / "said"
+    script.write_text("#!/bin/sh\n/usr/bin/env >>$1\necho whole >>$1\n")
+    request = replace(site.lease(str(script)), arguments=(str(said),))
+    program, *options = sbatch_argv(request)
+
+    site.cluster.run(program, f"--uid={LOGIN}", "--chdir=/", *options)
+    # Slurm gives such a shell 120 s.
+    wait_for(
+        lambda: f"the script's variables; {site.backend().jobs()}",
+        lambda: said.exists() and "whole\n" in said.read_text(),
+        limit_s=60,
+    )
+
+    names = {line.partition("=")[0] for line in said.read_text().splitlines()}
+    assert {"SLURM_JOB_ID", "SLURM_CONF", "SLURMD_NODENAME"} <= names
+    assert names.isdisjoint({"MARK", "SLURM_GET_USER_ENV", "PYTEST_CURRENT_TEST"})
+
+
 # Preemption.
 
-# A lease is submitted with --export=NONE, and its srun would pass that on: without
-# PATH a step finds no program.
 LISTENER = """
 cd '{folder}'
 cat >step <<'END'
@@ -236,7 +280,7 @@ touch ready
 while :; do sleep 0.1; done
 END
 trap 'touch batch-heard; exit 0' TERM
-srun --export=ALL --overlap --ntasks=1 sh ./step &
+srun --overlap --ntasks=1 sh ./step &
 while :; do sleep 0.1; done
 """
 
@@ -247,7 +291,7 @@ trap 'scancel --signal=KILL $SLURM_JOB_ID; exit 0' TERM
 touch ready
 while :; do sleep 0.1; done
 END
-srun --export=ALL --overlap --ntasks=1 sh ./step &
+srun --overlap --ntasks=1 sh ./step &
 wait
 """
 

@@ -223,6 +223,15 @@ def test_a_path_that_no_script_can_name_is_refused(tmp_path: Path) -> None:
         lease_script(environment, SITE)
 
 
+def test_leases_find_the_libraries_of_the_python_that_ticks(tmp_path: Path) -> None:
+    """They get no other variable of the tick or of the user's login."""
+    usual = tick_world(tmp_path).environment
+    assert "LD_LIBRARY_PATH" not in lease_script(usual, SITE)
+    environment = replace(usual, libraries="/opt/python 3/lib")
+    line = "export LD_LIBRARY_PATH='/opt/python 3/lib'\n"
+    assert line in lease_script(environment, SITE)
+
+
 def test_agents_are_as_patient_as_whoever_ticks_says(tmp_path: Path) -> None:
     usual = tick_world(tmp_path).environment
     hasty = replace(usual, agent_patience="silent_s=3,stuck_s='3; date'")

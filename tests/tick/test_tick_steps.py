@@ -69,7 +69,12 @@ def test_a_lease_is_asked_for_at_the_lowest_priority(world: TickWorld) -> None:
     said = f"--comment=freetrain {uuid} state={tag} pool=1 want=2 beat="
     assert any(word.startswith(said) for word in argv)
     assert f"--time={minutes}" in argv
-    assert {"--nice=10000", "--export=NONE", "--array=0-1", "--exclusive"} <= set(argv)
+    assert {
+        "--nice=10000",
+        "--export-file=/dev/null",
+        "--array=0-1",
+        "--exclusive",
+    } <= set(argv)
     assert any(word.startswith("--deadline=") for word in argv)
     assert f"--output={world.folder.outputs}/lease-%j.out" in argv
     assert int(grace_s) == 10 + 5, "GraceTime and KillWait"

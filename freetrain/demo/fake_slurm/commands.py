@@ -34,6 +34,7 @@ from freetrain.demo.fake_slurm.processes import (
     supervise,
     without_slurm,
 )
+from slurm.batch import NO_ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -272,7 +273,7 @@ def sbatch(
     for task in range(tasks or 1):
         job = _job(cluster, options, words, now_s)
         job.job_id, job.directory = first, options.get("chdir", directory)
-        job.environment = _exported(options.get("export", "ALL"), environ)
+        job.environment = _exported(options, environ)
         if tasks > 1:
             job.array_id, job.task = first, task
         cluster.jobs.append(job)
@@ -363,10 +364,17 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _exported(export: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what ``--export`` passes on: all, nothing, or what it names."""
+def _exported(options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what ``--export`` passes on: all, nothing, or what it names.
+
+    Raises:
+        ComplaintError: Variables are to come from a file.
+    """
     passed: dict[str, str] = {}
-    for word in export.split(","):
+    file = options.get("export-file", "")
+    if file not in {"", NO_ENVIRONMENT}:
+        raise ComplaintError(f"{_SBATCH_FAILED}this stand-in reads no {file[:40]!r}")
+    for word in [] if file else options.get("export", "ALL").split(","):
         name, equals, value = word.partition("=")
         if word == "ALL":
             passed |= environ
