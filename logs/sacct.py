@@ -35,7 +35,7 @@ from logs.format import (
 from logs.trace import Job, JobTrace, UnreadableLogError, named_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from logs.format import Content
 
@@ -168,7 +168,10 @@ def _whole_records(
     that were put together are added to *broken*.
     """
     marks = len(head.columns) - 1
-    number, record = 0, ""
+    ends_in_text = head.columns[-1] not in _NO_TEXT
+    # Thousands of lines may continue one: each is looked at once, and all are joined.
+    number, record, has = 0, list[str](), 0
+    is_step: bool | None = None  # where a record with all fields is known to be one
     for this, line in content.lines():
         if this <= head.line_number or not line.strip():
             continue
@@ -177,17 +180,21 @@ def _whole_records(
         found = line.count(head.mark)
         is_new = found == marks or head.starts_record(line)
         if record and not is_new:
-            lacks = record.count(head.mark) < marks
-            in_text = not found and head.columns[-1] not in _NO_TEXT
-            if lacks or in_text or head.is_step(record):
-                record += f" {line}"
+            continues = has < marks or (ends_in_text and not found)
+            if not continues and is_step is None:
+                is_step = head.is_step(" ".join(record))
+            if continues or is_step:
+                if has < marks or head.id_place == marks:
+                    is_step = None
+                record.append(line)
+                has += f" {line}".count(head.mark)
                 broken.add(number)
                 continue
         if record:
-            yield number, record
-        number, record = this, line
+            yield number, " ".join(record)
+        number, record, has, is_step = this, [line], found, None
     if record:
-        yield number, record
+        yield number, " ".join(record)
 
 
 class _DumpParser:
@@ -463,22 +470,35 @@ class _Unnamed:
         lists = [place for place in self._of(_NODE_LIST) if place not in named]
         # A user or partition may look like a node, but is on more lines the same.
         lists.sort(key=lambda place: -len(set(self._columns[place])))
-        for place in lists:
-            for count in counts:
-                if self._as_long_as(place, count):
-                    return {place: "NodeList", count: "NNodes"}
+        # Any list may go with any count, so each of them is read once.
+        sizes = {place: self._numbers(place, _length) for place in lists}
+        numbers = {place: self._numbers(place, _count) for place in counts}
+        for place, count in itertools.product(lists, counts):
+            size, number = sizes[place], numbers[count]
+            if size and number and all(map(_is_so_long, size, number)):
+                return {place: "NodeList", count: "NNodes"}
         return {counts[0]: "NNodes"} if len(counts) == 1 else {}
 
-    def _as_long_as(self, place: int, count: int) -> bool:
+    def _numbers(
+        self, place: int, read: Callable[[str], int | None]
+    ) -> list[int | None]:
+        """Return what the values of a column count; nothing where one is unreadable."""
         try:
-            return all(
-                is_nothing(text) or count_hostlist(text) == read_count(number, "NNodes")
-                for text, number in zip(
-                    self._columns[place], self._columns[count], strict=True
-                )
-            )
+            return list(map(read, self._columns[place]))
         except (ValueError, BadLineError):
-            return False
+            return []
+
+
+def _length(text: str) -> int | None:
+    return None if is_nothing(text) else count_hostlist(text)
+
+
+def _count(text: str) -> int | None:
+    return read_count(text, "NNodes")
+
+
+def _is_so_long(size: int | None, number: int | None) -> bool:
+    return size is None or size == number
 
 
 def _from_zero(records: list[SacctRecord]) -> list[Job]:

@@ -60,6 +60,37 @@ def test_node_lists_of_a_small_dump_mean_no_more_names_than_it_can_have(
     assert "nodes" in found.message
 
 
+def headless_with_many_counts() -> bytes:
+    """A list of 20,000 nodes, and 140 columns that could be its length, but for one."""
+    row = ["1", "1600000000", "1600000001", "1600000002", "a1" + ",1" * 19_999]
+    last = ["2", "1600000000", "1600000001", "1600000002", "a1", *["2"] * 140]
+    return "\n".join(map("|".join, ([*row, *["20000"] * 140], last, ""))).encode()
+
+
+def headless_with_a_broken_line() -> bytes:
+    """A record whose last field, a name, has 200,000 line breaks."""
+    row = "{}|1600000000|1600000001|1600000002|1|name\n"
+    return (row.format(1) + row.format(2) + "a\n" * 200_000).encode()
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (headless_with_many_counts, "UnreadableLogError"),
+        (headless_with_a_broken_line, ""),
+    ],
+)
+def test_a_dump_without_header_is_read_in_time_that_grows_with_its_size(
+    tmp_path: Path, make: Callable[[], bytes], error: str
+) -> None:
+    path = written(tmp_path, make())
+    assert path.stat().st_size < 450_000
+
+    found = check_bounded(lambda: read_trace(path), UnreadableLogError)
+
+    assert (found.error or "") == error
+
+
 LONG_NAMES = ["a." * 3_000 + "[0-199999]", "[1]" * 3_000 + "[0-199999]"]
 
 
