@@ -134,6 +134,19 @@ def test_a_job_has_its_own_variables_output_nodes_and_exit_status(
         login.submit(SLEEP, "--exclude=n[1-")
 
 
+def test_a_job_that_takes_its_variables_from_an_empty_file_has_slurms_alone(
+    login: LoginNode,
+) -> None:
+    job = login.submit("env > said", "--export-file=/dev/null")
+
+    login.wait(job, "COMPLETED")
+    said = login.said("said")
+    assert f"SLURM_JOB_ID={job}" in said
+    assert "PYTEST_CURRENT_TEST" not in said
+    with pytest.raises(SlurmRefusedError, match="reads no"):
+        login.submit(SLEEP, "--export-file=/home/ada/variables")
+
+
 def test_a_ninth_job_waits_until_a_node_is_free(login: LoginNode) -> None:
     array = login.submit(SLEEP, "--array=0-8")
     login.wait(f"{array}_7", "RUNNING")
