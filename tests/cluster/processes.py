@@ -3,6 +3,7 @@
 import ctypes
 import os
 import select
+import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -86,6 +87,36 @@ def processes() -> Iterator[tuple[int, list[str], list[str]]]:
     for pid in process_ids():
         if pid != os.getpid():
             yield pid, proc_words(pid, "cmdline"), proc_words(pid, "environ")
+
+
+def mentioning(text: str) -> dict[int, str]:
+    """Return the command lines of processes that have *text* there, or in a variable.
+
+    This one is left out.
+    """
+    return {
+        pid: " ".join(argv)
+        for pid, argv, environ in processes()
+        if text in "\0".join((*argv, *environ))
+    }
+
+
+def remove_unused(folder: Path) -> None:
+    """Remove *folder* once no process mentions it.
+
+    Jobs write there after Slurm calls their nodes idle: what an agent detached, and the
+    guards that sweep after it, would find no folder, or make it anew.
+
+    Raises:
+        TimeoutError: Some process went on; nothing was removed.
+    """
+    of = str(folder)
+    wait_for(
+        lambda: f"processes of {of} to end\n{describe(mentioning(of))}",
+        lambda: not mentioning(of),
+        pause_s=0.2,
+    )
+    shutil.rmtree(folder)
 
 
 def proc_words(pid: int, what: str) -> list[str]:

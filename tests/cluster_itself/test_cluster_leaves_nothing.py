@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster, node_states, resume_drained
 from tests.cluster.holding import running_cluster
-from tests.cluster.processes import processes
+from tests.cluster.processes import mentioning
 from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for
 
@@ -27,15 +27,6 @@ with running_cluster(()) as cluster:
 """
 
 
-def processes_that_mention(text: str) -> list[int]:
-    """Processes with *text* in their command line or environment, but ourselves."""
-    return [
-        pid
-        for pid, argv, environ in processes()
-        if text in "\0".join((*argv, *environ))
-    ]
-
-
 def test_two_clusters_run_beside_each_other_and_end_alone(
     cluster_of: Callable[..., Cluster],
 ) -> None:
@@ -48,7 +39,7 @@ def test_two_clusters_run_beside_each_other_and_end_alone(
 
     assert first.is_up
     assert not second.exists
-    assert processes_that_mention(str(second.folder)) == []
+    assert not mentioning(str(second.folder))
 
 
 def test_even_a_detached_child_with_no_environment_ends_with_the_cluster(
@@ -60,9 +51,9 @@ def test_even_a_detached_child_with_no_environment_ends_with_the_cluster(
     job = f"setsid env -i sleep {seconds} & exec sleep {seconds}"
     with running_cluster(()) as cluster:
         cluster.run("sbatch", "--nodes=1", "--output=/dev/null", f"--wrap={job}")
-        wait_for("both to run", lambda: len(processes_that_mention(mark)) == 2)
+        wait_for("both to run", lambda: len(mentioning(mark)) == 2)
 
-    assert processes_that_mention(mark) == []
+    assert not mentioning(mark)
 
 
 def test_nothing_is_left_when_the_owner_is_killed(
@@ -82,7 +73,7 @@ def test_nothing_is_left_when_the_owner_is_killed(
         owner.send_signal(signal.SIGKILL)
 
     wait_for("the folder to go", lambda: not cluster.exists)
-    wait_for("all to end", lambda: not processes_that_mention(str(cluster.folder)))
+    wait_for("all to end", lambda: not mentioning(str(cluster.folder)))
 
 
 def test_the_command_may_be_run_twice_and_says_where_the_cluster_is(

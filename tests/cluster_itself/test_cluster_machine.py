@@ -16,7 +16,7 @@ from tests.cluster.machine import (
     programs_of,
     write_programs,
 )
-from tests.cluster.processes import is_running
+from tests.cluster.processes import is_running, mentioning, remove_unused
 from tests.cluster.settings import NODES, Layout, Variant, config_files
 from tests.cluster.waiting import wait_for
 
@@ -195,3 +195,18 @@ def test_one_in_the_middle_of_its_exec_runs(tmp_path: Path) -> None:
         pytest.skip("no kernel thread is to be seen here")
 
     assert is_running(pid_file(tmp_path, KERNEL_THREAD), folder=tmp_path)
+
+
+def test_a_folder_is_removed_once_no_process_has_it_in_words_or_variables(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "state"
+    late = "sleep 1; mkdir -p $STATE/late"
+    with subprocess.Popen(["/bin/sh", "-c", late], env={"STATE": str(folder)}) as job:  # noqa: S603 -- a test's own words
+        folder.mkdir()
+        wait_for("its process", lambda: job.pid in mentioning(str(folder)))
+
+        remove_unused(folder)
+
+        assert job.wait(10) == 0
+    assert not folder.exists()

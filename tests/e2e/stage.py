@@ -18,7 +18,7 @@ from freetrain.state.files import StateDir, TrainerDir
 from slurm.records import JobRecord
 from slurm.text import parse_squeue, squeue_argv
 from tests.cluster.cluster import Cluster
-from tests.cluster.processes import describe, proc_words, processes
+from tests.cluster.processes import describe, mentioning, proc_words
 from tests.e2e.others import LEASES
 from tests.e2e.outcome import losses
 
@@ -232,12 +232,7 @@ class Stage:
 
     def processes(self) -> dict[int, str]:
         """Processes that the state directory's owner would call FreeTrain's."""
-        ours = str(self.folder)
-        return {
-            pid: " ".join(argv)
-            for pid, argv, environ in processes()
-            if ours in "\0".join((*argv, *environ))
-        }
+        return mentioning(str(self.folder))
 
     def described_processes(self) -> str:
         """Return each of our processes, and the end of the log of each one's lease."""

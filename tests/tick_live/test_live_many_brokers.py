@@ -4,7 +4,6 @@ How long things took is printed; ``pytest -s`` shows it.
 """
 
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ from freetrain.state.database import read_store
 from freetrain.state.tables import call_memory
 from slurm.records import JobRecord, JobState
 from tests.cluster.cluster import Cluster
+from tests.cluster.processes import remove_unused
 from tests.cluster.settings import Variant
 from tests.cluster.site import Site
 from tests.cluster.waiting import wait_for
@@ -101,7 +101,7 @@ def crowd(cluster_of: Callable[..., Cluster]) -> Iterator[Crowd]:
     folder = Path(tempfile.mkdtemp(prefix="freetrain-many-"))
     folder.chmod(0o755)
     with ExitStack() as stack:
-        stack.callback(shutil.rmtree, folder)
+        stack.callback(remove_unused, folder)
         stack.callback(cluster.clear)
         python = python_for_all(folder)
         if python is None:

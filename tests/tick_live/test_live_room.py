@@ -58,11 +58,13 @@ def yielding(
     cluster = cluster_of(Variant.SHARED)
     broker = LiveBroker(cluster, small_disk, partition="main")
     broker.submit(8)
-    assert broker.tick().done["leases asked for"] == 8
-    beats = broker.folder.leases
-    wait_for("8 agents", lambda: len(list(beats.glob("*/heartbeat.json"))) == 8)
-    yield broker, Site(cluster, small_disk.parent, "main")
-    cluster.clear()
+    try:
+        assert broker.tick().done["leases asked for"] == 8
+        beats = broker.folder.leases
+        wait_for("8 agents", lambda: len(list(beats.glob("*/heartbeat.json"))) == 8)
+        yield broker, Site(cluster, small_disk.parent, "main")
+    finally:
+        cluster.clear()
 
 
 def full(broker: LiveBroker) -> None:
