@@ -27,7 +27,7 @@ from freetrain.broker.yielding import (
     digest_of,
     last_lead_s,
 )
-from freetrain.errors import BadConfigurationError, FreeTrainError
+from freetrain.errors import BadConfigurationError, CannotWriteError, FreeTrainError
 from freetrain.state.database import StoreBusyError, StoreError
 from freetrain.state.files import (
     StateDir,
@@ -419,8 +419,10 @@ def tick_and_follow_up(
 
     Raises:
         FreeTrainError, SlurmError: As ``tick`` does. Where Slurm does not answer
-            before a cycle, or another process ticks, the next cycle is tried all the
-            same; the error is raised if the last attempt failed.
+            before a cycle, a file cannot be written, or another process ticks, the
+            next cycle is tried all the same; the error is raised if the last attempt
+            failed. The first tick is tried again where a file could not be written:
+            without it no cycle is known.
     """
     end_s = environment.clock() + within_s
     notified_before: dict[str, float] = {}
@@ -428,13 +430,24 @@ def tick_and_follow_up(
     def again() -> TickReport:
         return tick(site, environment, notified_before=notified_before)
 
-    report = again()
-    yield report
-    folder = StateDir(site.state_directory)
-    if _has_agents(report, folder, environment, end_s):
+    try:
         report = again()
-        yield report
-    yield from _before_cycles(site, environment, report, again, end_s=end_s)
+    except CannotWriteError:
+        if environment.clock() + APART_S > end_s:
+            raise
+        environment.sleep(APART_S)
+        report = again()
+    yield report
+    folder, failed = StateDir(site.state_directory), None
+    if _has_agents(report, folder, environment, end_s):
+        try:
+            report = again()
+            yield report
+        except CannotWriteError as error:
+            failed = error
+    yield from _before_cycles(
+        site, environment, report, again, end_s=end_s, failed=failed
+    )
 
 
 def _has_agents(
@@ -467,21 +480,23 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _before_cycles(
+def _before_cycles(  # noqa: PLR0913 -- only tick_and_follow_up calls it
     site: Site,
     environment: TickEnvironment,
     report: TickReport,
     again: Callable[[], TickReport],
     *,
     end_s: float,
+    failed: Exception | None,
 ) -> Iterator[TickReport]:
     """Tick before each of backfill's cycles for as long as there are leases.
 
     Between two such ticks the queue alone is polled just before the cycle; only where
-    it has changed does a tick follow.
+    it has changed does a tick follow. *failed* is why the tick before this one failed;
+    it is raised where no later one was good.
     """
     clock = environment.clock
-    rested_s, polled_s, failed = clock() + _AT_ONCE_S, -math.inf, None
+    rested_s, polled_s = clock() + _AT_ONCE_S, -math.inf
     while report.cycles is not None:
         tick_s = _before_cycle_s(report, rested_s, LEAD_S)
         poll_from_s = max(clock(), polled_s + APART_S)
@@ -496,7 +511,7 @@ def _before_cycles(
                     failed = None
                     continue
             report, failed = again(), None
-        except (SlurmError, StoreBusyError) as error:
+        except (SlurmError, StoreBusyError, CannotWriteError) as error:
             failed = error
         rested_s = clock() + APART_S
         if failed is None:

@@ -8,6 +8,7 @@ import pytest
 
 from freetrain.broker.yielding import APART_S
 from freetrain.config.site import LeaseMode
+from freetrain.errors import CannotWriteError
 from freetrain.state.tables import TickCounter, TrainerState, counters
 from freetrain.tick.tick import TickReport, tick_and_follow_up
 from slurm.errors import SlurmError
@@ -121,6 +122,59 @@ def quick(passing: Passing) -> Passing:
 def no_answer(world: TickWorld) -> None:
     """Let Slurm not answer the next question about jobs."""
     world.slurm.script("squeue", Act.HANG)
+
+
+def no_report(world: TickWorld) -> None:
+    """Let no status report be written."""
+    page = world.folder.status_report
+    page.unlink(missing_ok=True)
+    (page / "x").mkdir(parents=True)
+
+
+def reports_again(world: TickWorld) -> None:
+    """Let it be written again."""
+    page = world.folder.status_report
+    (page / "x").rmdir()
+    page.rmdir()
+
+
+def test_a_file_that_cannot_be_written_ends_no_looks(passing: Passing) -> None:
+    passing.before_look = {1: no_report, 2: reports_again}
+    looks_s = passing.looks_after(100.0)
+    assert len(looks_s) >= 4
+    assert len(passing.reports) == len(looks_s)  # one of them and the first tick
+
+    passing.before_look = {len(looks_s): no_report}
+    with pytest.raises(CannotWriteError, match=r"page\.json"):
+        passing.looks_after(100.0)
+    assert len(passing.looks_s) > len(looks_s) + 2
+
+
+def test_a_second_tick_that_cannot_write_fails_at_the_end(world: TickWorld) -> None:
+    world.submit("a", most=2)
+
+    def begin(world: TickWorld) -> None:
+        world.beat()
+        if world.folder.status_report.is_file():
+            no_report(world)
+
+    with pytest.raises(CannotWriteError, match=r"page\.json"):
+        follow(world, begin)
+    assert world.newest().keys == set(world.running())
+
+
+def test_a_first_tick_that_cannot_write_is_tried_again_within_time(
+    passing: Passing,
+) -> None:
+    no_report(passing.world)
+    with pytest.raises(CannotWriteError):
+        passing.looks_after(0.0)
+    assert passing.looks_s == []
+
+    passing.before_look = {0: reports_again}
+    looks_s = passing.looks_after(100.0)
+    assert len(looks_s) >= 4
+    assert passing.reports
 
 
 def test_yielding_leases_get_ticks_apart_from_each_other(passing: Passing) -> None:
