@@ -113,5 +113,6 @@ def test_drained_nodes_and_held_jobs_are_named_with_the_reason_and_go_on(
         ("n5", "Kill task failed"),
     ]
 
-    assert node_states(cluster) == ["idle"] * len(cluster.nodes)
+    all_idle = ["idle"] * len(cluster.nodes)
+    wait_for("all nodes idle", lambda: node_states(cluster) == all_idle)
     assert resume_drained(cluster) == []
