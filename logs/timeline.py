@@ -105,31 +105,25 @@ class UnitRanges:
             The ranges that were: first unit, end and mark of each, ascending.
         """
         firsts, ends, marks = self._firsts, self._ends, self._marks
-        start = bisect_right(ends, first)
-        until = bisect_left(firsts, end, start)
-        if start == until:
-            return []
-        removed = list(
-            zip(
-                firsts[start:until],
-                ends[start:until],
-                marks[start:until],
-                strict=True,
-            )
-        )
-        kept = []
-        own_first, own_end, mark = removed[0]
-        if own_first < first:
-            kept.append((own_first, first, mark))
-            removed[0] = first, own_end, mark
-        own_first, own_end, mark = removed[-1]
-        if own_end > end:
-            kept.append((end, own_end, mark))
-            removed[-1] = own_first, end, mark
-        firsts[start:until] = [own[0] for own in kept]
-        ends[start:until] = [own[1] for own in kept]
-        marks[start:until] = [own[2] for own in kept]
-        self._count -= sum([own_end - own_first for own_first, own_end, _ in removed])
+        removed = []
+        at = bisect_right(ends, first)
+        while at < len(ends) and firsts[at] < end:
+            own_first, own_end, mark = firsts[at], ends[at], marks[at]
+            if own_first >= first and own_end <= end:
+                del firsts[at], ends[at], marks[at]
+            elif own_first >= first:
+                firsts[at] = end
+            else:
+                ends[at] = first
+                at += 1
+                if own_end > end:
+                    firsts.insert(at, end)
+                    ends.insert(at, own_end)
+                    marks.insert(at, mark)
+            own_first = max(own_first, first)
+            own_end = min(own_end, end)
+            self._count -= own_end - own_first
+            removed.append((own_first, own_end, mark))
         return removed
 
     def highest(self, count: int) -> list[int]:

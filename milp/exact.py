@@ -62,13 +62,18 @@ class ExactSolver:
                 f"the exact solver plans one node class; this problem has "
                 f"{len(problem.classes)}. Use the count formulation."
             )
-        counts, value = _best(self._case(problem))
-        return Plan(tuple([(n,) for n in counts]), value, value)
-
-    def _case(self, problem: Problem) -> _Case:
-        """Price a node so that the pool just runs out; try the last price first."""
         pool_nodes = problem.classes[0].nodes
         rows = self._table.rows_of(problem)
+        asked = (pool_nodes, *map(id, rows))
+        plan = self._table.plans.get(asked)
+        if plan is None:
+            counts, value = _best(self._case(rows, pool_nodes))
+            plan = Plan(tuple([(n,) for n in counts]), value, value)
+            self._table.keep(asked, plan)
+        return plan
+
+    def _case(self, rows: Sequence[Row], pool_nodes: int) -> _Case:
+        """Price a node so that the pool just runs out; try the last price first."""
         priced = self._table.priced(rows, self._price)
         if not _runs_out(priced, self._price, pool_nodes):
             self._price = node_price([row.hull for row in rows], pool_nodes)
@@ -234,7 +239,11 @@ class Row(NamedTuple):
 
 
 class SizeTable:
-    """Rows by trainer state, for one look-ahead at a time; bounded."""
+    """Rows by trainer state, and plans by rows, for one look-ahead at a time; bounded.
+
+    Attributes:
+        plans: The best plan, by the nodes to give and the identities of the rows.
+    """
 
     def __init__(self) -> None:
         self._clear(t_fwd_s=0.0)
@@ -249,10 +258,16 @@ class SizeTable:
         """Return *rows* at *price* a node."""
         return [row.priced.get(price) or self._add_priced(row, price) for row in rows]
 
+    def keep(self, asked: tuple[int, ...], plan: Plan) -> None:
+        """Keep a plan for as long as its rows."""
+        self.plans[asked] = plan
+        self._sizes += len(asked)
+
     def _clear(self, *, t_fwd_s: float) -> None:
         self._t_fwd_s = t_fwd_s
         self._rows: dict[_Key, Row] = {}
         self._sizes = 0
+        self.plans: dict[tuple[int, ...], Plan] = {}
 
     def _row(self, trainer: ProblemTrainer) -> Row:
         usable = trainer.usable is None or 0 in trainer.usable

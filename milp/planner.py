@@ -81,8 +81,10 @@ class Planner:
         limit_s: Seconds that all solver calls may take together for one problem; the
             dynamic program needs none.
         model_solver: Runs the MILPs instead of the one that *solver* names.
-        verifies: Whether problems and plans are checked; False only where a search
-            begins from these plans and its own plan is verified.
+        verifies: Whether problems, and plans of the dynamic program, are checked; False
+            only in replays, whose engine checks every change, and where a search begins
+            from these plans and its own plan is verified. Plans of other solvers are
+            always checked.
 
     Raises:
         SolverUnavailableError: HiGHS is asked for and not installed.

@@ -205,11 +205,13 @@ class Engine:
         if len(set(runs)) < len(runs):
             raise ValueError("a trainer is changed twice")
         for run, change in zip(runs, changes, strict=True):
-            self.pool.drop(run, change.drop)
+            if change.drop:
+                self.pool.drop(run, change.drop)
             if run.held and change.drop and change.take:
                 raise ValueError(f"{run.spec.name} keeps nodes, drops some, takes some")
         for run, change in zip(runs, changes, strict=True):
-            self.pool.take(run, change.take)
+            if change.take:
+                self.pool.take(run, change.take)
         for run, change, count in zip(runs, changes, before, strict=True):
             self._charge(run, change, count)
         return set(runs)

@@ -25,7 +25,7 @@ from logs.timeline import UnitRanges
 from logs.trace import IdleTrace, JobTrace, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -115,15 +115,9 @@ class Nodes(Sequence[int]):
         self._count = sum([end - first for first, end in ranges])
 
     @classmethod
-    def of(cls, nodes: Iterable[int]) -> Nodes:
+    def of(cls, nodes: Sequence[int]) -> Nodes:
         """Return *nodes*, which ascend."""
-        ranges: list[tuple[int, int]] = []
-        for node in nodes:
-            if ranges and ranges[-1][1] == node:
-                ranges[-1] = ranges[-1][0], node + 1
-            else:
-                ranges.append((node, node + 1))
-        return cls(ranges)
+        return cls(ranges_of(nodes))
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -145,6 +139,23 @@ class Nodes(Sequence[int]):
 
 
 NO_NODES = Nodes()
+
+
+def ranges_of(nodes: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the ranges of *nodes*, which ascend: first node, and the one behind it."""
+    if not nodes:
+        return []
+    first, end = nodes[0], nodes[-1] + 1
+    if end - first == len(nodes):
+        return [(first, end)]
+    ranges, end = [], first
+    for node in nodes:
+        if node != end:
+            ranges.append((first, end))
+            first = node
+        end = node + 1
+    ranges.append((first, end))
+    return ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,8 +451,9 @@ class NodePool:
         self.idle_nodes -= len(nodes)
         hit = set()
         for first, end in nodes.ranges:
-            removed = self.free.remove(first, end)
-            if sum([own_end - own for own, own_end, _ in removed]) == end - first:
+            before = len(self.free)
+            self.free.remove(first, end)
+            if before - len(self.free) == end - first:
                 continue
             for node in range(first, end):
                 holder = self._holder.pop(node, None)
@@ -456,12 +468,13 @@ class NodePool:
         Raises:
             ValueError: It does not hold one of them.
         """
+        if not run.held.issuperset(nodes):
+            node = next(node for node in nodes if node not in run.held)
+            raise ValueError(f"{run.spec.name} drops node {node}, not its own")
         for node in nodes:
-            if self._holder.get(node) is not run:
-                raise ValueError(f"{run.spec.name} drops node {node}, not its own")
             del self._holder[node]
         run.held.difference_update(nodes)
-        for first, end in Nodes.of(nodes).ranges:
+        for first, end in ranges_of(nodes):
             self.free.add(first, end)
 
     def take(self, run: Run, nodes: Sequence[int]) -> None:
@@ -470,11 +483,12 @@ class NodePool:
         Raises:
             ValueError: One of them is not free.
         """
-        for first, end in Nodes.of(nodes).ranges:
-            place = first
-            for own_first, own_end, _ in self.free.remove(first, end):
-                place = own_end if own_first == place else place
-            if place < end:
-                raise ValueError(f"node {place} is taken, which is not free")
+        for first, end in ranges_of(nodes):
+            before = len(self.free)
+            removed = self.free.remove(first, end)
+            if before - len(self.free) != end - first:
+                free = {node for own in removed for node in range(*own[:2])}
+                node = next(node for node in range(first, end) if node not in free)
+                raise ValueError(f"node {node} is taken, which is not free")
         self._holder.update(dict.fromkeys(nodes, run))
         run.held.update(nodes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from freetrain.lookahead.affinity import BoundedAffinity, LeafAffinity, line_order
@@ -195,17 +196,13 @@ def tools_for(
     """Return the tools of policies in a replay, whose engine verifies changes."""
     name, limit_s = SolverName(settings.solver.value), settings.solver_limit_s
 
-    def solver() -> MeasuredSolver:
-        return MeasuredSolver(Planner(name, limit_s=limit_s), use, clock)
-
-    def start_solver() -> MeasuredSolver:
-        # Searches that begin from its plans verify their own.
+    def solver(*, is_start: bool = False) -> MeasuredSolver:
         planner = Planner(name, limit_s=limit_s, verifies=False)
-        return MeasuredSolver(planner, use, clock, is_start=True)
+        return MeasuredSolver(planner, use, clock, is_start=is_start)
 
     return Tools(
         solver=solver,
-        start_solver=start_solver,
+        start_solver=partial(solver, is_start=True),
         search=lambda: QuickSearch(use.gaps.keep),
         verifies=False,
     )
