@@ -357,6 +357,49 @@ def test_a_reason_names_one_limit_of_all(reason: str, name: str) -> None:
     assert said.startswith(f"{reason}: {name}=1 of ")
 
 
+def test_a_reason_that_says_no_kind_may_name_any_limit() -> None:
+    limits = {"GrpJobs": 1, "GrpTRESMins=cpu": 5, "GrpTRES=node": 50}
+    known = accounts(SITE, qos=(Qos("normal", limits),))
+    job, lease = held("QOSResourceLimit"), our_lease()
+
+    (said,) = held_by_limits([job, lease], [lease], known, now_s=NOW_S).reasons.values()
+
+    # One lease uses up GrpJobs; minutes are not counted, so they may be used up.
+    of_these = "GrpJobs=1 of QOS normal or GrpTRESMins=cpu=5 of QOS normal"
+    assert said == f"QOSResourceLimit: {of_these}"
+
+
+def test_a_users_limit_in_a_partition_counts_jobs_of_that_partition() -> None:
+    limit = Association("physics", user="ada", partition="main", limits={"MaxJobs": 2})
+    known = accounts(SITE, limit)
+    here, there = our_lease(), our_lease(partitions=("gpu",))
+    (found,) = known.limits_on(here)
+    assert known.limits_on(there) == ()
+    assert (known.counts(here, found), known.counts(there, found)) == (True, False)
+
+
+def test_leases_are_of_the_default_account_or_of_any_of_ours() -> None:
+    of = [Association(name, user="ada") for name in ("physics", "art")]
+    others = Association("science", user="ben", is_default=True)
+    assert accounts(SITE, *of, others).own_accounts() == {"physics", "art"}
+    usual = replace(of[0], is_default=True)
+    assert accounts(SITE, usual, of[1], others).own_accounts() == {"physics"}
+
+
+def test_the_qos_of_leases_is_of_their_account_and_of_the_partition_first() -> None:
+    known = accounts(
+        SITE,
+        Association("physics", user="ada", partition="main", default_qos="high"),
+        Association("physics", user="ada", default_qos="low"),
+        Association("art", user="ada", partition="gpu", default_qos="fast"),
+        Association("science", user="ben", default_qos="theirs"),
+    )
+    assert known.default_qos("physics", "main") == "high"
+    assert known.default_qos("physics", "gpu") == "low"
+    assert known.default_qos("art", "gpu") == "fast"
+    assert known.default_qos("art", "main") == known.default_qos("science", "x") == ""
+
+
 @given(st.dictionaries(st.sampled_from("abcd"), st.sampled_from("abcd")))
 def test_accounts_in_a_circle_end_the_search(tree: dict[str, str]) -> None:
     tree = {"a": "b"} | tree
