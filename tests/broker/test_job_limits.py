@@ -360,7 +360,7 @@ def test_a_reason_names_one_limit_of_all(reason: str, name: str) -> None:
 def test_a_reason_that_says_no_kind_may_name_any_limit() -> None:
     limits = {"GrpJobs": 1, "GrpTRESMins=cpu": 5, "GrpTRES=node": 50}
     known = accounts(SITE, qos=(Qos("normal", limits),))
-    job, lease = held("QOSResourceLimit"), our_lease()
+    job, lease = held("QOSResourceLimit"), our_lease(nodes="n1")
 
     (said,) = held_by_limits([job, lease], [lease], known, now_s=NOW_S).reasons.values()
 
