@@ -378,6 +378,20 @@ def test_a_users_limit_in_a_partition_counts_jobs_of_that_partition() -> None:
     assert (known.counts(here, found), known.counts(there, found)) == (True, False)
 
 
+def test_limits_of_another_qos_or_another_users_bind_no_job() -> None:
+    of_qos = Qos("low", {"GrpTRES=node": 1})
+    own = Association("physics", user="ada", limits={"MaxJobs": 2})
+    both = (own, Association("physics", parent="science", limits=SIX))
+    known = accounts(SITE, *both, qos=(Qos("normal"), of_qos))
+
+    def bound(job: JobRecord) -> set[str]:
+        return {f"{limit.name}={limit.most}" for limit in known.limits_on(job)}
+
+    assert bound(our_lease()) == {"GrpTRES=node=6", "MaxJobs=2"}
+    assert bound(our_lease(uid=7)) == {"GrpTRES=node=6"}
+    assert bound(our_lease(qos="low")) == {"GrpTRES=node=1", "MaxJobs=2"}
+
+
 def test_leases_are_of_the_default_account_or_of_any_of_ours() -> None:
     of = [Association(name, user="ada") for name in ("physics", "art")]
     others = Association("science", user="ben", is_default=True)
