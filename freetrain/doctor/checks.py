@@ -76,7 +76,7 @@ from freetrain.state.tables import trainers
 from freetrain.text import render_duration
 from freetrain.tick.environment import PYSLURM
 from freetrain.tick.leases import hidden_queue, interval_problem, mode_of, sees_all_jobs
-from freetrain.tick.limits import leases_to_ask_for
+from freetrain.tick.plan import leases_to_ask_for
 from freetrain.tick.room import qos_of_partitions
 from freetrain.tick.status_report import read_status_report
 from slurm.batch import sbatch_argv

@@ -10,7 +10,7 @@ from freetrain.config.site import LeaseMode
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import FakeJob
 from freetrain.state.files import AgentState
-from freetrain.tick.limits import LIMITS_KEPT_S, leases_to_ask_for
+from freetrain.tick.plan import LIMITS_KEPT_S, leases_to_ask_for
 from slurm.records import Requirement
 from tests.fakes.slurm.installing import USER
 from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs

@@ -22,9 +22,8 @@ from freetrain.lookahead.live import IdleSnapshot, LiveForecast
 from freetrain.planning.rating import Ratings
 from freetrain.state.files import AgentState
 from freetrain.state.tables import KnownLimits, pace
-from freetrain.tick.limits import LimitsNow
 from freetrain.tick.lookahead import NodeForecasts
-from freetrain.tick.plan import TickPlan, nodes_to_exclude
+from freetrain.tick.plan import LimitsNow, TickPlan, nodes_to_exclude
 from freetrain.tick.tick import tick
 from slurm.batch import MAX_VALUE_BYTES
 from slurm.holes import Hole
