@@ -249,7 +249,7 @@ class CallMemory:
 
         An owner whose leases all went, as other jobs needed their nodes, will ask again
         as soon as nodes are idle: its share is kept for as long as a tick may take.
-        Otherwise whoever ticks first would take all, and give it up again.
+        Otherwise the first to tick would take all, and give it up again.
         """
         leases = tuple(leases)
         wants = _wants(leases)
@@ -270,7 +270,7 @@ class CallMemory:
         return CallMemory(self.called_s, owners)
 
     def with_shares_kept(self, *, now_s: float) -> CallMemory:
-        """Return the memory after a look at which nobody may ask for a node.
+        """Return the memory after a look at which no broker may ask for a node.
 
         The time for which shares are kept has not begun.
         """

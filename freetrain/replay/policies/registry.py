@@ -138,14 +138,14 @@ def shadows_for(
 
 
 _BY_SAMPLES = ("throughput", "speedup", "price")
-"""Priorities by which more samples are better, whoever trains them."""
+"""Priorities by which more samples are better, of whichever trainer."""
 
 
 def follows(settings: ReplaySettings) -> bool:
     """Return whether ``adaptive`` has shadows; else it is the first of them.
 
-    Samples must be what counts, and true speeds known: where they are learned, nobody
-    knows how much another plan would have trained.
+    Samples must be what counts, and true speeds known: where they are learned, it is
+    unknown how much another plan would have trained.
     """
     return settings.priority in _BY_SAMPLES and not settings.learns_speeds
 
