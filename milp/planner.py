@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class SolverName(StrEnum):
-    """How to solve.
+    """The solvers of problems, by name.
 
     ``exact`` is the dynamic program for one node class, and CBC for several. The others
     solve the count model; they are started only where its reduction and the search of

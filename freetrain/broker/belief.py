@@ -71,7 +71,7 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """What is believed after a query.
+    """The leases and intents that are believed to exist after a query.
 
     Attributes:
         leases: All leases given, and those adopted.

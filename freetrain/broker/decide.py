@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do, and all that explains it.
+    """The actions of a tick, and the reasons for them.
 
     Attributes:
-        actions: What to do, in order.
+        actions: In the order in which they are carried out.
         wanted: The leases that the plan asks for.
         classes: The nodes planned with.
         refused: Why other holes cannot be planned with, by node.

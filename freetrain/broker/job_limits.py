@@ -142,7 +142,7 @@ class JobLimit:
 
 @dataclass(frozen=True)
 class Accounts:
-    """What is known of the site's accounts and QOS.
+    """The site's accounts and QOS, as far as they are known.
 
     Attributes:
         known: What Slurm's accounting tells of their limits.

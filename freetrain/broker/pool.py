@@ -373,7 +373,7 @@ class Forecast(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foresight:
-    """What planning by expected lives takes.
+    """The input of planning by expected lives: a forecast, its horizon, and weights.
 
     Attributes:
         forecast: How long nodes stay idle.

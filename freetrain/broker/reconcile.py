@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WantedTrainer:
-    """What one trainer is to have.
+    """The leases and nodes that one trainer is to have.
 
     Attributes:
         name: The trainer's name.
@@ -72,7 +72,7 @@ class WantedLeases:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a plan asks for, in leases.
+    """The leases that a plan asks for.
 
     Attributes:
         trainers: In the order of the request.

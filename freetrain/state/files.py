@@ -422,7 +422,7 @@ SILENCE_NOTICE_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickSign:
-    """What the last tick left that saw the whole queue and made all room it had to.
+    """The sign of the last tick that saw the whole queue and made all the room due.
 
     Attributes:
         tick: Counts up; ticks are at work while it changes.

@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ActionResults:
-    """What was carried out so far.
+    """The results of the actions that were carried out so far.
 
     Attributes:
         assigned: Generations created.

@@ -225,7 +225,7 @@ for these; and the comment for others."""
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TickContext:
-    """What the steps of one tick share.
+    """The site, environment, state and Slurm that the steps of one tick share.
 
     Attributes:
         site: The site's settings.

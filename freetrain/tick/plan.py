@@ -83,11 +83,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickPlan:
-    """What a tick is to do, and what that follows from.
+    """The decision of a tick, and all that it follows from.
 
     Attributes:
-        situation: What the broker decided by.
-        decision: What it decided.
+        situation: The leases, holes and trainers that the broker decided by.
+        decision: Its actions and reasons.
         shapes: What leases ask of their nodes, by shape.
         ratings: What the priority says of the trainers.
         problems: What could not be taken into account, for people.

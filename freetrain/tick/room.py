@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 class SlurmView(NamedTuple):
-    """What Slurm said at the beginning of a tick, and what it says of leases.
+    """Slurm's answers at the beginning of a tick, and limits and leases by them.
 
     Attributes:
         config: How the cluster is set up.
@@ -74,10 +74,10 @@ class SlurmView(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Room:
-    """What Slurm said at the beginning of a tick, and the room that was made by it.
+    """Slurm's answers at the beginning of a tick, and the room that was made by them.
 
     Attributes:
-        seen: What it said, without plans carried over.
+        seen: These answers, without plans carried over.
         claims: Nodes that others' jobs could start on.
         notified: Leases that were sent the notice, or in a dry run would be: why, by
             display id.
@@ -105,7 +105,7 @@ class Room:
 
     @property
     def words(self) -> str:
-        """What was done, for the message of a tick that fails after it."""
+        """The room that was made, for the message of a tick that fails after it."""
         if self.seen.limits.mode is Mode.PREEMPT:
             return "Slurm itself takes leases that others need."
         if not self.notified and not self.cancelled:
