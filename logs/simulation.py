@@ -293,6 +293,21 @@ class Machine:
                     self.running[number] = replace(lease, units=rest)
         self.free |= units
 
+    def shorten(self, units: UnitSet, until_s: float) -> None:
+        """Let the leases of *units*, all leased, ask for them only until *until_s*."""
+        for number, lease in [*self.running.items()]:
+            if number < 0 and (shorter := lease.units & units):
+                del self.running[number]
+                for part, end_s in (
+                    (shorter, min(until_s, lease.expected_end_s)),
+                    (lease.units & ~units, lease.expected_end_s),
+                ):
+                    if part:
+                        self._leases += 1
+                        self.running[-self._leases] = replace(
+                            lease, job=-self._leases, units=part, expected_end_s=end_s
+                        )
+
     def without_leases(self) -> Machine:
         """Return a copy of the machine on which nothing is leased."""
         other = copy.copy(self)
@@ -734,6 +749,10 @@ class Simulation:
         self._machine.now_s = now_s
         self._machine.lease(units, until_s)
         return self._pass((), (), changed=True)
+
+    def shorten(self, units: UnitSet, *, until_s: float) -> None:
+        """Let leased *units* be asked for only until *until_s*, from the next pass."""
+        self._machine.shorten(units, until_s)
 
     def release(self, units: UnitSet, *, now_s: float) -> ScheduleMoment:
         """Give leased *units* back now; the placer makes a pass."""

@@ -32,6 +32,7 @@ from slurm.batch import (
     parse_sbatch,
     sbatch_argv,
     scancel_argv,
+    time_limit_argv,
 )
 from slurm.errors import RequestsSpentError, SlurmError, SlurmRefusedError
 from slurm.holes import Snapshot
@@ -213,6 +214,21 @@ class SlurmBackend(Protocol):
         """
         ...
 
+    def shorten(self, jobs: Sequence[JobKey], limit_min: int) -> None:
+        """Lower the time limit of running *jobs* of ours.
+
+        Slurm then plans other jobs from their new end on. A higher limit than the old
+        one is refused. Jobs that have ended already are no error.
+
+        Args:
+            jobs: As for ``cancel``.
+            limit_min: The new limit, whole minutes from the start of each.
+
+        Raises:
+            ValueError: As ``cancel``, or a limit below a minute; nothing was changed.
+        """
+        ...
+
 
 T = TypeVar("T")
 
@@ -246,7 +262,7 @@ TEXT = Dialect(
 SNAPSHOT_REQUESTS = 6
 """Commands of one snapshot where no job waits; one more where jobs do."""
 
-_PER_CANCEL = 100  # a command line has room for more, a site's patience may not
+_PER_COMMAND = 100  # a command line has room for more, a site's patience may not
 
 
 _ACCOUNTING_TIMEOUT_S = 10.0
@@ -415,13 +431,23 @@ class CommandLine:
             if not only_gone(error.said):
                 raise
 
+    def shorten(self, jobs: Sequence[JobKey], limit_min: int) -> None:
+        """Lower the time limit of *jobs*, one command for each hundred."""
+        ids = [job.display_id for job in jobs]
+        time_limit_argv(ids, limit_min)  # refuses before any was changed
+        self._for_each_hundred(ids, lambda some: time_limit_argv(some, limit_min))
+
     def _scancel(self, jobs: Sequence[JobKey], signal: str = "") -> None:
         ids = [job.display_id for job in jobs]
         scancel_argv(ids, signal=signal)  # refuses before any was sent
-        for first in range(0, len(ids), _PER_CANCEL):
-            some = ids[first : first + _PER_CANCEL]
+        self._for_each_hundred(ids, lambda some: scancel_argv(some, signal=signal))
+
+    def _for_each_hundred(
+        self, ids: Sequence[str], argv: Callable[[Sequence[str]], Sequence[str]]
+    ) -> None:
+        for first in range(0, len(ids), _PER_COMMAND):
             try:
-                self._run(scancel_argv(some, signal=signal))
+                self._run(argv(ids[first : first + _PER_COMMAND]))
             except SlurmRefusedError as error:
                 if not only_gone(error.said):
                     raise

@@ -185,6 +185,26 @@ def comment_argv(job_id: int, comment: str) -> list[str]:
     return ["scontrol", "update", f"JobId={job_id}", f"Comment={comment}"]
 
 
+def time_limit_argv(display_ids: Sequence[str], limit_min: int) -> list[str]:
+    """Return the command that lets running jobs of ours end sooner.
+
+    Args:
+        display_ids: Jobs and array tasks, such as ``["18", "19_3"]``.
+        limit_min: The new time limit, whole minutes from the start, below the old one;
+            only operators may lengthen a job.
+
+    Raises:
+        ValueError: As ``scancel_argv``, or no usable limit; nothing was changed.
+    """
+    if not display_ids:
+        raise ValueError("no job named; nothing was changed")
+    for display_id in display_ids:
+        _check(_JOB_ID.fullmatch(display_id), "job id", display_id)
+    _check(limit_min >= 1, "time limit", limit_min)
+    jobs = ",".join(display_ids)
+    return ["scontrol", "update", f"JobId={jobs}", f"TimeLimit={limit_min}"]
+
+
 def only_gone(said: str) -> bool:
     """Tell whether Slurm complained only of jobs that have ended already."""
     complaints = said.strip().splitlines()

@@ -212,6 +212,10 @@ class Pyslurm:
         """
         self._programs.set_comment(job_id, comment)
 
+    def shorten(self, jobs: Sequence[JobKey], limit_min: int) -> None:
+        """Lower the time limit of *jobs*, through scontrol: one request names many."""
+        self._programs.shorten(jobs, limit_min)
+
     def _signal_one(self, job: JobKey, signal: str) -> None:
         target = self._pyslurm.Job(job.job_id)
         self._programs.count_request("signal")

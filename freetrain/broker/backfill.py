@@ -375,6 +375,7 @@ class BackfillState:
             start there too.
         spans: By node: the time of the lease that holds it.
         busy_until_s: By node that others hold: when their jobs' limits end.
+        margin_s: How long before a job could start leases are to end that put it off.
         backfill: How Slurm's backfill plans.
         eligibility: Which of the nodes can be used by which jobs; shared by states
             made of this one.
@@ -387,6 +388,7 @@ class BackfillState:
     partly: frozenset[str] = frozenset()
     spans: Mapping[str, LeaseSpan] = field(default_factory=dict)
     busy_until_s: Mapping[str, float] = field(default_factory=dict)
+    margin_s: float = 0.0
     backfill: Backfill = TO_THE_SECOND
     eligibility: Eligibility = field(
         default_factory=lambda: Eligibility({}), compare=False
@@ -396,6 +398,16 @@ class BackfillState:
         """Work eligibility out anew where the nodes are others."""
         if self.eligibility.nodes is not self.nodes:
             object.__setattr__(self, "eligibility", Eligibility(self.nodes))
+
+    def shortened(self, ends: Mapping[str, SoonerEnd]) -> BackfillState:
+        """Return the state if the leases of these nodes ended sooner."""
+        if not ends:
+            return self
+        spans = {
+            name: replace(span, end_s=ends[name].end_s) if name in ends else span
+            for name, span in self.spans.items()
+        }
+        return replace(self, spans=spans)
 
     def beside(
         self, given: Container[str], booked_s: Mapping[str, float]
@@ -448,23 +460,74 @@ def _bound_s(hole: Hole) -> float:
     return hole.end_s if is_bound and hole.end_s is not None else math.inf
 
 
+class SoonerEnd(NamedTuple):
+    """When a lease is to end, Unix time, and the job that it would put off."""
+
+    end_s: float
+    job: int
+
+
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Which jobs get which nodes.
+    """Which jobs get which nodes; times are Unix seconds.
 
     Attributes:
         taken: Nodes to give up or leave idle, each with the job's number.
         started: Jobs that could start on them.
-        booked_s: By node: when a job that must wait has it, Unix time.
-        overlapped: Nodes whose leases outlast the start of a job booked there.
-            Backfill plans such a job elsewhere or later, perhaps where a job behind
-            it could start now.
+        booked_s: By node: when a job that must wait has it.
+        overlapped: By node whose lease outlasts the start of a job booked there: that
+            start. Backfill plans such a job elsewhere or later, perhaps where a job
+            behind it could start now.
+        shortened: By node whose lease goes on, but puts a job off: the sooner end.
     """
 
     taken: Mapping[str, int]
     started: frozenset[int]
     booked_s: Mapping[str, float]
-    overlapped: tuple[str, ...]
+    overlapped: Mapping[str, float]
+    shortened: Mapping[str, SoonerEnd] = field(default_factory=dict)
+
+    def with_ends(
+        self,
+        starts_s: Mapping[str, float],
+        job: int,
+        state: BackfillState,
+        now_s: float,
+    ) -> Allocation:
+        """Return the allocation with leases that end before these starts.
+
+        Those that would have less than ``LEAST_LEFT_S`` are given up at once.
+
+        Args:
+            starts_s: By leased node: when a job is booked there, Unix time.
+            job: The job, or one that would start but for it.
+            state: Where the leases are.
+            now_s: Time of the snapshot, Unix time.
+        """
+        taken, shortened = dict(self.taken), dict(self.shortened)
+        for name, start_s in starts_s.items():
+            if name in taken:
+                continue
+            end_s = _whole_minutes(state.spans[name], start_s - state.margin_s)
+            if end_s - now_s < LEAST_LEFT_S:
+                taken[name] = job
+                shortened.pop(name, None)
+            else:
+                end = SoonerEnd(end_s, job)
+                shortened[name] = min(end, shortened.get(name, end))
+        return replace(self, taken=taken, shortened=shortened)
+
+
+LEAST_LEFT_S = 60.0
+"""A lease that would end sooner is given up: its world could do little more."""
+
+
+def _whole_minutes(span: LeaseSpan, until_s: float) -> float:
+    """Return the last end of a lease by *until_s* that Slurm can set, Unix time.
+
+    Time limits are whole minutes.
+    """
+    return span.start_s + 60.0 * math.floor((until_s - span.start_s) / 60.0)
 
 
 def allocate(
@@ -487,6 +550,7 @@ def allocate(
     """
     taken: dict[str, int] = {}
     started: set[int] = set()
+    late: list[tuple[int, Mapping[str, float]]] = []
     bookings = _bookings(requests, state, now_s, rank)
     planned = {
         hole.node: hole for hole in state.holes if hole.ends_by is HoleEnd.PLANNED_JOB
@@ -502,17 +566,20 @@ def allocate(
         if len(taken) == len(state.holes):
             break
         nodes = bookings.start_together(group)
-        if nodes is not None:
-            started.update(request.job_id for request in group)
-        else:
-            nodes = [bookings.book(request) for request in group]
+        if nodes is None:
+            late += [(request.job_id, bookings.book(request)) for request in group]
+            continue
         for request, got in zip(group, nodes, strict=True):
+            started.add(request.job_id)
             taken.update(dict.fromkeys(got, request.job_id))
             if any(_is_planned_away(planned.get(name), request, now_s) for name in got):
-                taken.update(dict.fromkeys(bookings.overlapped, request.job_id))
-    return Allocation(
-        taken, frozenset(started), bookings.booked_s, overlapped=bookings.overlapped
+                late.append((request.job_id, dict(bookings.overlapped)))
+    found = Allocation(
+        taken, frozenset(started), bookings.booked_s, bookings.overlapped
     )
+    for job, starts_s in late:
+        found = found.with_ends(starts_s, job, state, now_s)
+    return found
 
 
 def _groups(requests: Sequence[NodeRequest]) -> list[list[NodeRequest]]:
@@ -600,7 +667,7 @@ class Bookings:
         self._ranked = {hole.node: eligibility.bit(hole.node) for hole in ranked}
         self._startable: dict[EligibleNodes, tuple[UnitSet, int]] = {}
         self._failed: dict[EligibleNodes, list[tuple[int, float]]] = {}
-        self._overlapped: dict[str, None] = {}
+        self._overlapped: dict[str, float] = {}
         self._booked_s: dict[str, float] = {}
 
     @property
@@ -609,9 +676,9 @@ class Bookings:
         return self._booked_s
 
     @property
-    def overlapped(self) -> tuple[str, ...]:
-        """Nodes whose leases outlast the start of a job that is booked there."""
-        return tuple(self._overlapped)
+    def overlapped(self) -> Mapping[str, float]:
+        """By node whose lease outlasts the start of a job booked there: that start."""
+        return self._overlapped
 
     def start(self, request: NodeRequest) -> tuple[str, ...] | None:
         """Take and return nodes on which a job could start now; None for none.
@@ -666,19 +733,23 @@ class Bookings:
         self._agenda.book(gap, self._eligibility.units(got))
         return got
 
-    def book(self, request: NodeRequest) -> tuple[str, ...]:
-        """Book the earliest nodes for a job; return those whose leases delay it."""
+    def book(self, request: NodeRequest) -> Mapping[str, float]:
+        """Book the earliest nodes for a job.
+
+        Returns:
+            By node whose lease puts the job off: when the job could have it, Unix time.
+        """
         if self._made >= MOST_BOOKINGS:
-            return ()
+            return {}
         self._made += 1
         gaps = [(self._earliest(request, way), way) for way in request.ways]
         found = [(gap, way) for gap, way in gaps if gap is not None]
         if not found:
-            return ()
+            return {}
         gap, way = min(found, key=lambda pair: pair[0].at)
         start_s = self._agenda.starts_s(gap.at) if gap.at else self._now_s
         if start_s > self._now_s + self._window_s:
-            return ()
+            return {}
         return self._book(request, way, gap, start_s)
 
     def _earliest(self, request: NodeRequest, way: Way) -> Placement | None:
@@ -689,7 +760,7 @@ class Bookings:
 
     def _book(
         self, request: NodeRequest, way: Way, gap: Placement, start_s: float
-    ) -> tuple[str, ...]:
+    ) -> Mapping[str, float]:
         required = way.eligible.required
         must = self._names(gap.units & required)
         others = self._names(gap.units & ~required)
@@ -699,12 +770,14 @@ class Bookings:
         for name in booked:
             self._booked_s[name] = min(start_s, self._booked_s.get(name, math.inf))
         late = {name for name, span in self._spans.items() if span.end_s > start_s}
-        self._overlapped |= dict.fromkeys(name for name in booked if name in late)
+        for name in late.intersection(booked):
+            self._overlapped.setdefault(name, start_s)
         if request.planned_s is None or request.planned_s <= start_s + PUT_OFF_S:
-            return ()
+            return {}
         for names in (must, others):
             names.sort(key=late.__contains__)
-        return tuple(n for n in [*must, *others][: way.nodes] if n in late)
+        first = [*must, *others][: way.nodes]
+        return dict.fromkeys((name for name in first if name in late), start_s)
 
     def _has_failed(self, request: NodeRequest, way: Way) -> bool:
         """Tell whether a job of this kind that needs no more could not start.

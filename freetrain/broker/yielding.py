@@ -36,7 +36,13 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    from freetrain.broker.backfill import Allocation, BackfillState, NodeRequest, Rank
+    from freetrain.broker.backfill import (
+        Allocation,
+        BackfillState,
+        NodeRequest,
+        Rank,
+        SoonerEnd,
+    )
     from slurm.records import ClusterConfig, JobRecord, Sdiag
 
 
@@ -93,6 +99,8 @@ class Claims:
             limit that holds a job.
         held: Jobs that wait for such limits, or did a moment ago.
         overdue: Those of the leased nodes that Slurm should have preempted.
+        shortened: By other leased nodes: the sooner end of leases that would put off
+            a job that must wait.
     """
 
     leased: Mapping[str, int]
@@ -102,6 +110,7 @@ class Claims:
     limited: Mapping[str, int] = field(default_factory=dict)
     held: HeldJobs = NONE_HELD
     overdue: Mapping[str, int] = field(default_factory=dict)
+    shortened: Mapping[str, SoonerEnd] = field(default_factory=dict)
 
     @property
     def startable(self) -> frozenset[str]:
@@ -131,6 +140,11 @@ class Claims:
         }
         leased = {**others, **limited}
         return replace(self, leased=leased, limited=limited, held=held)
+
+    def without_shortening(self) -> Claims:
+        """Return the claims where Slurm lets no lease end sooner: those leases go."""
+        sooner = {name: end.job for name, end in self.shortened.items()}
+        return replace(self, leased={**sooner, **self.leased}, shortened={})
 
     def with_overdue(self, nodes: Mapping[str, int]) -> Claims:
         """Return the claims with *nodes* that Slurm should have preempted."""
@@ -174,9 +188,10 @@ def find_claims(
       Other or more leases go where a job that Slurm would start could not start beside
       those that stay.
     * A job that must wait books the earliest nodes, which jobs behind it must leave to
-      it. It claims only those whose leases put its planned start off.
-    * A job that could start where backfill plans another also claims the nodes whose
-      leases overlap a booking: without them backfill would plan anew.
+      it. It claims none of them yet; leases that put its planned start off are to end
+      by that start.
+    * So are leases that overlap a booking where a job could start on nodes that
+      backfill plans another for: without them backfill would plan anew.
 
     Leases of other users' FreeTrain claim nothing: they would take ours, we theirs,
     and so on.
@@ -201,6 +216,7 @@ def find_claims(
     allocation = allocate(requests, state, now_s, rank=idle_first(state))
     if allocation.started:
         allocation = _letting_jobs_start(requests, state, now_s, allocation)
+    state = state.shortened(allocation.shortened)
     kept_free = NONE_KEPT_FREE
     if protect is not None:
         given, booked_s = allocation.taken, allocation.booked_s
@@ -211,6 +227,7 @@ def find_claims(
         idle={name: by for name, by in taken.items() if name not in state.leased},
         booked_s=allocation.booked_s,
         kept_free=kept_free,
+        shortened={n: e for n, e in allocation.shortened.items() if n not in taken},
     )
 
 
@@ -224,25 +241,21 @@ def _letting_jobs_start(
 
     Slurm takes nodes in its own order, idle or given up. So each way is planned once
     more in that order, beside the leases that stay: *idle_first*, the allocation in
-    Slurm's order, and *idle_first* with the leases that overlap a booking given up.
+    Slurm's order, and *idle_first* with leases ending before bookings they overlap.
     """
     rank = by_slurm_order(state)
     as_slurm = allocate(requests, state, now_s, rank=rank)
-    for way in (idle_first, as_slurm, _with_overlapped(idle_first, requests)):
-        beside = state.beside(way.taken, way.booked_s)
+
+    def ending_by(allocation: Allocation) -> Allocation:
+        first = next(r.job_id for r in requests if r.job_id in allocation.started)
+        return allocation.with_ends(allocation.overlapped, first, state, now_s)
+
+    for way in (idle_first, as_slurm, ending_by(idle_first)):
+        beside = state.shortened(way.shortened).beside(way.taken, way.booked_s)
         if as_slurm.started <= allocate(requests, beside, now_s, rank=rank).started:
             return way
     # Then no lease that stays is in a job's way.
-    return _with_overlapped(as_slurm, requests)
-
-
-def _with_overlapped(
-    allocation: Allocation, requests: Sequence[NodeRequest]
-) -> Allocation:
-    """Return *allocation* with those leases given up, too, that overlap a booking."""
-    first = next(r.job_id for r in requests if r.job_id in allocation.started)
-    overlapped = dict.fromkeys(allocation.overlapped, first)
-    return replace(allocation, taken={**overlapped, **allocation.taken})
+    return ending_by(as_slurm)
 
 
 # Delay protection. When a job ends before its limit, backfill may start a waiting job

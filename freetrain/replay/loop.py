@@ -220,6 +220,7 @@ def _on_stage(
         simulation,
         stage.nodes,
         knows_plans=loop.knows_plans,
+        margin_s=loop.margin_s or 0.0,
         careful_s=loop.longest_s if loop.is_careful else None,
     )
     return simulation, LeaseJobs(

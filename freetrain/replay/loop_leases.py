@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -174,6 +174,7 @@ class Leases:
     def limit(self, nodes: Iterable[int], until_s: float) -> None:
         """Let the leases of *nodes* end at *until_s*, whatever is planned later."""
         self._limit_s.update(dict.fromkeys(nodes, until_s))
+        self._find_next_end()
 
     def keep(self, held: Iterable[int], now_s: float) -> None:
         """Lease the nodes *held*, and no others, from now on."""
@@ -522,14 +523,20 @@ class LeaseJobs:
     ) -> tuple[Sequence[int], Sequence[ScheduleMoment]]:
         """Give up the nodes to which waiting jobs have a claim, and lease none of them.
 
+        Leases that would put a job off are made to end sooner.
+
         Returns:
             The nodes that were given up, and the scheduler's steps with them.
         """
-        units, booked_s = self._claims.find(self._spans, now_s)
-        self._leases.claimed = frozenset(self._nodes.touched(units))
+        claim = self._claims.find(self._spans, now_s)
+        self._leases.claimed = frozenset(self._nodes.touched(claim.units))
         self._leases.booked_s = {
-            node: start_s - self._start_s for node, start_s in booked_s.items()
+            node: start_s - self._start_s for node, start_s in claim.booked_s.items()
         }
+        for node, end_s in claim.ends_s.items():
+            self._spans[node] = replace(self._spans[node], end_s=end_s)
+            self._leases.limit((node,), end_s - self._start_s)
+            self._simulation.shorten(self._nodes.units((node,)), until_s=end_s)
         given = sorted(self._leases.claimed.intersection(self._leases.nodes))
         self._leases.drop(given)
         self._forget()
@@ -579,6 +586,20 @@ class LeaseJobs:
         return (self._simulation.release(units, now_s=now_s),)
 
 
+class QueueClaim(NamedTuple):
+    """What waiting jobs claim; times are seconds of the log.
+
+    Attributes:
+        units: Those that we must not hold.
+        booked_s: By node: when others are booked for jobs.
+        ends_s: By leased node: the sooner end of a lease that would put a job off.
+    """
+
+    units: UnitSet
+    booked_s: Mapping[int, float]
+    ends_s: Mapping[int, float]
+
+
 class QueueClaims:
     """Finds the nodes that waiting jobs have a claim to, with the live broker's rules.
 
@@ -588,6 +609,7 @@ class QueueClaims:
         simulation: The machine and its scheduler.
         nodes: Its nodes.
         knows_plans: Whether the scheduler's planned starts are known.
+        margin_s: How long before a job could start leases are to end that put it off.
         careful_s: The longest lease, if nodes are left alone that some job would need
             if one other job ended; None if they are not.
     """
@@ -598,11 +620,13 @@ class QueueClaims:
         nodes: NodeUnits,
         *,
         knows_plans: bool,
+        margin_s: float = 0.0,
         careful_s: float | None = None,
     ) -> None:
         self._simulation = simulation
         self._nodes = nodes
         self._knows_plans = knows_plans
+        self._margin_s = margin_s
         self._protection = None if careful_s is None else CachedProtection(careful_s)
         self._names = [f"{unit:08}" for unit in range(nodes.unit_count)]
         self._records = {
@@ -610,22 +634,16 @@ class QueueClaims:
             for name in self._names
         }
 
-    def find(
-        self, leases: Mapping[int, LeaseSpan], now_s: float
-    ) -> tuple[UnitSet, Mapping[int, float]]:
-        """Return the units that waiting jobs claim now, and bookings of other nodes.
+    def find(self, leases: Mapping[int, LeaseSpan], now_s: float) -> QueueClaim:
+        """Return what waiting jobs claim now.
 
         Args:
             leases: By node: since when and until when it is leased, seconds of the log.
             now_s: When the broker polls, likewise.
-
-        Returns:
-            The units that we must not hold; and by node, when others are booked for
-            jobs, seconds of the log.
         """
         machine = self._simulation.machine
         if not machine.waiting:
-            return 0, {}
+            return QueueClaim(0, {}, {})
         spans = {
             self._names[unit]: span
             for node, span in leases.items()
@@ -638,6 +656,7 @@ class QueueClaims:
             leased=frozenset(spans),
             spans=spans,
             busy_until_s=dict(self._busy(machine)),
+            margin_s=self._margin_s,
             backfill=_BACKFILL,
         )
         found = find_claims(
@@ -647,11 +666,20 @@ class QueueClaims:
             now_s=now_s,
             protect=self._protect(machine),
         )
-        booked_s: dict[int, float] = {}
-        for name, start_s in found.booked_s.items():
+        sooner_s = {name: end.end_s for name, end in found.shortened.items()}
+        return QueueClaim(
+            unit_set(int(name) for name in found.nodes),
+            self._by_node(found.booked_s),
+            self._by_node(sooner_s),
+        )
+
+    def _by_node(self, by_unit: Mapping[str, float]) -> dict[int, float]:
+        """Return the earliest time of each node's units."""
+        by_node: dict[int, float] = {}
+        for name, at_s in by_unit.items():
             (node,) = self._nodes.touched(1 << int(name))
-            booked_s[node] = min(start_s, booked_s.get(node, math.inf))
-        return unit_set(int(name) for name in found.nodes), booked_s
+            by_node[node] = min(at_s, by_node.get(node, math.inf))
+        return by_node
 
     def _protect(self, machine: Machine) -> Callable[[PendingDemand], KeptFree] | None:
         if self._protection is None:

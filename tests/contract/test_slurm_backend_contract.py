@@ -382,6 +382,46 @@ def test_a_job_outside_of_arrays_gets_a_comment_until_it_has_ended(
     backend.set_comment(job_id, "too late")
 
 
+def test_running_jobs_of_ours_can_be_made_to_end_sooner_and_never_later(
+    world: World, backend: SlurmBackend
+) -> None:
+    array, single = world.new_name(), world.new_name()
+    backend.submit(world.lease(array, tasks=2))
+    backend.submit(world.lease(single))
+    world.wait_for_states(backend, array, [RUNNING] * 2)
+    world.wait_for_states(backend, single, [RUNNING])
+
+    def of(*names: str) -> list[JobRecord]:
+        jobs = (job for name in names for job in backend.find_by_name(name))
+        return sorted(jobs, key=lambda job: (job.name, job.array_task_id or 0))
+
+    (first, other), (alone,) = of(array), of(single)
+    backend.shorten([first.key, alone.key], 2)
+    with pytest.raises(SlurmRefusedError, match="denied"):
+        backend.shorten([alone.key], 4)
+
+    def lengths_s(*jobs: JobRecord) -> list[float]:
+        return [(job.end_s or 0.0) - (job.start_s or 0.0) for job in jobs]
+
+    assert lengths_s(*of(array)) == [120.0, 300.0]
+    assert lengths_s(*of(single)) == [120.0]
+    backend.cancel([alone.key])
+    world.wait_for_states(backend, single, [CANCELLED])
+    backend.shorten([alone.key, other.key], 3)
+    assert lengths_s(*of(array)) == [120.0, 180.0]
+
+
+def test_time_limits_that_would_be_misread_are_refused_before_slurm_is_asked(
+    backend: SlurmBackend,
+) -> None:
+    before = backend.requests
+    for display_ids, limit_min in (([], 1), (["7"], 0), (["7_[1-3]"], 1)):
+        jobs = [JobKey(7, display_id) for display_id in display_ids]
+        with pytest.raises(ValueError, match=r"not a usable|no job"):
+            backend.shorten(jobs, limit_min)
+    assert backend.requests == before
+
+
 def test_a_comment_that_breaks_a_table_is_refused_before_slurm_is_asked(
     backend: SlurmBackend,
 ) -> None:

@@ -5,7 +5,7 @@ three of them.
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +21,12 @@ from freetrain.errors import FreeTrainError
 from freetrain.state.database import DATABASE, LOCK, local_lock
 from freetrain.state.files import AgentState, TickSign, read_tick_sign
 from freetrain.tick.tick import tick
-from slurm.errors import SlurmError
+from slurm.backend import CommandLine, SlurmBackend
+from slurm.errors import SlurmError, SlurmRefusedError
+from slurm.records import JobKey
+from tests.fakes.slurm.installing import USER
 from tests.fakes.slurm.state import Act
-from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs
+from tests.tick.tick_worlds import FakeRunner, TickWorld, lease_of, running, theirs
 
 NOTICE = ["TERM"]
 
@@ -271,3 +274,60 @@ def test_a_tick_that_could_not_end_a_lease_that_stays_leaves_no_sign(
     with suppress(SlurmError):
         crowded.tick()
     assert sign_of(crowded) == before
+
+
+# A job that must wait for others: leases that would put it off end sooner.
+
+
+@pytest.fixture
+def put_off(world: TickWorld) -> TickWorld:
+    """Seven leases train, and Slurm plans a job for all nodes once they have ended.
+
+    But for them it would wait for 1,000 s, for a job that runs on the eighth.
+    """
+    world.change("lease", mode=LeaseMode.YIELD)
+    world.slurm.standin.add([theirs(world, limit_s=1_000.0, run_s=1_000.0)])
+    running(world, most=7)
+    world.beat(*world.running(), state=AgentState.TRAINING, trainer="a")
+    every = [f"n{k}" for k in range(1, 9)]
+    wide = theirs(world, wanted=every, due_s=world.now_s + 9_000.0)
+    world.slurm.standin.add([wide])
+    return world
+
+
+def left_s(world: TickWorld) -> set[float]:
+    """Return for how long leases go on."""
+    ours = (job for job in world.slurm.jobs() if job.user == USER and job.is_running)
+    return {(job.start_s or 0.0) + job.limit_s - world.now_s for job in ours}
+
+
+def test_leases_that_put_off_a_job_that_must_wait_train_on_and_end_before_it(
+    put_off: TickWorld,
+) -> None:
+    status = put_off.tick().status
+    assert told(put_off) == []
+    (seconds,) = left_s(put_off)
+    assert 900.0 < seconds < 960.0
+    ends_s = {lease.end_s for lease in status.leases if lease.state == "running"}
+    assert ends_s == {put_off.now_s + seconds}
+    put_off.tick()
+    calls = put_off.slurm.calls("scontrol")
+    assert sum("TimeLimit" in call[-1] for call in calls) == 1
+
+
+def test_where_slurm_does_not_let_leases_end_sooner_they_are_given_up(
+    put_off: TickWorld,
+) -> None:
+    def connect(most: int) -> SlurmBackend:
+        runner = FakeRunner(put_off.slurm.folder, lambda: put_off.now_s)
+        return Refusing(runner, max_requests=most)
+
+    tick(put_off.site, replace(put_off.environment, connect=connect))
+    assert len(told(put_off)) == 7
+
+
+class Refusing(CommandLine):
+    """A site whose plugin lets nobody change jobs."""
+
+    def shorten(self, jobs: Sequence[JobKey], limit_min: int) -> None:
+        raise SlurmRefusedError(f"the plugin says no to {jobs} and {limit_min}")

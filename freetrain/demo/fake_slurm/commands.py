@@ -794,23 +794,44 @@ def scontrol(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
 
 
 def _update(cluster: FakeCluster, argv: Sequence[str]) -> str:
-    """Change the comments of jobs that have not ended."""
+    """Change the comments, or lower the time limits, of jobs that have not ended."""
     asked = dict(word.partition("=")[::2] for word in argv)
-    if asked.keys() != {"JobId", "Comment"} or not asked["JobId"].isdecimal():
-        raise ComplaintError("scontrol: error: this stand-in updates comments only")
-    number = int(asked["JobId"])
-    named = [job for job in cluster.jobs if number in {job.array_id, job.job_id}]
-    meant = [job for job in named if job.array_id in {0, number}]
-    if not meant:
-        raise ComplaintError("slurm_update error: Invalid job id specified")
-    alive = [job for job in meant if _is_alive(job)]
-    if not alive:
-        raise ComplaintError("slurm_update error: Job has already finished")
-    for job in alive:
-        if job.user != cluster.user:
-            raise ComplaintError("slurm_update error: Access/permission denied")
-        job.comment = asked["Comment"]
+    changes = asked.keys() - {"JobId"}
+    if changes not in ({"Comment"}, {"TimeLimit"}):
+        raise ComplaintError(
+            "scontrol: error: this stand-in updates comments and time limits only"
+        )
+    complaints = []
+    for word in asked.get("JobId", "").split(","):
+        number = int(word) if word.isdecimal() else 0
+        named = [
+            job
+            for job in cluster.jobs
+            if word == job.display_id or number in {job.array_id or -1, job.job_id}
+        ]
+        meant = [job for job in named if not number or job.array_id in {0, number}]
+        alive = [job for job in meant if _is_alive(job)]
+        if not alive:
+            why = "Job has already finished" if meant else "Invalid job id specified"
+            complaints.append(f"{why} for job {word}")
+        complaints += (
+            "Access/permission denied"
+            for job in alive
+            if not _is_changed(job, asked, cluster.user)
+        )
+    if complaints:
+        raise ComplaintError("\n".join(complaints))
     return ""
+
+
+def _is_changed(job: FakeJob, asked: Mapping[str, str], user: str) -> bool:
+    """Change *job* as *asked*, where *user* may; tell whether that was done."""
+    limit_s = MINUTE_S * float(asked.get("TimeLimit", 0))
+    if job.user != user or limit_s > job.limit_s:
+        return False
+    job.comment = asked.get("Comment", job.comment)
+    job.limit_s = limit_s or job.limit_s
+    return True
 
 
 def _node(cluster: FakeCluster, name: str, now_s: float) -> str:

@@ -220,10 +220,10 @@ EARLY = [replace(OVERTAKEN[0], run_s=172.0), *OVERTAKEN[1:]]
             ),
         ),
         # Held from 0 s for four hours, behind which the second job is planned. The tick
-        # at 60 s gives the node up, and that at 120 s takes it until 30 s before 200 s.
+        # at 60 s lets the lease end 30 s before the job's slot in backfill, at 210 s.
         (
-            "a lease that puts a start off goes, the next one ends before it",
-            *(PLANNED, 240.0, PLAN_BOUND, f"{UNMET} replay.used_node_s=110"),
+            "a lease that puts a start off ends before it",
+            *(PLANNED, 240.0, PLAN_BOUND, f"{UNMET} replay.used_node_s=180"),
         ),
         # It could start at 200 s; the broker polls at 240 s.
         (

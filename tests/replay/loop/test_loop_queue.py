@@ -57,7 +57,7 @@ def test_who_could_start_first_without_leases_gets_the_nodes_for_it(
     spans = dict.fromkeys(members(leased), LeaseSpan(since_s, since_s + lasts_s))
 
     claims = QueueClaims(simulation, nodes, knows_plans=True)
-    claimed, _ = claims.find(spans, machine.now_s)
+    claimed = claims.find(spans, machine.now_s).units
 
     started = started_by(machine.without_leases())
     event(f"{min(len(started), 2)} could start")
@@ -116,8 +116,10 @@ def test_who_could_start_without_leases_starts_beside_those_that_stay(
     could = jobs_started_by(machine.without_leases())
 
     claims = QueueClaims(simulation, nodes, knows_plans=True)
-    units, booked_s = claims.find(spans, machine.now_s)
+    units, booked_s, ends_s = claims.find(spans, machine.now_s)
     machine.release(units & machine.leased)
+    for unit, end_s in ends_s.items():
+        machine.shorten(1 << unit, end_s)
     for unit in members(machine.free & ~units):  # which is leased anew
         machine.lease(1 << unit, booked_s.get(unit, 14_400.0))
 
@@ -135,13 +137,15 @@ def test_with_care_no_single_end_makes_anybody_wait_for_longer_than_a_cycle(
     now_s = machine.now_s
 
     claims = QueueClaims(simulation, nodes, knows_plans=True, careful_s=14_400.0)
-    units, booked_s = claims.find(spans, now_s)
+    units, booked_s, ends_s = claims.find(spans, now_s)
     machine.release(units & machine.leased)
+    for unit, end_s in ends_s.items():
+        machine.shorten(1 << unit, end_s)
     for unit in members(machine.free & ~units):  # which is leased anew
         machine.lease(1 << unit, min(now_s + 14_400.0, booked_s.get(unit, math.inf)))
 
     careless = QueueClaims(simulation, nodes, knows_plans=True)
-    kept = units != careless.find(spans, 1.0)[0]
+    kept = units != careless.find(spans, 1.0).units
     event(f"care keeps leases off: {kept}")
     for number in [number for number in machine.running if number >= 0]:
         beside = copy.deepcopy(machine)
