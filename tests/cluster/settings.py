@@ -26,7 +26,8 @@ _OWN_TMP = """\
 echo "export TMPDIR={tmp}/$SLURMD_NODENAME"
 """
 
-_BACKFILL = "bf_interval=5,bf_resolution=30,bf_continue"
+_BACKFILL = "bf_resolution=30,bf_continue"
+_CYCLE_S, _USUAL_CYCLE_S = 5, 30  # between two cycles; the second is Slurm's default
 
 
 class Variant(StrEnum):
@@ -41,7 +42,7 @@ class Variant(StrEnum):
     TREE = "tree"
     BLOCK = "block"
     LIMITS = "limits"
-    FORTY = "forty"  # nodes, so that ten users can share them
+    FORTY = "forty"  # nodes, so that ten users can share them; backfill's usual cycle
     EXEMPT = "exempt"
 
 
@@ -185,9 +186,11 @@ def _plugins() -> dict[str, object]:
 def _scheduling(variants: Collection[Variant]) -> dict[str, object]:
     scheduling = [_SCHEDULING[one] for one in sorted(variants) if one in _SCHEDULING]
     preempts = Variant.SHARED not in variants
+    cycle_s = _USUAL_CYCLE_S if Variant.FORTY in variants else _CYCLE_S
+    backfill = f"bf_interval={cycle_s},{_BACKFILL}"
     return {
         "SchedulerType": "sched/backfill",
-        "SchedulerParameters": _BACKFILL + "".join(scheduling),
+        "SchedulerParameters": backfill + "".join(scheduling),
         "PriorityType": "priority/basic",
         "PreemptType": "preempt/partition_prio" if preempts else "preempt/none",
         "PreemptMode": "CANCEL" if preempts else "OFF",

@@ -1,6 +1,7 @@
 """The command: ``python -m tests.soak harm|coverage|many|meet|faults|quality``."""
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -26,12 +27,15 @@ _MEASURES = {"harm": measure_harm, "coverage": measure_coverage}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the measurement, print its report, and return the exit status."""
     asked = _parser().parse_args(argv)
+    # So that TERM, too, ends brokers and clusters, which would outlive this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         prepare(this_machine())
         mode = asked.mode or ("yield" if asked.what == "faults" else "preempt")
         variants = {Variant.SHARED} if mode == "yield" else set()
         variants |= {Variant.FORTY} if asked.what == "many" else set()
         variants |= set(asked.variant)
+        tick_every_s = asked.tick or (60.0 if asked.what == "many" else 10.0)
         count = 1 + 2 * (asked.what == "many" and asked.repeats > 0)
         with ExitStack() as held:
             name = held.enter_context(tempfile.TemporaryDirectory(prefix="soak"))
@@ -45,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     seed=asked.seed,
                     span_s=asked.span,
                     repeats=asked.repeats,
-                    tick_every_s=asked.tick,
+                    tick_every_s=tick_every_s,
                     time_scale=asked.scale,
                     stubborn=asked.stubborn,
                     spare=asked.spare,
@@ -56,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 users = ManyUsers(
                     seed=asked.seed,
                     span_s=asked.span,
-                    tick_every_s=asked.tick,
+                    tick_every_s=tick_every_s,
                     time_scale=asked.scale,
                     brokers=asked.brokers,
                     stopped=asked.stopped,
@@ -65,10 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 report = measure_many(clusters, folder, users)
             elif asked.what == "meet":
                 report = meet(
-                    cluster, folder, repeats=asked.repeats, tick_every_s=asked.tick
+                    cluster, folder, repeats=asked.repeats, tick_every_s=tick_every_s
                 )
             elif asked.what == "quality":
-                report = compare(cluster, folder, tick_every_s=asked.tick)
+                report = compare(cluster, folder, tick_every_s=tick_every_s)
             else:
                 report = _faults(
                     cluster,
@@ -131,7 +135,9 @@ def _parser() -> argparse.ArgumentParser:
         help="for harm; for many 0 leaves out the runs without FreeTrain",
     )
     parser.add_argument("--span", type=float, default=1_800, help="seconds")
-    parser.add_argument("--tick", type=float, default=10, help="seconds")
+    parser.add_argument(
+        "--tick", type=float, help="seconds; without it 60 for many, 10 for all else"
+    )
     parser.add_argument("--scale", type=float, default=1, help="of times")
     parser.add_argument(
         "--brokers", type=int, choices=range(1, 11), default=10, help="for many"

@@ -1,8 +1,9 @@
 """The same workload twice without FreeTrain, and once beside many users' brokers.
 
 The three run at the same time, each on a cluster of its own, so that whatever else this
-machine does is the same for all. Brokers tick every few seconds, each at a second of
-its own. Trainers do nothing, as their work is not measured here.
+machine does is the same for all. Brokers tick as ``freetrain cron install`` lets them:
+each at a second of its own, and then before each cycle of backfill until the next tick.
+Trainers do nothing, as their work is not measured here.
 """
 
 import threading
@@ -26,6 +27,9 @@ from tests.soak.measures import GivenLease, coverage, delays, fairness, made_roo
 
 _SETTLED_S = 300.0
 """Shares are measured from then on."""
+
+_BEFORE_NEXT_S = 5.0
+"""Ticks stay until so long before the next."""
 
 _STOP_S = 60.0
 """After so long the brokers that are to stop do so: by ``_SETTLED_S`` their leases have
@@ -149,7 +153,11 @@ def _brokers(
                     )
             every = f"{wanted.tick_every_s:.0f}"
             own = f"{number * wanted.tick_every_s / wanted.brokers:.0f}"
-            tick = f"sleep $(({every} - ($(date +%s) - {own}) % {every})); $FT tick"
+            stays_s = wanted.tick_every_s - _BEFORE_NEXT_S
+            tick = (
+                f"sleep $(({every} - ($(date +%s) - {own}) % {every})); "
+                f"$FT tick --follow-up {stays_s:.0f}s"
+            )
             broker = UserBroker(cluster, user, folder / user, python, tick)
             broker.submit(most=len(cluster.nodes))
             brokers.append(broker)
