@@ -377,6 +377,10 @@ def test_a_users_limit_in_a_partition_counts_jobs_of_that_partition() -> None:
     assert known.limits_on(there) == ()
     assert (known.counts(here, found), known.counts(there, found)) == (True, False)
 
+    both = accounts(SITE, Association("physics", user="ada", limits=SIX), limit)
+    assert [each.name for each in both.limits_on(here)] == ["MaxJobs"]
+    assert [each.name for each in both.limits_on(there)] == ["GrpTRES=node"]
+
 
 def test_limits_of_another_qos_or_another_users_bind_no_job() -> None:
     of_qos = Qos("low", {"GrpTRES=node": 1})
