@@ -9,8 +9,8 @@ another user's jobs come and go, and holds what must be so whatever happens:
   program's own log; nothing that was committed was lost;
 * no lease is unknown to the broker for longer than one tick;
 * no job of others waits longer than ``lease.silence`` and a tick;
-* no node is drained but by slurmctld itself: where it is killed before it has saved its
-  jobs, it gives the number of a running job away again, and slurmd refuses the second;
+* no node is drained and no job held but where slurmctld was killed as it started a job,
+  or before it had saved one whose number it then gave away again;
 * no lease and no process is left at the end.
 """
 
@@ -66,8 +66,9 @@ SLACK_S = 30.0
 _FULL = 4.0
 
 
-_GIVEN_TWICE = frozenset({"Duplicate jobid", LAUNCH_FAILED})
-"""Reasons of nodes and jobs where a slurmctld that was killed gave a number twice."""
+_OF_A_KILLED_SLURMCTLD = frozenset({"Duplicate jobid", LAUNCH_FAILED})
+"""Reasons of nodes and jobs where slurmctld was killed as it started a job, or gave a
+number twice."""
 
 
 _WRITING_S = 5.0
@@ -468,7 +469,9 @@ def storm(  # all but two are named
     marks.check_nothing_committed_was_lost()
     assert not stage.strangers, stage.strangers
     yield f"drained nodes and held jobs: {Counter(tempest.drained) or 'none'}"
-    assert {why for _, why in tempest.drained} <= _GIVEN_TWICE, tempest.drained
+    assert {why for _, why in tempest.drained} <= _OF_A_KILLED_SLURMCTLD, (
+        tempest.drained
+    )
     waits_s = visitors.waits_s
     tick_s = max(tick.took_s for tick in ticks)
     most_s = SILENCE_S + tick_s + SLACK_S * max(1.0, load / _FULL)
