@@ -16,10 +16,9 @@ from __future__ import annotations
 import copy
 import heapq
 import math
-from bisect import insort
+from bisect import bisect_left, insort
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
 from logs.timeline import HolderCounts, Timeline
@@ -228,6 +227,7 @@ class Machine:
             job.run_s if job.requested_s is None else job.requested_s for job in jobs
         ]
         self._ends: list[tuple[float, int]] = []
+        self._expected: list[tuple[float, int]] = []
         self._started: list[Running] = []
         self._leases = 0
         self._further = HolderCounts()  # jobs on a unit beside the first one
@@ -256,12 +256,21 @@ class Machine:
         self.running[job] = running
         self._started.append(running)
         heapq.heappush(self._ends, (end_s, job))
+        insort(self._expected, (running.expected_end_s, job))
 
     def start_in_order(self) -> None:
         """Start jobs from the head of the queue until one does not fit."""
         while self.waiting and self.size[self.waiting[0]] <= self.free.bit_count():
             head = self.waiting[0]
             self.start(head, self.units.lowest(self.free, self.size[head]))
+
+    def expected_ends(self) -> Iterator[tuple[float, Running]]:
+        """Yield the running jobs by when they are expected to end, with that time.
+
+        One that is past its request is expected to end now.
+        """
+        for expected_s, number in self._expected:
+            yield max(expected_s, self.now_s), self.running[number]
 
     @property
     def shared(self) -> UnitSet:
@@ -272,6 +281,8 @@ class Machine:
     def leased(self) -> UnitSet:
         """The units that leases hold."""
         units = 0
+        if not self._leases:
+            return units
         for number, lease in self.running.items():
             if number < 0:
                 units |= lease.units
@@ -282,6 +293,7 @@ class Machine:
         self._leases += 1
         number = -self._leases
         self.running[number] = Running(number, self.now_s, until_s, until_s, units)
+        insort(self._expected, (until_s, number))
         self.free &= ~units
 
     def release(self, units: UnitSet) -> None:
@@ -291,6 +303,8 @@ class Machine:
                 del self.running[number]
                 if rest := lease.units & ~units:
                     self.running[number] = replace(lease, units=rest)
+                else:
+                    self._expected.remove((lease.expected_end_s, number))
         self.free |= units
 
     def shorten(self, units: UnitSet, until_s: float) -> None:
@@ -313,6 +327,7 @@ class Machine:
         other = copy.copy(self)
         other.running, other.waiting = dict(self.running), list(self.waiting)
         other._ends = list(self._ends)  # noqa: SLF001 - a copy of this one
+        other._expected = list(self._expected)  # noqa: SLF001 - likewise
         other._started = []  # noqa: SLF001 - likewise
         other.guests = NoGuests()
         other.release(self.leased)
@@ -323,7 +338,9 @@ class Machine:
         ended = []
         while self._ends and self._ends[0][0] <= self.now_s:
             job = heapq.heappop(self._ends)[1]
-            units = self.running.pop(job).units
+            gone = self.running.pop(job)
+            del self._expected[bisect_left(self._expected, (gone.expected_end_s, job))]
+            units = gone.units
             if shared := units & self.shared:
                 self._further.give_back(shared)
             self.free |= units & ~shared
@@ -483,16 +500,14 @@ def reserve(machine: Machine) -> tuple[float, int]:
         it needs.
     """
     needed = machine.size[machine.waiting[0]]
-    free = machine.free.bit_count()
-    ends = sorted(
-        (max(job.expected_end_s, machine.now_s), job.units.bit_count())
-        for job in machine.running.values()
-    )
-    freed = accumulate((units for _, units in ends), initial=free)
-    enough = next(at for at, units in enumerate(freed) if units >= needed)
-    shadow_s = ends[enough - 1][0]
-    at_shadow = free + sum(units for end_s, units in ends if end_s <= shadow_s)
-    return shadow_s, at_shadow - needed
+    free, shadow_s = machine.free.bit_count(), math.inf
+    for end_s, job in machine.expected_ends():
+        if end_s > shadow_s:
+            break
+        free += job.units.bit_count() if job.job < 0 else machine.size[job.job]
+        if free >= needed and math.isinf(shadow_s):
+            shadow_s = end_s
+    return shadow_s, free - needed
 
 
 def _backfill(machine: Machine, shadow_s: float, extra_units: int) -> None:
@@ -520,9 +535,10 @@ def _planned_head(machine: Machine, shadow_s: float) -> PlannedJob:
 
 def _free_at(machine: Machine, time_s: float) -> UnitSet:
     free = machine.free
-    for job in machine.running.values():
-        if job.expected_end_s <= time_s:
-            free |= job.units
+    for end_s, job in machine.expected_ends():
+        if end_s > time_s:
+            break
+        free |= job.units
     return free
 
 
