@@ -537,6 +537,10 @@ def test_cpus_count_by_what_a_lease_takes() -> None:
     assert fits(known, theirs(1, "m1", cpu_count=8), cpu_count=16).most == 3
     assert limits_below(3, [our_lease(cpu_count=16)], known) == ()
     assert len(limits_below(5, [our_lease(cpu_count=16)], known)) == 1
+    # What is not known counts as one.
+    assert fits(known).most == 64
+    nodes = qos_limit("GrpTRES=node", 8)
+    assert fits(nodes, replace(theirs(1), node_count=0)).most == 7
 
 
 @given(
