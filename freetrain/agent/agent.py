@@ -268,7 +268,7 @@ def _environment(call: Call, *, is_listening: bool = False) -> Environment:
     runner = SubprocessRunner(scrubbed_variables)
     job = own_job(os.environ)
     listener = None
-    if is_listening and job is not None and "SLURM_STEP_ID" not in os.environ:
+    if is_listening and job is not None:
         listener = LeaseEndListener(
             job.job_id,
             scrubbed_variables | {LISTENER_MARK: lease_name(call.key)},

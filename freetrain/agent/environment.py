@@ -116,8 +116,7 @@ class Environment:
             launcher: Starts worlds.
             slurm: Ends jobs.
             own_job: This lease's job; None where there is none.
-            listener: Gets Slurm's signal for the agent; None where the agent is a job
-                step, and gets the signal itself.
+            listener: Gets Slurm's signal for the agent; None outside of a job.
             journal: Writes a line to the agent's log.
         """
         self._launcher = launcher

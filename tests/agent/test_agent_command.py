@@ -120,6 +120,35 @@ def test_a_listener_hears_that_its_step_got_term_and_of_nothing_else(
     assert "--jobid=7" in listener_argv(7)
 
 
+@pytest.mark.parametrize("step", [None, "-5"], ids=["to 25.11", "from 26.05"])
+def test_an_agent_under_a_batch_script_has_a_step_that_listens(
+    tmp_path: Path, step: str | None
+) -> None:
+    """From 26.05 on the script has the number of a step, too: that of itself."""
+    srun = tmp_path / "srun"
+    srun.write_text("#!/bin/sh\nexit 143\n", encoding="ascii")
+    srun.chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7"}
+    if step is not None:
+        variables["SLURM_STEP_ID"] = step
+    lease = LeaseKey(str(uuid4()), 0)
+    state = StateDir(tmp_path / "state")
+    words = [sys.executable, "-P", "-m", "freetrain.agent", str(state.path)]
+
+    with subprocess.Popen(  # noqa: S603 -- our own words
+        [*words, lease.uuid, "0", "5", "15"], env=os.environ | variables
+    ) as agent:
+        log = state.lease(lease).log
+        try:
+            wait_for(
+                "the agent to leave",
+                lambda: log.exists() and "leaving: asked" in log.read_text(),
+                limit_s=20,
+            )
+        finally:
+            agent.kill()
+
+
 HELPER = """#!/bin/sh
 sleep 600 &
 echo $$ $! > pids.new

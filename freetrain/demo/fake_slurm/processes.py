@@ -445,6 +445,7 @@ def job_environment(folder: Path, job: FakeJob) -> dict[str, str]:
     """Return the variables that describe its job to a batch script."""
     start_s = job.start_s or 0.0
     described = {
+        "SLURM_STEP_ID": -5,  # the batch script's, as from 26.05 on
         "SLURM_JOB_ID": job.job_id,
         "SLURM_JOBID": job.job_id,
         "SLURM_JOB_NAME": job.name,
