@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from functools import reduce
 from itertools import chain, compress
+from operator import and_
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -242,12 +244,9 @@ class Timeline:
             if min(counts[at:end]) < size:
                 at = next(k for k in reversed(range(end)) if counts[k] < size) + 1
                 continue
-            units = free[at]
-            for then in range(at + 1, end):
-                units &= free[then]
-                if units.bit_count() < size:
-                    break
-            else:
+            # Counting takes three times as long as an intersection, and is done once.
+            units = reduce(and_, free[at:end])
+            if units.bit_count() >= size:
                 self._floors[size, request_s] = slots[at]
                 return Placement(at, end_slot, units)
             at += 1
