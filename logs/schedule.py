@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from logs.simulation import Simulation
+from logs.simulation import Passes, Simulation
 from logs.timeline import UnitRanges
 from logs.trace import IdleTrace
 
@@ -91,12 +91,13 @@ class PlacedJob:
 _MOMENTS_BETWEEN_REPORTS = 256
 
 
-def schedule(
+def schedule(  # noqa: PLR0913 - as the command line has it
     trace: JobTrace,
     method: Method,
     *,
     units: int | None = None,
     slurm: SlurmParameters | None = None,
+    passes: Passes = Passes.MOMENT,
     on_progress: Callable[[float], None] | None = None,
 ) -> Schedule:
     """Place *trace*'s jobs on a machine.
@@ -107,12 +108,13 @@ def schedule(
         units: The machine's size in the log's allocation units; None takes the
             trace's.
         slurm: Parameters of the ``slurm`` method; None takes Slurm's defaults.
+        passes: When a simulated scheduler makes a pass.
         on_progress: Called now and then with the share of jobs that ended, 0..1.
 
     Raises:
         UnusableLogError: The machine does not fit the log.
     """
-    simulation = Simulation(trace, method, units=units, slurm=slurm)
+    simulation = Simulation(trace, method, units=units, slurm=slurm, passes=passes)
     placed: list[PlacedJob] = []
     idle = _IdleNodes(simulation.layout)
     ended = 0

@@ -39,6 +39,15 @@ class Method(StrEnum):
     SLURM = "slurm"
 
 
+class Passes(StrEnum):
+    """When a simulated scheduler makes a pass; the values of ``--passes``."""
+
+    MOMENT = "moment"
+    """Once all that happens at one time has happened."""
+    EVENT = "event"
+    """After each end and each arrival, in the log's order, as older simulators do."""
+
+
 class Reason(StrEnum):
     """Why a job has no place in a schedule."""
 
@@ -333,8 +342,8 @@ class Machine:
         other.release(self.leased)
         return other
 
-    def end_due(self) -> tuple[int, ...]:
-        """End the jobs whose time has come, and return them."""
+    def end_due(self, most: int | None = None) -> tuple[int, ...]:
+        """End the jobs whose time has come, *most* of them, and return them."""
         ended = []
         while self._ends and self._ends[0][0] <= self.now_s:
             job = heapq.heappop(self._ends)[1]
@@ -345,6 +354,8 @@ class Machine:
                 self._further.give_back(shared)
             self.free |= units & ~shared
             ended.append(job)
+            if len(ended) == most:
+                break
         return tuple(ended)
 
     def take_started(self) -> tuple[Running, ...]:
@@ -704,7 +715,8 @@ class Simulation:
     """Steps through time, one moment a step, until nothing is left to happen.
 
     At each moment, in this order: every job whose time has come ends, every job
-    due by then enters the queue, and the placer makes one pass.
+    due by then enters the queue, and the placer makes one pass; or each of these jobs
+    has a moment of its own (``Passes``).
 
     Attributes:
         layout: The machine.
@@ -719,6 +731,7 @@ class Simulation:
         *,
         units: int | None = None,
         slurm: SlurmParameters | None = None,
+        passes: Passes = Passes.MOMENT,
     ) -> None:
         """Set the machine up, empty; ``logs.schedule.schedule`` has the arguments."""
         self.layout = lay_out(trace, units=units, by_name=method == Method.RECORDED)
@@ -729,6 +742,8 @@ class Simulation:
         self.admitted = tuple([job for job, why in reasons.items() if why is None])
         self.refused = {job: why for job, why in reasons.items() if why is not None}
         self._machine = Machine(trace.jobs, MachineUnits(self.layout.units))
+        is_simulated = method is not Method.RECORDED
+        self._most = 1 if is_simulated and passes is Passes.EVENT else None
         self._placer = _placer(method, self.layout, slurm or SlurmParameters())
         due = [(self._placer.arrives_s(trace.jobs[job]), job) for job in self.admitted]
         self._arrivals = sorted(due, reverse=True)
@@ -752,8 +767,8 @@ class Simulation:
         if math.isinf(now_s):
             return None
         machine.now_s = now_s
-        ended = machine.end_due()
-        arrived = self._admit_due()
+        ended = machine.end_due(self._most)
+        arrived = () if ended and self._most else self._admit_due()
         return self._pass(ended, arrived, changed=bool(ended))
 
     def lease(self, units: UnitSet, *, until_s: float, now_s: float) -> ScheduleMoment:
@@ -822,10 +837,13 @@ class Simulation:
 
     def _admit_due(self) -> tuple[int, ...]:
         arrived = []
-        while self._arrivals and self._arrivals[-1][0] <= self._machine.now_s:
+        due_s = self._machine.now_s
+        while self._arrivals and self._arrivals[-1][0] <= due_s:
             job = self._arrivals.pop()[1]
             self._machine.enqueue(job, self._placer)
             arrived.append(job)
+            if len(arrived) == self._most:
+                break
         return tuple(arrived)
 
 

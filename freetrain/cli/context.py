@@ -239,6 +239,17 @@ ScheduleMethod = Annotated[
         help="Who starts jobs: recorded (as the log says), easy or slurm (simulated).",
     ),
 ]
+PassesName = Literal["moment", "event"]
+"""The values of ``logs.simulation.Passes``."""
+
+SchedulerPasses = Annotated[
+    PassesName,
+    typer.Option(
+        "--passes",
+        metavar="NAME",
+        help="Simulated schedulers look once a moment, or at each event of it.",
+    ),
+]
 
 
 def duration_s(text: str) -> float:

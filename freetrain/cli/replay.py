@@ -23,7 +23,9 @@ from freetrain.cli.context import (
     CoresPerNode,
     Force,
     MethodName,
+    PassesName,
     ScheduleMethod,
+    SchedulerPasses,
     SkipBad,
     above_zero,
     zero_or_more,
@@ -447,6 +449,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     against: Against = None,
     accounting: AccountingName = Accounting.REAL,
     schedule: ScheduleMethod = "recorded",
+    passes: SchedulerPasses = "moment",
     nodes: Nodes = None,
     start: StartS = 0.0,
     days: Days = None,
@@ -518,6 +521,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         forecasters=tuple(forecaster or ()),
         against=against,
         schedule=schedule,
+        passes=passes,
         nodes=nodes,
         start_s=start,
         days=days,
@@ -604,6 +608,7 @@ class ReplayRequest:
         against: The policy or priority that the others are compared with, trainer by
             trainer.
         schedule: How the jobs of a job log got their nodes.
+        passes: When a simulated scheduler makes a pass.
         nodes: How many of the log's nodes take part, the first ones; None for all.
         start_s: Second of the log to begin at.
         days: Days to replay; None to the end.
@@ -628,6 +633,7 @@ class ReplayRequest:
     forecasters: tuple[str, ...] = ()
     against: str | None = None
     schedule: MethodName
+    passes: PassesName = "moment"
     nodes: int | None
     start_s: float
     days: float | None
@@ -669,6 +675,7 @@ class ReplayRequest:
             ("--every", None if every_s is None else f"{every_s:.15g}"),
             ("--accounting", settings.accounting),
             ("--schedule", self.schedule),
+            ("--passes", None if self.passes == "moment" else self.passes),
             ("--nodes", self.nodes),
             ("--start", f"{self.start_s:.15g}"),
             ("--days", None if self.days is None else f"{self.days:.15g}"),
@@ -855,6 +862,7 @@ def refuse_unused(request: ReplayRequest) -> None:
     without_effect = {
         "replays of a log": {
             "--schedule": not has_log and request.schedule != "recorded",
+            "--passes": not has_log and request.passes != "moment",
             "--nodes": not has_log and request.nodes is not None,
             "--start": not has_log and request.start_s > 0,
             "--cores-per-node": not has_log and request.cores_per_node is not None,

@@ -38,7 +38,7 @@ from freetrain.report.summary import (
     steady_record,
 )
 from freetrain.text import counted, one_line, render_duration, scaled
-from logs.simulation import Method
+from logs.simulation import Method, Passes
 from logs.trace import JobTrace
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ def _stage(request: ReplayRequest, context: CliContext) -> Stage:
             Method(request.schedule),
             start_s=request.start_s,
             days=request.days,
+            passes=Passes(request.passes),
             on_progress=report,
         )
     if stage.end_s <= stage.start_s:

@@ -78,7 +78,7 @@ from freetrain.report.summary import (
     table_row,
 )
 from freetrain.text import closest, counted, one_line, render_duration
-from logs.simulation import Method
+from logs.simulation import Method, Passes
 from slurm.errors import UnreadableOutputError
 
 if TYPE_CHECKING:
@@ -237,7 +237,12 @@ def pool_of(
         cores_per_node=request.cores_per_node,
     )
     with progress(context, f"scheduling ({request.schedule})") as report:
-        idle, left_out = idle_of(trace, Method(request.schedule), on_progress=report)
+        idle, left_out = idle_of(
+            trace,
+            Method(request.schedule),
+            passes=Passes(request.passes),
+            on_progress=report,
+        )
     if not len(idle.node):
         reasons = "".join(f" {line}" for line in left_out)
         raise BadDataError(

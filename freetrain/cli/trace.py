@@ -20,6 +20,7 @@ from freetrain.cli.context import (
     Force,
     OutFile,
     ScheduleMethod,
+    SchedulerPasses,
     SkipBad,
     above_zero_up_to,
     json_text,
@@ -210,6 +211,7 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     log: LogFile,
     *,
     schedule: ScheduleMethod = "recorded",
+    passes: SchedulerPasses = "moment",
     cores_per_node: CoresPerNode = None,
     skip_bad: SkipBad = 0,
     as_json: AsJson = False,
@@ -219,7 +221,7 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     """Find the node × time holes that a log's jobs leave idle."""
     from freetrain.replay.pool import idle_of  # noqa: PLC0415
     from freetrain.report.summary import idle_records  # noqa: PLC0415
-    from logs.simulation import Method  # noqa: PLC0415
+    from logs.simulation import Method, Passes  # noqa: PLC0415
 
     context: CliContext = ctx.obj
     trace = read_log(
@@ -229,7 +231,9 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         cores_per_node=cores_per_node,
     )
     with progress(context, f"scheduling ({schedule})") as report:
-        idle, left_out = idle_of(trace, Method(schedule), on_progress=report)
+        idle, left_out = idle_of(
+            trace, Method(schedule), passes=Passes(passes), on_progress=report
+        )
     text = (
         json_text(list(idle_records(idle))) if as_json else as_text(idle, "fragments")
     )

@@ -49,7 +49,7 @@ from freetrain.replay.run import (
     with_costs,
 )
 from freetrain.replay.settings import check_policy
-from logs.simulation import Simulation
+from logs.simulation import Passes, Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -73,6 +73,7 @@ class Stage:
         method: The scheduler: ``easy`` or ``slurm``.
         start_s: Second of the log at which the broker begins.
         days: How long it stays; None until the last job is submitted.
+        passes: When the scheduler makes a pass.
         on_progress: Called now and then with the fraction of the time up to *start_s*
             that has been played.
 
@@ -84,16 +85,17 @@ class Stage:
         cautions: What of the log was not used or may mislead, a sentence each.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as the command line has it
         self,
         trace: JobTrace,
         method: Method,
         *,
         start_s: float = 0.0,
         days: float | None = None,
+        passes: Passes = Passes.MOMENT,
         on_progress: Callable[[float], None] | None = None,
     ) -> None:
-        simulation = Simulation(trace, method)
+        simulation = Simulation(trace, method, passes=passes)
         admitted = simulation.admitted
         last_s = max((trace.jobs[job].submit_s for job in admitted), default=0)
         self.start_s = start_s

@@ -20,7 +20,7 @@ from freetrain.errors import UsageError
 from freetrain.text import counted
 from logs.format import peak_units
 from logs.schedule import Schedule, holes, schedule
-from logs.simulation import Method, Reason
+from logs.simulation import Method, Passes, Reason
 from logs.timeline import UnitRanges
 from logs.trace import IdleTrace, JobTrace, Trace
 
@@ -49,9 +49,12 @@ def idle_of(
     trace: Trace,
     method: Method,
     *,
+    passes: Passes = Passes.MOMENT,
     on_progress: Callable[[float], None] | None = None,
 ) -> tuple[IdleTrace, tuple[str, ...]]:
     """Return when nodes are idle, as the log says or as *method* leaves them.
+
+    A simulated scheduler makes its *passes* as they say.
 
     Also returns a sentence for each part of the log that was not used.
 
@@ -62,7 +65,7 @@ def idle_of(
     skipped = counted(trace.skipped_lines, "bad line")
     left_out = (f"{skipped} passed over.",) if trace.skipped_lines else ()
     if isinstance(trace, JobTrace):
-        scheduled = schedule(trace, method, on_progress=on_progress)
+        scheduled = schedule(trace, method, passes=passes, on_progress=on_progress)
         cautions = log_cautions(trace, method)
         sentences = (*left_out, *cautions, *_not_placed(scheduled))
         return holes(scheduled), sentences

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from logs.schedule import schedule
-from logs.simulation import Method, Reason, ScheduleMoment, Simulation
+from logs.simulation import Method, Passes, Reason, ScheduleMoment, Simulation
 from logs.timeline import UnitSet
-from logs.trace import Job
+from logs.trace import Job, JobTrace
 from tests.schedule.instances import job, jobs_of, trace_of
 
 
@@ -203,3 +203,33 @@ def test_part_of_a_lease_can_be_released() -> None:
 
     assert [job.units for job in step(simulation).started] == [0b010]
     assert simulation.release(0b100, now_s=6.0).free == 0b100
+
+
+def test_a_pass_at_each_event_fills_units_before_another_job_of_the_moment_ends() -> (
+    None
+):
+    # At 10 the first two end, the second 40 s before its request. Looked at once, the
+    # third fits. After the first end alone it has to wait until 50 by the requests, and
+    # the fourth is done by then.
+    rows = [(0, 10, 1, 10), (0, 10, 1, 50), (1, 5, 2, 5), (2, 40, 1, 40)]
+    jobs = tuple(
+        Job(str(k), submit_s, None, run_s, units, requested_s)
+        for k, (submit_s, run_s, units, requested_s) in enumerate(rows)
+    )
+    trace = JobTrace("made", "made", jobs, 2)
+
+    found = {
+        passes: [
+            each.start_s
+            for each in sorted(
+                schedule(trace, Method.EASY, passes=passes).placed,
+                key=lambda each: each.job,
+            )
+        ]
+        for passes in Passes
+    }
+
+    assert found == {
+        Passes.MOMENT: [0, 0, 10, 15],
+        Passes.EVENT: [0, 0, 50, 10],
+    }
