@@ -104,8 +104,8 @@ def test_a_log_of_many_holes_has_a_line_for_nodes_that_are_idle_together() -> No
         source="made",
         node_names=tuple(map(str, range(nodes))),
         node=np.zeros(lines, np.int32),
-        start_s=np.arange(lines) * 10.0,
-        end_s=np.arange(lines) * 10.0 + 5.5,
+        start_s=np.arange(lines, dtype=np.float64) * 10.0,
+        end_s=np.arange(lines, dtype=np.float64) * 10.0 + 5.5,
         nodes=np.full(lines, nodes, np.int32),
     )
     written = io.StringIO(newline="")
@@ -195,10 +195,8 @@ def made(rows: list[tuple[float, int, int, float]]) -> IdleTrace:
     )
 
 
-def played(
-    trace: IdleTrace, **cut: float
-) -> Iterator[tuple[float, list[int], list[int]]]:
-    for event in PoolTimeline.from_trace(trace, **cut).events():
+def played(timeline: PoolTimeline) -> Iterator[tuple[float, list[int], list[int]]]:
+    for event in timeline.events():
         yield event.time_s, list(event.joined), list(event.left)
 
 
@@ -210,11 +208,11 @@ def test_a_replay_of_groups_is_that_of_their_nodes(
     if start_s >= groups.end_s.max():
         return
 
-    cut = {"start_s": float(start_s), "nodes": nodes}
-    assert list(played(groups, **cut)) == list(played(singles, **cut))
-    ours, theirs = (
-        hole_lengths(PoolTimeline.from_trace(trace, **cut))
+    grouped, single = (
+        PoolTimeline.from_trace(trace, start_s=float(start_s), nodes=nodes)
         for trace in (groups, singles)
     )
+    assert list(played(grouped)) == list(played(single))
+    ours, theirs = hole_lengths(grouped), hole_lengths(single)
     assert ours.lengths_s.tolist() == theirs.lengths_s.tolist()
     assert ours.counts.tolist() == theirs.counts.tolist()

@@ -1,6 +1,6 @@
 """Random histories of idle nodes, forecasters that saw them, and all their answers."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import pytest
@@ -17,7 +17,7 @@ from freetrain.lookahead.base import (
     forecaster_named,
 )
 from freetrain.lookahead.reliability import ForecastRecord, ScoredForecaster
-from freetrain.replay.pool import PoolEvent
+from freetrain.replay.pool import Nodes, PoolEvent
 
 EVERY = pytest.mark.parametrize("name", FORECASTERS)
 HORIZON_S = 400.0
@@ -48,18 +48,25 @@ def histories(draw: DrawFn, nodes: int = 8, most_events: int = 25) -> list[PoolE
     for _ in range(draw(st.integers(2, most_events))):
         moved = draw(st.sets(st.integers(0, nodes - 1)))
         left, joined = moved & idle, moved - idle
-        events.append(PoolEvent(now_s, tuple(sorted(joined)), tuple(sorted(left))))
+        events.append(pool_event(now_s, sorted(joined), sorted(left)))
         idle = (idle - left) | joined
         now_s += draw(st.sampled_from([1.0, 30.0, 100.0, 700.0, 5000.0]))
     return events
 
 
+def pool_event(
+    time_s: float, joined: Sequence[int] = (), left: Sequence[int] = ()
+) -> PoolEvent:
+    """Return the event of nodes that come and leave, each ascending."""
+    return PoolEvent(time_s, Nodes.of(joined), Nodes.of(left))
+
+
 def _lower_end_leaves(line: tuple[int, ...]) -> list[PoolEvent]:
     lower = line[: 3 * len(line) // 4]
-    events = [PoolEvent(0.0, line, ())]
+    events = [pool_event(0.0, line, ())]
     for turn in range(1, 25, 2):
-        events.append(PoolEvent(100.0 * turn, (), lower))
-        events.append(PoolEvent(100.0 * (turn + 1), lower, ()))
+        events.append(pool_event(100.0 * turn, (), lower))
+        events.append(pool_event(100.0 * (turn + 1), lower, ()))
     return events
 
 

@@ -59,15 +59,6 @@ def test_the_future_changes_no_answer(
 
 
 @every_with(events=histories())
-def test_the_order_of_nodes_within_an_event_changes_no_answer(
-    name: str, events: list[PoolEvent]
-) -> None:
-    turned = [PoolEvent(e.time_s, e.joined[::-1], e.left[::-1]) for e in events]
-
-    assert answers(shown(made(name), turned)) == answers(shown(made(name), events))
-
-
-@every_with(events=histories())
 def test_asking_changes_no_answer(name: str, events: list[PoolEvent]) -> None:
     forecaster = made(name)
     for event in events:

@@ -14,7 +14,14 @@ from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.lookahead.promises import DelayInterval
 from freetrain.lookahead.reliability import ScoredForecaster
 from freetrain.replay.pool import PoolEvent
-from tests.lookahead.forecasters import answers, histories, idle_after, shown, watch
+from tests.lookahead.forecasters import (
+    answers,
+    histories,
+    idle_after,
+    pool_event,
+    shown,
+    watch,
+)
 
 
 class Counting:
@@ -59,19 +66,19 @@ def counting(
 
 def at(*times_s: float) -> list[PoolEvent]:
     """Return events at which no node comes or leaves."""
-    return [PoolEvent(time_s, (), ()) for time_s in times_s]
+    return [pool_event(time_s, (), ()) for time_s in times_s]
 
 
 EVENTS = [
-    PoolEvent(0.0, (0, 1), ()),
-    PoolEvent(50.0, (), (0,)),
-    PoolEvent(100.0, (0,), (1,)),
-    PoolEvent(400.0, (), (0,)),
-    PoolEvent(500.0, (), ()),
+    pool_event(0.0, (0, 1), ()),
+    pool_event(50.0, (), (0,)),
+    pool_event(100.0, (0,), (1,)),
+    pool_event(400.0, (), (0,)),
+    pool_event(500.0, (), ()),
 ]
 
 
-BACK = [PoolEvent(0.0, (0,), ()), EVENTS[1], PoolEvent(60.0, (0,), ()), *at(100.0)]
+BACK = [pool_event(0.0, (0,), ()), EVENTS[1], pool_event(60.0, (0,), ()), *at(100.0)]
 SCORED = {
     "nodes left at 50 s and at 100 s": (EVENTS[:3], [(0.1, 0.5)]),
     "a node that left and came back did not stay": (*(BACK, [(0.1, 0.0)]),),
@@ -99,9 +106,9 @@ def test_forecasts_are_recorded_at_the_set_times() -> None:
 
 def test_deciles_are_equal_parts_in_order_of_the_forecasts() -> None:
     # One node, forecast at each second: from 0.1 to 1.
-    events = [PoolEvent(0.0, (0,), ()), *at(*map(float, range(1, 10)))]
+    events = [pool_event(0.0, (0,), ()), *at(*map(float, range(1, 10)))]
 
-    gone = [PoolEvent(106.5, (), (0,)), *at(200.0)]
+    gone = [pool_event(106.5, (), (0,)), *at(200.0)]
     rows = watch([*events, *gone], counting()).deciles
 
     assert [row.said for row in rows] == pytest.approx([k / 10 for k in range(1, 11)])
@@ -145,15 +152,19 @@ def learned(*, every_s: float = 1.0) -> ScoredForecaster:
 
 
 PAIR_LEAVES = [
-    PoolEvent(0.0, (0, 1, 2), ()),
+    pool_event(0.0, (0, 1, 2), ()),
     *at(50.0),
-    PoolEvent(60.0, (), (0, 1)),
+    pool_event(60.0, (), (0, 1)),
     *at(300.0),
 ]
 
 
 def test_outcomes_are_counted_by_the_age_of_the_forecast() -> None:
-    events = [PoolEvent(0.0, (0, 1), ()), PoolEvent(99.0, (), (1,)), *at(200.0, 300.0)]
+    events = [
+        pool_event(0.0, (0, 1), ()),
+        pool_event(99.0, (), (1,)),
+        *at(200.0, 300.0),
+    ]
 
     ages = watch(events, counting()).by_age
 
@@ -184,7 +195,7 @@ def test_a_departure_counts_with_the_last_forecast_before_it() -> None:
 
 
 def test_the_oldest_and_the_largest_class_have_no_end() -> None:
-    old = [PoolEvent(0.0, tuple(range(40)), ()), *at(1e5, 2e5, 3e5)]
+    old = [pool_event(0.0, tuple(range(40)), ()), *at(1e5, 2e5, 3e5)]
 
     *_, last = watch(old, learned()).by_age
 

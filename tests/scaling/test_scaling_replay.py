@@ -9,11 +9,12 @@ from freetrain.priority.base import Target
 from freetrain.replay.policies.base import Change, View
 from freetrain.replay.policies.ratings import GivenSpeeds, LearnedSpeeds, WatchedPolicy
 from freetrain.replay.policies.registry import changes_to
-from freetrain.replay.pool import PoolTimeline
+from freetrain.replay.pool import NO_NODES, PoolTimeline
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.trainers import Costs, Scaling, TrainerSpec, builtin_trainers
 from freetrain.scaling import Profiling
+from logs.timeline import UnitRanges
 from tests.scaling.summit import MIXED, Case, play, summit
 
 COSTS = Costs(grow_s=18.0, shrink_s=12.0, start_s=18.0)
@@ -75,11 +76,10 @@ def view_of(trainer: FakeTrainer, now_s: float) -> View:
     return View(
         now_s=now_s,
         trainers=(trainer,),
-        free=[node for node in range(5) if node not in trainer.held],
+        free=UnitRanges.of([node for node in range(5) if node not in trainer.held]),
         idle_nodes=5,
-        since_s=(),
-        joined=(),
-        left=(),
+        joined=NO_NODES,
+        left=NO_NODES,
     )
 
 

@@ -34,7 +34,6 @@ from freetrain.demo.fake_slurm.processes import (
     supervise,
     without_slurm,
 )
-from slurm.batch import NO_ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -372,7 +371,7 @@ def _exported(options: Mapping[str, str], environ: Mapping[str, str]) -> dict[st
     """
     passed: dict[str, str] = {}
     file = options.get("export-file", "")
-    if file not in {"", NO_ENVIRONMENT}:
+    if file not in {"", os.devnull}:
         raise ComplaintError(f"{_SBATCH_FAILED}this stand-in reads no {file[:40]!r}")
     for word in [] if file else options.get("export", "ALL").split(","):
         name, equals, value = word.partition("=")
