@@ -97,14 +97,16 @@ def _recorded(path: Path) -> IdleTrace:
 
 
 def _summit_part(part: int, days: float) -> PoolTimeline:
-    trace = _summit()
-    own = (trace.node >= 1_024 * part) & (trace.node < 1_024 * (part + 1))
+    trace, first = _summit(), 1_024 * part
+    own = [row for row in trace.rows() if first <= row[0] < first + 1_024]
+    node, start_s, end_s = zip(*own, strict=True)
     cut = replace(
         trace,
-        node_names=trace.node_names[1_024 * part : 1_024 * (part + 1)],
-        node=trace.node[own] - 1_024 * part,
-        start_s=trace.start_s[own],
-        end_s=trace.end_s[own],
+        node_names=trace.node_names[first : first + 1_024],
+        node=np.array(node, dtype=np.int32) - first,
+        start_s=np.array(start_s),
+        end_s=np.array(end_s),
+        nodes=None,
     )
     return PoolTimeline.from_trace(cut, start_s=SUMMIT_S, days=days)
 
