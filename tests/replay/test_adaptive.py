@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from freetrain.losscurve.forecast import MetricDirection
-from freetrain.replay.policies.adaptive import SampleRecord
+from freetrain.replay.policies.adaptive import JUDGED_EVERY_S, SampleRecord
 from freetrain.replay.settings import Accounting
 from freetrain.replay.trainers import truth_of
 from tests.replay.worlds import linear, replay, trainer
@@ -14,12 +14,12 @@ from tests.replay.worlds import linear, replay, trainer
 HOUR_S = 3_600.0
 
 
-# Of four hours of 100 samples chance makes at least the root of 4 * 10^2, which is 20.
+# Of four spans of 100 samples chance makes at least the root of 4 * 5^2, which is 10.
 @pytest.mark.parametrize(
     ("first", "second", "leader"),
     [
-        pytest.param([100.0] * 4, [109.0] * 4, "first", id="by 36, of twice 20"),
-        pytest.param([100.0] * 4, [112.0] * 4, "second", id="by 48"),
+        pytest.param([100.0] * 4, [102.0] * 4, "first", id="by 8, of 10"),
+        pytest.param([100.0] * 4, [103.0] * 4, "second", id="by 12"),
         pytest.param([100.0] * 4, [150, 90, 150, 60], "first", id="by 50 of chance"),
         pytest.param([-50.0] * 4, [10.0] * 4, "second", id="of a loss"),
     ],
@@ -28,9 +28,9 @@ def test_a_leader_is_followed_that_leads_by_more_than_a_little_and_than_chance(
     first: list[float], second: list[float], leader: str
 ) -> None:
     record = SampleRecord(("first", "second"))
-    for hour in range(4):
-        done = [sum(own[: hour + 1]) for own in (first, second)]
-        record.note(hour * HOUR_S, done)
+    for span in range(1, 5):
+        done = [sum(own[:span]) for own in (first, second)]
+        record.note(span * JUDGED_EVERY_S, done)
 
     assert record.leader("first") == leader
 
@@ -93,13 +93,13 @@ def test_it_follows_another_policy_that_trains_more() -> None:
 
     assert ahead.samples < equal.samples
     followed_s = dict(ours.followed_s)
-    assert followed_s["lookahead"] == pytest.approx(3 * HOUR_S, abs=200.0)
-    assert sum(followed_s.values()) - followed_s["lookahead"] > 8 * HOUR_S
+    assert followed_s["lookahead"] == pytest.approx(JUDGED_EVERY_S, abs=200.0)
+    assert sum(followed_s.values()) - followed_s["lookahead"] > 11 * HOUR_S
     assert ours.samples > ahead.samples + 0.6 * (equal.samples - ahead.samples)
 
 
 def test_until_then_it_is_the_first_policy_to_the_digit() -> None:
-    pool = holes(2)
+    pool = {n: [(0.0, JUDGED_EVERY_S)] for n in range(4)} | {4: [(200.0, 400.0)]}
 
     ahead = replay(pool, TEAM, policy="lookahead", **PUBLISHED)
     ours = replay(pool, TEAM, policy="adaptive", **PUBLISHED)

@@ -1,9 +1,9 @@
 """The policy ``adaptive``: follows whichever of several policies has trained most.
 
 Each policy is played in shadow, from the first event on and on the same pool events, by
-an engine of its own with the same trainers. Every hour the samples of the shadows are
-compared. Shadows know no more than the replay that they accompany: neither events nor
-arrivals to come.
+an engine of its own with the same trainers. Every quarter of an hour the samples of the
+shadows are compared. Shadows know no more than the replay that they accompany: neither
+events nor arrivals to come.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ FOLLOWED = ("lookahead", "freetrain", "equal")
 RIGID_SIZES = (1, 2, 4, 8, 16)
 """Jobs of these sizes are in shadow, too, each by itself."""
 
-JUDGED_EVERY_S = 3_600.0
-FIRST_JUDGED_S = 3 * 3_600.0
-FADES_S = 2 * 86_400.0
-"""Samples count a third after two days, as pools and trainers change."""
+JUDGED_EVERY_S = 900.0
+FADES_S = 43_200.0
+"""Samples count a third after half a day, as pools and trainers change."""
 
-DEVIATIONS = 2.0
+DEVIATIONS = 1.0
 """A shadow is followed that leads by so many standard deviations of chance."""
 
-CHANCE = 0.1
-"""The least that chance makes of an hour, as a share of its samples: few hours that
-happen to be alike say little, and a change of leader costs rescales."""
+CHANCE = 0.05
+"""The least that chance makes of the samples between two comparisons, as a share of
+them: a few that happen to be alike say little, and a change of leader costs rescales.
+These four are the best of 70 for the sample week, Summit and KTH-SP2."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +83,7 @@ class AdaptivePolicy:
         self._own = None if is_alike else shadows[self._leader].follow()
         self._is_over = False
         self._at_s = 0.0
-        self._judge_s = FIRST_JUDGED_S
+        self._judge_s = JUDGED_EVERY_S
         self.led_s = dict.fromkeys(shadows, 0.0)
 
     @property
@@ -113,7 +113,7 @@ class AdaptivePolicy:
         return self._own.decide(view)
 
     def _judge(self, now_s: float) -> None:
-        """Change the leader where another is ahead, once an hour.
+        """Change the leader where another is ahead, four times an hour.
 
         A shadow that has trained all there is has nothing more to show.
         """
@@ -131,7 +131,7 @@ class AdaptivePolicy:
 
 
 class SampleRecord:
-    """What each of several policies trained, by the hour.
+    """What each of several policies trained, from one comparison to the next.
 
     Args:
         names: The policies.
@@ -140,40 +140,41 @@ class SampleRecord:
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
         self._before = [0.0] * len(names)
-        self._hours: deque[tuple[float, list[float]]] = deque()
+        self._at_s = 0.0
+        self._spans: deque[tuple[float, float, list[float]]] = deque()
 
     def note(self, now_s: float, samples: Sequence[float]) -> None:
         """Note the samples that each policy has trained by *now_s*."""
         gained = [now - then for now, then in zip(samples, self._before, strict=True)]
         self._before = list(samples)
-        self._hours.append((now_s, gained))
-        while self._hours[0][0] < now_s - 5 * FADES_S:
-            self._hours.popleft()
+        self._spans.append((now_s, now_s - self._at_s, gained))
+        self._at_s = now_s
+        while self._spans[0][0] < now_s - 5 * FADES_S:
+            self._spans.popleft()
 
     def leader(self, leader: str) -> str:
         """Return the policy to follow in place of *leader*, or *leader*.
 
         The one with the most samples, faded, if it leads by ``DEVIATIONS`` times what
-        chance makes: the root of the summed squares of the hourly differences about
-        their mean, and of ``CHANCE`` times the samples of each hour.
+        chance makes: the root of the summed squares of the differences of each span
+        about their mean, and of ``CHANCE`` times its samples.
         """
-        now_s = self._hours[-1][0]
-        weights = [math.exp((at_s - now_s) / FADES_S) for at_s, _ in self._hours]
+        now_s = self._at_s
+        weights = [math.exp((at_s - now_s) / FADES_S) for at_s, _, _ in self._spans]
+        spans = list(zip(weights, self._spans, strict=True))
         totals = [
-            sum(
-                w * gained[k]
-                for w, (_, gained) in zip(weights, self._hours, strict=True)
-            )
+            sum(weight * gained[k] for weight, (_, _, gained) in spans)
             for k in range(len(self._names))
         ]
         best, own = totals.index(max(totals)), self._names.index(leader)
         lead = totals[best] - totals[own]
-        mean = lead / sum(weights)
+        faster = lead / sum(weight * passed_s for weight, (_, passed_s, _) in spans)
         squares = 0.0
-        for weight, (_, gained) in zip(weights, self._hours, strict=True):
+        for weight, (_, passed_s, gained) in spans:
             ours, theirs = gained[own], gained[best]
+            off = theirs - ours - faster * passed_s
             least = CHANCE * max(abs(ours), abs(theirs))
-            squares += weight**2 * ((theirs - ours - mean) ** 2 + least**2)
+            squares += weight**2 * (off**2 + least**2)
         return self._names[best] if lead > DEVIATIONS * math.sqrt(squares) else leader
 
 
