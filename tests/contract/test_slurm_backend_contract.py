@@ -133,7 +133,7 @@ def test_operators_and_administrators_see_all_jobs_and_coordinators_do_not(
             lambda: backend.sees_all_jobs(user) is expected,  # noqa: B023 -- waited for
         )
 
-    assert not backend.sees_all_jobs("nobody-of-this-name")
+    assert not backend.sees_all_jobs("no-such-user")
     assert backend.config().slurm_uid == 0
 
 
