@@ -1,13 +1,16 @@
-"""Benchmark of the replay against the independent one beside the real logs.
+"""Benchmark of the replay against the independent one, and of large logs.
 
-Both run in the same go on the same machine, so that their ratio means something.
-``python -m tests.bench replay``
+Both run in the same go on the same machine, so that their ratio means something. A year
+of Theta is held against Summit's two weeks, event by event; a log of a machine of
+93,312 cores against one of half as many jobs. ``python -m tests.bench replay``
 """
 
 import json
 import os
+import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,6 +21,11 @@ _KIB = 1 << 10
 
 # Nodes of Summit, trainers at a time, and times that we must be as fast at least.
 LINES = ((1024, 10, 2.0), (4734, 40, 3.0))
+
+
+CORES = 93_312
+LARGE_JOBS = (20_000, 40_000)
+REPLAYED = ("--trainers", "hps", "--parallel", "10", "--policy", "freetrain")
 
 
 def lines(shared: Path) -> Iterator[str]:
@@ -31,6 +39,75 @@ def lines(shared: Path) -> Iterator[str]:
             f"{theirs_s / ours_s:5.2f}  {wanted:6.1f}  {peak_bytes / _MIB:8.0f}  "
             f"{ours / theirs:.9f}"
         )
+
+    yield from _year(shared)
+    yield from _sizes()
+
+
+def _year(shared: Path) -> Iterator[str]:
+    """Yield how long a year of Theta takes, and an event of it over one of Summit."""
+    each_ms = []
+    for name, log, more in (
+        ("Summit, two weeks", "summit_2021-02.fragments.csv.gz", ["--nodes", "1024"]),
+        ("Theta, a year", "theta_2022.csv.gz", []),
+    ):
+        words = ["replay", str(shared / "logs" / log), *REPLAYED, "--requeue", *more]
+        cpu_s, peak_bytes, text = _cpu(["-m", "freetrain", *words, "--json"])
+        events = json.loads(text)[0]["events"]
+        each_ms.append(1e3 * cpu_s / events)
+        yield (
+            f"{name}: {cpu_s:.1f} s of processor time, {events:,} events, "
+            f"{each_ms[-1]:.3f} ms each, {peak_bytes / _MIB:.0f} MiB"
+        )
+    yield f"an event of Theta takes {each_ms[1] / each_ms[0]:.2f} times one of Summit"
+
+
+def _sizes() -> Iterator[str]:
+    """Yield what twice the jobs take of a large machine, by way to place them."""
+    with tempfile.TemporaryDirectory() as folder:
+        logs = [_large_log(Path(folder) / f"{jobs}.swf", jobs) for jobs in LARGE_JOBS]
+        for method in ("recorded", "easy"):
+            took = []
+            for log, jobs in zip(logs, LARGE_JOBS, strict=True):
+                words = [str(log), *REPLAYED, "--requeue", "--schedule", method]
+                cpu_s, peak_bytes, _ = _cpu(["-m", "freetrain", "replay", *words])
+                took.append(cpu_s)
+                yield (
+                    f"{jobs:,} jobs on {CORES:,} cores, {method}: {cpu_s:.1f} s of "
+                    f"processor time, {peak_bytes / _MIB:.0f} MiB"
+                )
+            yield f"{method}: {took[1] / took[0]:.2f} times as long for twice the jobs"
+
+
+def _large_log(path: Path, jobs: int) -> Path:
+    """Write a log of jobs of 1 to 4,096 cores, 70 % of the machine's; return *path*."""
+    chance = random.Random(jobs)  # noqa: S311 -- load, not secrets
+    lines, at_s, area = [f"; MaxProcs: {CORES}"], 0.0, 0.0
+    for number in range(1, jobs + 1):
+        size = chance.choice((chance.randint(1, 64), 16 * chance.randint(1, 256)))
+        run_s = 1 + int(chance.expovariate(1 / 4_000))
+        area += size * run_s
+        at_s = max(at_s, area / (0.7 * CORES) * chance.uniform(0.98, 1.0))
+        asked_s = run_s * chance.choice((1, 2, 10))
+        lines.append(
+            f"{number} {at_s:.0f} 0 {run_s} {size} -1 -1 {size} {asked_s} -1 1 "
+            f"{number % 300} -1 -1 -1 -1 -1 -1"
+        )
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _cpu(arguments: Sequence[str]) -> tuple[float, int, bytes]:
+    """Return processor seconds, the largest resident set, and what was written."""
+    with subprocess.Popen(  # noqa: S603  our own interpreter and programs
+        [sys.executable, *arguments], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        said = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert not process.returncode
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _KIB, said
 
 
 def _reference(shared: Path, nodes: int, parallel: int) -> list[str]:
