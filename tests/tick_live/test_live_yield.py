@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from freetrain.broker.lease import is_lease
 from freetrain.broker.limits import EndReason
 from freetrain.config.job import NodeSettings
 from freetrain.state.database import read_store
@@ -101,7 +102,7 @@ def leases_that_run_and_wait(shared: Shared) -> str:
     )
     page = broker.tick()
     broker.environment = usual
-    assert (page.mode, page.done["leases asked for"]) == ("yield", 8)
+    assert (page.mode, page.done["leases asked for"]) == ("yield", 8), page
 
     wait_for("four agents", lambda: len(heartbeats(broker)) == 4)
     with read_store(broker.folder.path, uid=usual.uid) as state:
@@ -144,7 +145,14 @@ def test_leases_put_off_no_planned_start_for_longer_than_a_tick(shared: Shared) 
         _, planned = shared.site.whole_look_with_plan(wide)
         return planned.start_s is not None and planned.start_s <= in_time_s
 
-    wait_for("a plan without the leases", is_planned_in_time)
+    wait_for("a plan in time", is_planned_in_time)
+    ends_s = [
+        job.end_s
+        for job in broker.environment.connect(100).jobs()
+        if job.holds_nodes and is_lease(job)
+    ]
+    assert len(ends_s) == 6, "they train until the job could start"
+    assert all(end_s is not None and end_s < first.end_s for end_s in ends_s)
 
 
 class Busy(CommandLine):
