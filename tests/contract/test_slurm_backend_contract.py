@@ -397,8 +397,9 @@ def test_running_jobs_of_ours_can_be_made_to_end_sooner_and_never_later(
 
     (first, other), (alone,) = of(array), of(single)
     backend.shorten([first.key, alone.key], 2)
-    with pytest.raises(SlurmRefusedError, match="denied"):
-        backend.shorten([alone.key], 4)
+    if world.user != "root":  # administrators may let jobs run for longer, too
+        with pytest.raises(SlurmRefusedError, match="denied"):
+            backend.shorten([alone.key], 4)
 
     def lengths_s(*jobs: JobRecord) -> list[float]:
         return [(job.end_s or 0.0) - (job.start_s or 0.0) for job in jobs]
