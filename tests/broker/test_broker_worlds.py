@@ -75,7 +75,7 @@ def check(world: ModelBroker, *, was_whole: bool = True) -> None:
     # The cap binds what is asked for: what was lost and comes back stays beyond it.
     world.lost |= lost
     assert len(live.keys() - world.lost) <= world.limits.most_leases
-    ours = [job for job in slurm.ours() if (job.name, job.task) not in lost]
+    ours = [job for job in slurm.ours() if (job.name, job.task) not in world.lost]
     staying = [job for job in ours if not job.was_told]
     # What came late, or was adopted by a tick that was killed, the next gives back.
     assert not was_whole or len(staying) <= len(NODES), "more leases than nodes"
