@@ -102,8 +102,8 @@ def test_a_table_without_records_is_refused_saying_how_many_lines_were_skipped()
 @pytest.mark.parametrize(
     ("header", "why"),
     [
-        ("node,idle_start_s", f"column 'idle_end_s' is missing; expected {IDLE}"),
-        (IDLE + ",x", f"found an unknown column 'x'; expected {IDLE}"),
+        ("node,idle_start_s", f"column 'idle_end_s' is missing; expected {IDLE},nodes"),
+        (IDLE + ",x", f"found an unknown column 'x'; expected {IDLE},nodes"),
         (IDLE + ",node", "column 'node' is there twice; expected each once"),
     ],
 )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from freetrain.broker.lease import job_name
-from freetrain.broker.limits import FOR_OTHERS, EndReason
+from freetrain.broker.limits import FOR_OTHERS
 from freetrain.state.database import read_store
 from freetrain.state.tables import EventKind
 from tests.cluster.cluster import Cluster
@@ -172,8 +172,11 @@ def _freeze(brokers: Sequence[UserBroker]) -> None:
         broker.freeze()
 
 
-def _given_up(broker: UserBroker) -> Iterator[tuple[EndReason, GivenLease]]:
-    """Yield the leases that the broker gave up while they ran, and why."""
+def _given_up(broker: UserBroker) -> Iterator[tuple[str, GivenLease]]:
+    """Yield the leases that the broker gave up while they ran, and why.
+
+    An older version says why in words of its own.
+    """
     with read_store(broker.state, uid=broker.uid) as state:
         rows = state.execute(
             "SELECT DISTINCT detail, leases.uuid, task, node, notice_s, start_s "
@@ -183,4 +186,4 @@ def _given_up(broker: UserBroker) -> Iterator[tuple[EndReason, GivenLease]]:
             (EventKind.YIELDED, EventKind.GAVE_UP),
         )
         for why, uuid, _, node, _, start_s in rows:
-            yield EndReason(why), GivenLease(job_name(uuid), node, start_s)
+            yield why, GivenLease(job_name(uuid), node, start_s)
