@@ -1,7 +1,6 @@
 """The command: ``python -m tests.soak harm|coverage|many|meet|faults|quality``."""
 
 import argparse
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -27,8 +26,6 @@ _MEASURES = {"harm": measure_harm, "coverage": measure_coverage}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the measurement, print its report, and return the exit status."""
     asked = _parser().parse_args(argv)
-    # So that TERM, too, ends brokers and clusters, which would outlive this process.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         prepare(this_machine())
         mode = asked.mode or ("yield" if asked.what == "faults" else "preempt")
