@@ -321,6 +321,7 @@ class Machine:
         for number, lease in [*self.running.items()]:
             if number < 0 and (shorter := lease.units & units):
                 del self.running[number]
+                self._expected.remove((lease.expected_end_s, number))
                 for part, end_s in (
                     (shorter, min(until_s, lease.expected_end_s)),
                     (lease.units & ~units, lease.expected_end_s),
@@ -330,6 +331,7 @@ class Machine:
                         self.running[-self._leases] = replace(
                             lease, job=-self._leases, units=part, expected_end_s=end_s
                         )
+                        insort(self._expected, (end_s, -self._leases))
 
     def without_leases(self) -> Machine:
         """Return a copy of the machine on which nothing is leased."""

@@ -148,7 +148,7 @@ def agree(trace: JobTrace) -> None:
     info = summarise(trace)
     assert isinstance(info, JobSummary)
     idle, _ = idle_of(trace, Method.RECORDED)
-    idle_node_s = float((idle.end_s - idle.start_s).sum())
+    idle_node_s = float(((idle.end_s - idle.start_s) * idle.widths).sum())
     assert info.idle_node_s == pytest.approx(idle_node_s)
     assert info.machine_nodes == len(idle.node_names)
     assert info.span_s == idle.span_s
@@ -207,11 +207,10 @@ def test_no_machine_has_a_node_that_its_log_does_not_name(dump: str) -> None:
         for job in trace.jobs:
             if job.start_s is None:  # never had a node
                 continue
-            for hole in range(len(idle.node)):
-                name = idle.node_names[idle.node[hole]]
+            for node, idle_start_s, idle_end_s in idle.rows():
+                name = idle.node_names[node]
                 overlaps = (
-                    idle.start_s[hole] < job.start_s + job.run_s
-                    and job.start_s < idle.end_s[hole]
+                    idle_start_s < job.start_s + job.run_s and job.start_s < idle_end_s
                 )
                 assert not (overlaps and job.run_s and name in job.nodes)
 
