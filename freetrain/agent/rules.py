@@ -912,9 +912,10 @@ def leave_bound_s(*, kill_after_s: float, grace_s: float) -> float:
 
 
 def limit_margin_s(*, limit_s: float, kill_after_s: float) -> float:
-    """Return how long before its time limit a lease begins to leave.
+    """Return how long before its first time limit a lease begins to leave.
 
-    Limits were seen enforced up to 11 s late, and never early.
+    Where a tick lowers the limit, the agent leaves when Slurm sends TERM. Limits were
+    seen enforced up to 11 s late, and never early.
     """
     return min(kill_after_s, limit_s / 10) + 5.0
 

@@ -189,9 +189,9 @@ def find_claims(
       those that stay.
     * A job that must wait books the earliest nodes, which jobs behind it must leave to
       it. It claims none of them yet; leases that put its planned start off are to end
-      by that start.
-    * So are leases that overlap a booking where a job could start on nodes that
-      backfill plans another for: without them backfill would plan anew.
+      before it could start.
+    * Leases that overlap a booking are to end before it, too, where a job could start
+      on nodes that backfill plans another for: without them it would plan anew.
 
     Leases of other users' FreeTrain claim nothing: they would take ours, we theirs,
     and so on.

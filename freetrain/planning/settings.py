@@ -75,8 +75,9 @@ POLICIES: Mapping[str, PolicyEntry] = MappingProxyType(
         ),
     }
 )
-"""Every policy by its name in options and files. A new one is a class and a line
-here."""
+"""Every policy by its name in options and files. A new one that gives counts of nodes
+is a class and a line here; ``freetrain.replay.policies.registry`` makes those that look
+ahead or name nodes themselves."""
 
 LIVE_POLICIES = tuple(name for name, entry in POLICIES.items() if entry.is_live)
 RATED_POLICIES = tuple(

@@ -193,17 +193,22 @@ def _send(
     *,
     is_dry: bool,
 ) -> None:
-    """Cancel waiting leases, make others end sooner, and give claimed ones the notice.
+    """Cancel waiting leases, give claimed ones the notice, make others end sooner.
 
-    Where Slurm does not let leases end sooner, they are given up.
+    Where Slurm refuses to let leases end sooner, they are given up.
     """
-    try:
+
+    def make_room_now() -> None:
         _cancel_waiting(room, environment, backend, is_dry=is_dry)
+        _give_notice(room, environment, backend, notified_before, is_dry=is_dry)
+
+    try:
+        make_room_now()
         try:
             _shorten(room, environment, backend, is_dry=is_dry)
         except (SlurmRefusedError, ValueError):
             room.claims = room.claims.without_shortening()
-        _give_notice(room, environment, backend, notified_before, is_dry=is_dry)
+            make_room_now()
     except (SlurmRefusedError, ValueError) as error:
         room.problems.append(str(error))
     except SlurmError as error:
