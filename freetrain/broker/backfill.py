@@ -1,4 +1,4 @@
-"""Which waiting jobs could start where if our leases gave way: a plan like backfill's.
+"""Which waiting jobs could start where if leases gave way: a plan like backfill's.
 
 ``Eligibility`` works out what each waiting job asks for and which nodes it could use.
 ``allocate`` goes through the waiting jobs in order of priority. A job that finds enough
@@ -364,7 +364,7 @@ class BackfillState:
     """Nodes on which waiting jobs might start; times are Unix seconds.
 
     Attributes:
-        holes: Every hole, those under our leases included. A hole that ends with a
+        holes: Every hole, those under leases included. A hole that ends with a
             reservation, or with the planned start of a job that is not asked about,
             takes only jobs that are over by then, as in Slurm. No margin is taken off.
         nodes: Every node by name, in Slurm's order.
@@ -454,7 +454,7 @@ def idle_first(state: BackfillState) -> Rank:
 def _bound_s(hole: Hole) -> float:
     """Return by when others' jobs must be over there, too; math.inf for never.
 
-    Limits of our partition bind only our own leases.
+    Limits of the leases' partition bind only leases.
     """
     is_bound = hole.ends_by in {HoleEnd.PLANNED_JOB, HoleEnd.RESERVATION}
     return hole.end_s if is_bound and hole.end_s is not None else math.inf
@@ -612,7 +612,7 @@ def _is_planned_away(hole: Hole | None, request: NodeRequest, now_s: float) -> b
 def _bookings(
     requests: Sequence[NodeRequest], state: BackfillState, now_s: float, rank: Rank
 ) -> Bookings:
-    """Return when nodes come free without our leases, and nothing booked yet."""
+    """Return when nodes come free without leases, and nothing booked yet."""
     soon_s = math.nextafter(now_s, math.inf)  # a job past its limit is still there
     busy_s = {name: max(end_s, soon_s) for name, end_s in state.busy_until_s.items()}
     free_s = {**busy_s, **{hole.node: now_s for hole in state.holes}}
@@ -631,9 +631,9 @@ class Bookings:
     Args:
         now_s: Time of the snapshot, Unix time.
         state: Where jobs might start.
-        free_s: By node: when it comes free without our leases, Unix time; a node that
+        free_s: By node: when it comes free without leases, Unix time; a node that
             is missing never does.
-        rank: Which nodes that are idle or ours are given first.
+        rank: Which nodes that are idle or leased are given first.
         closed_s: By node: from when on no job may have it, where there is such a time.
     """
 
@@ -790,7 +790,7 @@ class Bookings:
         )
 
     def _startable_nodes(self, eligible: EligibleNodes) -> tuple[UnitSet, int]:
-        """Return eligible nodes that are idle or ours, and how many are partly held.
+        """Return eligible nodes that are idle or leased, and how many are partly held.
 
         None where the jobs require a node that they cannot have now.
         """

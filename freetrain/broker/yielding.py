@@ -89,7 +89,7 @@ class Claims:
     Attributes:
         leased: Leased nodes to give up, each with the job's number.
         idle: Idle nodes to leave alone, each with the job's number.
-        booked_s: By node: when a job that must wait has it if our leases are away,
+        booked_s: By node: when a job that must wait has it if leases are away,
             Unix time. A lease that begins now should be over by then: backfill's last
             plan may be older than its next.
         kept_free: Those of the leased and idle nodes that no job could start on now,
@@ -165,7 +165,7 @@ class Claims:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """All nodes that are not ours to plan with."""
+        """All nodes that leases must leave."""
         return frozenset((*self.leased, *self.idle))
 
 
@@ -193,13 +193,12 @@ def find_claims(
     * Leases that overlap a booking are to end before it, too, where a job could start
       on nodes that backfill plans another for: without them it would plan anew.
 
-    Leases of other users' FreeTrain claim nothing: they would take ours, we theirs,
-    and so on.
+    Leases claim nothing from each other: two users' would take turns for ever.
 
     Args:
         jobs: All jobs of a snapshot.
         state: Where they might start.
-        is_ours: Whether a job is our own lease.
+        is_ours: Whether a job is a lease that gives way, so that it claims nothing.
         now_s: Time of the snapshot, Unix time.
         protect: Returns the nodes to keep free of leases as well, in case a running job
             ends early; None for no such protection.
@@ -259,7 +258,7 @@ def _letting_jobs_start(
 
 
 # Delay protection. When a job ends before its limit, backfill may start a waiting job
-# on its nodes. Beside our leases it may choose a job further back, which then keeps the
+# on its nodes. Beside leases it may choose a job further back, which then keeps the
 # first one waiting longer than a lease takes to go. So the end of each running job is
 # tried, once without leases and once beside them, and nodes are kept free until the
 # same jobs start.

@@ -309,6 +309,7 @@ def report_of(  # noqa: PLR0913 - one fact each
             "generations": done.assigned,
             "leases asked for": done.asked,
             "leases ended": done.ended,
+            "leases shortened": len(observed.room.shortened),
         },
         problems=tuple(problems),
         trainers=tuple(_trainer_lines(observed, plan)),
@@ -542,6 +543,7 @@ def summary_line(report: StatusReport) -> str:
         (
             f"asked for {report.done['leases asked for']} leases, "
             f"ended {report.done['leases ended']}, "
+            f"shortened {report.done['leases shortened']}, "
             f"made {report.done['generations']} generations"
         ),
         f"{report.requests} requests, {report.took_s:.2f} s",

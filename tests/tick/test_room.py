@@ -318,16 +318,29 @@ def test_leases_that_put_off_a_job_that_must_wait_train_on_and_end_before_it(
 def test_where_slurm_does_not_let_leases_end_sooner_they_are_given_up(
     put_off: TickWorld,
 ) -> None:
-    def connect(most: int) -> SlurmBackend:
-        runner = FakeRunner(put_off.slurm.folder, lambda: put_off.now_s)
-        return Refusing(runner, max_requests=most)
-
-    tick(put_off.site, replace(put_off.environment, connect=connect))
+    refuses(put_off, SlurmRefusedError("the plugin says no"))
     assert len(told(put_off)) == 7
 
 
-class Refusing(CommandLine):
-    """A site whose plugin lets nobody change jobs."""
+def test_leases_that_a_job_could_start_on_go_though_slurm_then_is_silent(
+    put_off: TickWorld,
+) -> None:
+    put_off.slurm.standin.add([theirs(put_off)])
+    with suppress(SlurmError):
+        refuses(put_off, SlurmError("no answer"))
+    assert len(told(put_off)) == 1
 
-    def shorten(self, jobs: Sequence[JobKey], limit_min: int) -> None:
-        raise SlurmRefusedError(f"the plugin says no to {jobs} and {limit_min}")
+
+def refuses(world: TickWorld, error: SlurmError) -> None:
+    """Tick on a site where no time limit can be changed: *error* says so."""
+
+    class Unchangeable(CommandLine):
+        def shorten(self, jobs: Sequence[JobKey], limit_min: int) -> None:
+            error.add_note(f"{jobs} keep their limits, not {limit_min}")
+            raise error
+
+    def connect(most: int) -> SlurmBackend:
+        runner = FakeRunner(world.slurm.folder, lambda: world.now_s)
+        return Unchangeable(runner, max_requests=most)
+
+    tick(world.site, replace(world.environment, connect=connect))

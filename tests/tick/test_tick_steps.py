@@ -229,7 +229,12 @@ def test_a_trainer_without_usable_holes_says_why(quick_folder: Path) -> None:
 
 # A tick in one line.
 
-DONE = {"leases asked for": 0, "leases ended": 0, "generations": 0}
+DONE = {
+    "leases asked for": 0,
+    "leases ended": 0,
+    "leases shortened": 0,
+    "generations": 0,
+}
 WANTS = TrainerLine(name="a", state=str(TrainerState.WANTED))
 OVER = tuple(
     TrainerLine(name="b", state=str(state))

@@ -64,6 +64,8 @@ def policy_for(
 ) -> ReplayPolicy:
     """Return the policy that *settings* name.
 
+    For ``adaptive`` it looks ahead, and ``freetrain.replay.run`` adds the shadows.
+
     Args:
         settings: The replay's; the policy is one of ``POLICIES``.
         clock: Seconds from any moment on; it only measures the solver.
