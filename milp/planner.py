@@ -42,6 +42,8 @@ from milp.exact import (
 )
 from milp.problem import (
     SOLVER_TOLERANCE,
+    NodeClass,
+    Problem,
     check_problem,
     constraint_violations,
     drop,
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from milp.problem import Problem, ProblemTrainer
+    from milp.problem import ProblemTrainer
     from milp.program import ModelSolver
 
 
@@ -184,16 +186,21 @@ def plan_counts(problem: Problem, solver: ModelSolver, *, limit_s: float) -> Ans
 
     The plan is not verified yet.
 
-    One class is searched if that takes less than a second. Else the model is solved
-    over the options that lose little against the bound. A plan that itself loses no
-    more than that is optimal (model.md, R6); otherwise it rules out more options for a
-    second, final model. All solver calls together keep within *limit_s*.
+    Several classes are planned as one first, which is exact where the nodes can then be
+    handed out. One class is searched if that takes less than a second. Else the model
+    is solved over the options that lose little against the bound. A plan that itself
+    loses no more than that is optimal (model.md, R6); otherwise it rules out more
+    options for a second, final model. All solver calls together keep within *limit_s*.
 
     Raises:
         SolverFailedError: The solver crashed or returned no usable point.
         SolverUnavailableError: The solver is not installed.
     """
     rows = feasible_gains(problem)
+    if len(problem.classes) > 1:
+        alike = _as_one_class(problem, rows)
+        if alike is not None:
+            return alike
     prices, sizes = _relax(
         problem,
         rows,
@@ -208,6 +215,31 @@ def plan_counts(problem: Problem, solver: ModelSolver, *, limit_s: float) -> Ans
         if is_proof:
             return Answer(reduction.plan(proven=True), PlanStatus.PROVEN, _SEARCHED)
     return _solve(problem, reduction, solver, limit_s=limit_s)
+
+
+def _as_one_class(
+    problem: Problem, rows: Sequence[NDArray[np.float64]]
+) -> Answer | None:
+    """Plan as if all nodes were of one class; None if that plan cannot be handed out.
+
+    No plan for several classes gains more, so that one whose nodes can be handed out by
+    class is optimal.
+    """
+    pool = NodeClass("any", sum(known.nodes for known in problem.classes))
+    trainers = [
+        replace(trainer, held=(sum(trainer.held),), usable=None)
+        for trainer in problem.trainers
+    ]
+    alike = Problem((pool,), tuple(trainers), problem.t_fwd_s)
+    best = ExactSolver().solve(alike)
+    targets = [nodes for (nodes,) in best.counts]
+    if any(row[nodes] == -math.inf for row, nodes in zip(rows, targets, strict=True)):
+        return None
+    counts = greedy(problem, rows, targets=targets, price=[0.0] * len(problem.classes))
+    if [sum(own) for own in counts] != targets:
+        return None
+    plan = Plan(tuple(map(tuple, counts)), best.gain, best.gain)
+    return Answer(plan, PlanStatus.PROVEN, _NO_SOLVER)
 
 
 def _relax(

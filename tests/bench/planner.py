@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from operator import itemgetter
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 
 from milp.answer import Plan, gap
 from milp.exact import ExactSolver, Limit, SizeTable, search_all
-from milp.planner import plan_counts
+from milp.planner import Planner, plan_counts
 from milp.problem import (
     Curve,
     NodeClass,
@@ -35,6 +36,7 @@ def lines(_: Path) -> Iterator[str]:
     yield from _against_node()
     yield from _large()
     yield from _exact_calls()
+    yield from _several_classes()
 
 
 def _mixes() -> dict[str, Sequence[Curve]]:
@@ -106,6 +108,37 @@ def _exact_calls() -> Iterator[str]:
             f"{trainers:8d}  {pool:9d}  {fmean(pruned):9.0f}  {median(pruned):9.0f}  "
             f"{dense_us:8.0f}"
         )
+
+
+def _several_classes() -> Iterator[str]:
+    yield "exact, three classes over one: 30 trainers x 400 nodes, ragged, mean of 10"
+    yield "may use        one class ms  three ms  ratio  by the solver"
+    for who in ("every class", "some classes"):
+        one_ms, three_ms, solved = 0.0, 0.0, 0
+        for seed in range(10):
+            problem = many_classes(
+                ragged(seed=3), trainers=30, nodes=400, classes=3, seed=seed
+            )
+            if who == "every class":
+                anywhere = [replace(one, usable=None) for one in problem.trainers]
+                problem = replace(problem, trainers=tuple(anywhere))
+            planner = Planner()
+            three_ms += _timed(planner.plan, problem) / 1e4
+            solved += planner.plan(problem).reason == ""
+            one_ms += _timed(Planner().plan, _merged(problem)) / 1e4
+        yield (
+            f"{who:12s}  {one_ms:12.1f}  {three_ms:8.1f}  {three_ms / one_ms:5.1f}  "
+            f"{solved:2d} of 10"
+        )
+
+
+def _merged(problem: Problem) -> Problem:
+    """Return *problem* as if all its nodes were of one class."""
+    nodes = sum(known.nodes for known in problem.classes)
+    trainers = [
+        replace(one, held=(sum(one.held),), usable=None) for one in problem.trainers
+    ]
+    return Problem((NodeClass("any", nodes),), tuple(trainers), problem.t_fwd_s)
 
 
 def _dense(problem: Problem) -> None:

@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pulp
@@ -107,7 +108,7 @@ def test_a_shrinking_trainer_does_not_move_to_another_class() -> None:
     assert node_optimum(problem).counts == ((2, 0), (0, 0))
 
 
-HARD = Problem(
+ANY = Problem(
     (NodeClass("fast", 7), NodeClass("slow", 6)),
     tuple(
         ProblemTrainer(f"t{k}", RAGGED_CURVES[k % 3], held, 8.0, 5.0)
@@ -115,7 +116,23 @@ HARD = Problem(
     ),
     20.0,
 )
-"""A problem that needs the solver."""
+"""A problem in which every trainer may use every node."""
+
+HARD = replace(
+    ANY, trainers=(*ANY.trainers[:3], replace(ANY.trainers[3], usable=frozenset({0})))
+)
+"""A problem that needs the solver, as its last trainer may use no slow node."""
+
+
+def test_where_every_trainer_may_use_every_node_no_solver_is_asked() -> None:
+    fake = FakeSolver(tell_the_truth)
+
+    found = plan_counts(ANY, fake, limit_s=5.0)
+
+    assert fake.calls == 0
+    assert found.outcome is PlanStatus.PROVEN
+    assert violations(ANY, found.plan) == ()
+    assert is_same(found.plan.gain, node_optimum(ANY).gain)
 
 
 def set_counts(model: pulp.LpProblem, counts: list[tuple[int, int]]) -> None:
