@@ -649,6 +649,8 @@ class Bookings:
         self._now_s = now_s
         self._eligibility = eligibility = state.eligibility
         self._spans = state.spans
+        self._free_s = free_s
+        self._grain_s = state.backfill.grain_s
         self._window_s = state.backfill.window_s
         self._holes = eligibility.units(hole.node for hole in state.holes)
         self._partly = eligibility.units(state.partly)
@@ -767,6 +769,7 @@ class Bookings:
         # Backfill takes the first, leased or not; we assume what is best for the job.
         booked = [*must, *others][: way.nodes]
         self._agenda.book(gap, self._eligibility.units(booked))
+        start_s = self._within_slot(start_s, booked)
         for name in booked:
             self._booked_s[name] = min(start_s, self._booked_s.get(name, math.inf))
         late = {name for name, span in self._spans.items() if span.end_s > start_s}
@@ -778,6 +781,14 @@ class Bookings:
             names.sort(key=late.__contains__)
         first = [*must, *others][: way.nodes]
         return dict.fromkeys((name for name in first if name in late), start_s)
+
+    def _within_slot(self, start_s: float, names: Iterable[str]) -> float:
+        """Return when a job could have *names*, which backfill plans by whole slots.
+
+        Leases must be over once the last of the jobs before it ends.
+        """
+        last_s = max((self._free_s.get(name, math.inf) for name in names), default=0.0)
+        return last_s if start_s - self._grain_s < last_s <= start_s else start_s
 
     def _has_failed(self, request: NodeRequest, way: Way) -> bool:
         """Tell whether a job of this kind that needs no more could not start.

@@ -531,10 +531,16 @@ def _stayed(situation: Situation, limits: Limits) -> Iterator[_JobToEnd]:
         notice_s = math.inf if lease.notice_s is None else lease.notice_s
         has_stayed = situation.now_s - notice_s >= limits.notice_patience_s
         end_s = math.inf if lease.end_s is None else lease.end_s
+        asked_s = end_s if lease.notice_s is None else lease.notice_s
         if has_stayed or lease.cancel_s is not None:
             yield _job_of(lease, EndReason.STAYED)
         elif situation.now_s - end_s >= limits.claim_patience_s:
-            yield _job_of(lease, EndReason.OVERRAN)
+            # Its agent need not know of this end: a tick may have lowered the limit.
+            is_heard = lease.key not in situation.never_heard
+            if lease.is_usable and is_heard:
+                yield _job_of(lease, EndReason.OVERRAN, by_notice=True)
+            elif situation.now_s - asked_s >= limits.claim_patience_s:
+                yield _job_of(lease, EndReason.OVERRAN)
 
 
 def _unheard(situation: Situation, limits: Limits) -> Iterator[_JobToEnd]:

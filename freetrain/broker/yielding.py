@@ -141,10 +141,12 @@ class Claims:
         leased = {**others, **limited}
         return replace(self, leased=leased, limited=limited, held=held)
 
-    def without_shortening(self) -> Claims:
-        """Return the claims where Slurm lets no lease end sooner: those leases go."""
-        sooner = {name: end.job for name, end in self.shortened.items()}
-        return replace(self, leased={**sooner, **self.leased}, shortened={})
+    def without_shortening(self, nodes: Iterable[str]) -> Claims:
+        """Return the claims where leases on *nodes* cannot end sooner: they go."""
+        gone = self.shortened.keys() & set(nodes)
+        sooner = {name: self.shortened[name].job for name in gone}
+        stay = {name: end for name, end in self.shortened.items() if name not in gone}
+        return replace(self, leased={**sooner, **self.leased}, shortened=stay)
 
     def with_overdue(self, nodes: Mapping[str, int]) -> Claims:
         """Return the claims with *nodes* that Slurm should have preempted."""

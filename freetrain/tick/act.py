@@ -65,7 +65,7 @@ from freetrain.tick.leases import (
     write_lease_script,
 )
 from freetrain.tick.plan import nodes_to_exclude, with_short_wait
-from freetrain.tick.room import running_leases
+from freetrain.tick.room import running_leases, shorten
 from slurm.errors import RequestsSpentError, SlurmError, SlurmRefusedError
 from slurm.records import JobKey
 
@@ -129,6 +129,7 @@ def carry_out(
         error=room.error,
         is_room_made=room.is_made,
     )
+    _shorten_more(context, observed, plan, done)
     may_assign = True
     for action in plan.decision.actions:
         if isinstance(action, Assignment):
@@ -142,6 +143,37 @@ def carry_out(
         problem = _announce(context, observed, want=plan.want)
         done.problems += filter(None, [problem])
     return done
+
+
+def _shorten_more(
+    context: TickContext, observed: Observed, plan: TickPlan, done: ActionResults
+) -> None:
+    """Make leases end sooner that the room left to the plan, or give them up.
+
+    The plan knows which brokers do not answer, and what backfill planned before.
+    """
+    room, claims = observed.room, plan.situation.claims
+    try:
+        shorten(
+            room, claims, context.environment, context.backend, is_dry=context.is_dry
+        )
+    except (SlurmRefusedError, ValueError):
+        late = [
+            lease
+            for lease in observed.belief.leases
+            if lease.node in claims.shortened
+            and lease.is_usable
+            and lease.display_id not in room.shortened
+        ]
+        end = EndLeases(
+            display_ids=tuple(lease.display_id for lease in late),
+            leases=tuple(lease.key for lease in late),
+            why=EndReason.CLAIMED,
+            by_notice=True,
+        )
+        _call_slurm(context, observed, plan, end, done)
+    except SlurmError as error:
+        done.error = error
 
 
 def _call_slurm(

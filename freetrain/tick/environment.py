@@ -211,10 +211,10 @@ def slurm_connector(environ: Mapping[str, str]) -> Callable[[int], SlurmBackend]
 LEADER_LOCK_S = 600.0
 """The leader lock lasts so long; a tick that takes longer has lost it."""
 
-ROOM_REQUESTS = 6
+ROOM_REQUESTS = 6 + 8
 """Commands by which room is made for others: waiting leases are looked up and
 cancelled, a notice is sent; later it is asked which stayed, and those are cancelled.
-One is to spare."""
+One is to spare. Then ``tick.room.MOST_LIMITS`` time limits are lowered."""
 
 _READING_REQUESTS = SNAPSHOT_REQUESTS + 9
 """The most Slurm commands of a tick that has nothing to do: the snapshot, one more as

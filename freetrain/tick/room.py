@@ -205,9 +205,11 @@ def _send(
     try:
         make_room_now()
         try:
-            _shorten(room, environment, backend, is_dry=is_dry)
+            shorten(room, room.claims, environment, backend, is_dry=is_dry)
         except (SlurmRefusedError, ValueError):
-            room.claims = room.claims.without_shortening()
+            room.claims = room.claims.without_shortening(
+                job.nodes for job in _unshortened(room, environment.uid)
+            )
             make_room_now()
     except (SlurmRefusedError, ValueError) as error:
         room.problems.append(str(error))
@@ -303,25 +305,55 @@ def _cancel_waiting(
     room.cancelled |= dict.fromkeys(ids, EndReason.MAKES_ROOM)
 
 
-def _shorten(
-    room: Room, environment: TickEnvironment, backend: SlurmBackend, *, is_dry: bool
+MOST_LIMITS = 8
+"""So many time limits are set at once, each by a command for the leases that get it:
+those of leases that end first. The next look sets others, or gives up their leases once
+a job could start on them."""
+
+
+def shorten(
+    room: Room,
+    claims: Claims,
+    environment: TickEnvironment,
+    backend: SlurmBackend,
+    *,
+    is_dry: bool,
 ) -> None:
-    """Lower the time limits of leases that would put off a job that must wait.
+    """Lower the time limits of our leases that would put off a job that must wait.
 
     They train on until the job could start. As Slurm knows their end, it plans the job
     for then, and no other job is let in before it.
+
+    Args:
+        room: The room made so far; leases that were shortened for it are left alone,
+            and others are added.
+        claims: Which leases are to end sooner.
+        environment: Our user number.
+        backend: Slurm.
+        is_dry: Whether nothing may be sent.
+
+    Raises:
+        SlurmError: Slurm did not answer, or does not let limits be lowered.
     """
-    ends = room.claims.shortened
-    leases: dict[int, list[JobRecord]] = {}
-    for job in running_leases(room.seen.snapshot.jobs, environment.uid):
+    ends = claims.shortened
+    limits: dict[tuple[float, int], list[JobRecord]] = {}
+    for job in _unshortened(room, environment.uid):
         if job.nodes in ends and job.start_s is not None:
-            limit_min = round((ends[job.nodes].end_s - job.start_s) / 60.0)
-            leases.setdefault(limit_min, []).append(job)
-    for limit_min, jobs in leases.items():
+            end_s = ends[job.nodes].end_s
+            limit_min = round((end_s - job.start_s) / 60.0)
+            limits.setdefault((end_s, limit_min), []).append(job)
+    for end_s, limit_min in sorted(limits)[:MOST_LIMITS]:
+        jobs = limits[end_s, limit_min]
         if not is_dry:
             with environment.effect(f"shortening {len(jobs)}"):
                 backend.shorten([job.key for job in jobs], limit_min)
-        room.shortened |= {job.display_id: ends[job.nodes].end_s for job in jobs}
+        room.shortened |= dict.fromkeys((job.display_id for job in jobs), end_s)
+
+
+def _unshortened(room: Room, uid: int) -> Iterator[JobRecord]:
+    for job in running_leases(room.seen.snapshot.jobs, uid):
+        if job.display_id not in room.shortened:
+            yield job
 
 
 def _give_notice(

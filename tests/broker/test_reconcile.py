@@ -245,13 +245,30 @@ def test_a_claimed_lease_gets_a_notice_and_is_only_ended_where_it_stays(
     assert [end.by_notice for end in ends] == by_notice
 
 
-@pytest.mark.parametrize(("over_s", "why"), [(19.0, []), (20.0, [EndReason.OVERRAN])])
-def test_a_lease_that_slurm_lets_overrun_its_limit_is_ended(
-    over_s: float, why: list[EndReason]
+@pytest.mark.parametrize(
+    ("over_s", "asked_s", "by_notice"),
+    [
+        (19.0, None, []),
+        (20.0, None, [True]),
+        (39.0, 19.0, []),
+        (40.0, 20.0, [False]),
+    ],
+)
+def test_a_lease_that_slurm_lets_overrun_its_limit_gets_a_notice_and_is_ended(
+    over_s: float, asked_s: float | None, by_notice: list[bool]
 ) -> None:
-    overrun = lease(0, "n0", end_s=NOW_S - over_s)
+    # Its agent need not know of this limit, if it was lowered.
+    notice_s = None if asked_s is None else NOW_S - asked_s
+    overrun = lease(0, "n0", end_s=NOW_S - over_s, notice_s=notice_s)
     ends = ended(situation(overrun, assignments=(generation("a", 0),)), plan(0))
-    assert [end.why for end in ends] == why
+    assert [end.by_notice for end in ends] == by_notice
+    assert {end.why for end in ends} <= {EndReason.OVERRAN}
+
+
+def test_a_lease_that_overran_its_limit_unheard_is_ended_at_once() -> None:
+    overrun = lease(0, "n0", end_s=NOW_S - 20.0)
+    found = situation(overrun, never_heard=frozenset({overrun.key}))
+    assert [end.by_notice for end in ended(found, plan(0))] == [False]
 
 
 @pytest.mark.parametrize(

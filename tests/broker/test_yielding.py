@@ -200,6 +200,15 @@ def test_leases_end_by_the_start_of_a_job_that_they_would_put_off(case: str) -> 
     assert claims.shortened == ends
 
 
+def test_leases_end_before_the_jobs_do_whose_nodes_another_waits_for() -> None:
+    # Backfill plans by slots of a minute, and the start at 240 s; it may be at 201.
+    state = state_of("", "n1 n2", busy_s={"n0": 201}, backfill=Backfill(grain_s=60.0))
+    claims = claims_of(replace(state, margin_s=30.0), planned(3_600))
+    ends_s = {end.end_s - NOW_S for end in claims.shortened.values()}
+    assert len(ends_s) == 1
+    assert 111.0 < ends_s.pop() <= 171.0
+
+
 def test_a_lease_that_puts_a_job_off_goes_where_less_than_a_minute_would_be_left() -> (
     None
 ):

@@ -14,6 +14,7 @@ import pytest
 from msgspec import structs
 
 from freetrain.broker.limits import EndReason
+from freetrain.broker.yielding import NO_CLAIMS
 from freetrain.cli.context import error_line, exit_code
 from freetrain.config.site import LeaseMode
 from freetrain.demo.fake_slurm.cluster import FakeJob, FakeJobState
@@ -26,7 +27,7 @@ from slurm.errors import SlurmError, SlurmRefusedError
 from slurm.records import JobKey
 from tests.fakes.slurm.installing import USER
 from tests.fakes.slurm.state import Act
-from tests.tick.tick_worlds import FakeRunner, TickWorld, lease_of, running, theirs
+from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs
 
 NOTICE = ["TERM"]
 
@@ -315,32 +316,40 @@ def test_leases_that_put_off_a_job_that_must_wait_train_on_and_end_before_it(
     assert sum("TimeLimit" in call[-1] for call in calls) == 1
 
 
-def test_where_slurm_does_not_let_leases_end_sooner_they_are_given_up(
-    put_off: TickWorld,
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_the_plan_lets_leases_end_sooner_that_the_first_look_passed_over(
+    put_off: TickWorld, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool
 ) -> None:
-    refuses(put_off, SlurmRefusedError("the plugin says no"))
+    # It looks again where trainers want another partition, or a broker is deaf.
+    put_off.submit("b", most=2, nodes='partition = "main"')
+    monkeypatch.setattr("freetrain.tick.room.claims_of", lambda *_: NO_CLAIMS)
+    if is_refused:
+        lets_no_limit_be_lowered(monkeypatch, SlurmRefusedError("the plugin says no"))
+    status = put_off.tick().status
+    assert status.done["leases shortened"] == (0 if is_refused else 7)
+    assert len(told(put_off)) == (7 if is_refused else 0)
+
+
+def test_where_slurm_does_not_let_leases_end_sooner_they_are_given_up(
+    put_off: TickWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lets_no_limit_be_lowered(monkeypatch, SlurmRefusedError("the plugin says no"))
+    put_off.tick()
     assert len(told(put_off)) == 7
 
 
 def test_leases_that_a_job_could_start_on_go_though_slurm_then_is_silent(
-    put_off: TickWorld,
+    put_off: TickWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_off.slurm.standin.add([theirs(put_off)])
+    lets_no_limit_be_lowered(monkeypatch, SlurmError("no answer"))
     with suppress(SlurmError):
-        refuses(put_off, SlurmError("no answer"))
+        put_off.tick()
     assert len(told(put_off)) == 1
 
 
-def refuses(world: TickWorld, error: SlurmError) -> None:
-    """Tick on a site where no time limit can be changed: *error* says so."""
+def lets_no_limit_be_lowered(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def refuse(_slurm: SlurmBackend, _jobs: Sequence[JobKey], _limit_min: int) -> None:
+        raise error
 
-    class Unchangeable(CommandLine):
-        def shorten(self, jobs: Sequence[JobKey], limit_min: int) -> None:
-            error.add_note(f"{jobs} keep their limits, not {limit_min}")
-            raise error
-
-    def connect(most: int) -> SlurmBackend:
-        runner = FakeRunner(world.slurm.folder, lambda: world.now_s)
-        return Unchangeable(runner, max_requests=most)
-
-    tick(world.site, replace(world.environment, connect=connect))
+    monkeypatch.setattr(CommandLine, "shorten", refuse)

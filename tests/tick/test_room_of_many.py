@@ -1,28 +1,40 @@
 """Brokers of several users make room for one job, each by what the queue shows."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from msgspec import structs
 
+from freetrain.broker.backfill import SoonerEnd
 from freetrain.broker.lease import LeaseComment, job_name, render_comment
 from freetrain.broker.limits import Mode
 from freetrain.broker.sharing import leases_in
-from freetrain.broker.yielding import Claims
+from freetrain.broker.yielding import NO_CLAIMS, Claims
 from freetrain.cli.context import exit_code
 from freetrain.config.site import LeaseMode, LeaseSettings, SiteRules
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm import commands as programs
 from freetrain.errors import BadConfigurationError
 from freetrain.tick.leases import hidden_queue, sees_all_jobs
-from freetrain.tick.room import Room, claims_of, make_room, view_of
+from freetrain.tick.room import (
+    MOST_LIMITS,
+    Room,
+    claims_of,
+    make_room,
+    shorten,
+    view_of,
+)
 from freetrain.tick.tick import tick
-from slurm.records import JobRecord, JobState
+from slurm.records import JobKey, JobRecord, JobState
 from tests.slurm.clusters import NOW_S, cluster
 from tests.tick.test_leases import CONFIG, SITE
 from tests.tick.tick_worlds import UID, TickWorld
+
+if TYPE_CHECKING:
+    from slurm.backend import SlurmBackend
 
 ANN, BEN, CAT = 1001, 1002, 1003
 
@@ -228,3 +240,47 @@ def test_operators_of_slurm_see_all_jobs_and_may_yield(
         cluster.shows_limits = False  # where it cannot be known
     with pytest.raises(BadConfigurationError, match="adminlevel=operator"):
         room()
+
+
+# Leases that end sooner.
+
+
+class Limits:
+    """Slurm's time limits; what was set, in order."""
+
+    def __init__(self) -> None:
+        self.set: list[tuple[list[int], int]] = []
+
+    def shorten(self, jobs: Sequence[JobKey], limit_min: int) -> None:
+        self.set.append(([job.job_id for job in jobs], limit_min))
+
+
+def test_a_look_lowers_eight_limits_of_our_leases_and_the_next_the_others(
+    world: TickWorld,
+) -> None:
+    ours = [lease(ANN, f"n{k}", start_s=NOW_S - 60 * k) for k in range(1, 11)]
+    jobs = (*ours, lease(BEN, "n11"))
+    ends = {job.nodes: SoonerEnd(NOW_S + 600.0, 1) for job in jobs}
+    claims = replace(NO_CLAIMS, shortened=ends)
+    seen = view_of(SITE, CONFIG, cluster("n1:ALLOCATED", *jobs))
+    room, slurm = Room(seen=seen, claims=claims), Limits()
+    environment = replace(world.environment, uid=ANN)
+
+    def look(room: Room, *, is_dry: bool = False) -> list[tuple[list[int], int]]:
+        before = len(slurm.set)
+        backend = cast("SlurmBackend", slurm)
+        shorten(room, claims, environment, backend, is_dry=is_dry)
+        return slurm.set[before:]
+
+    dry = Room(seen=seen, claims=claims)
+    assert look(dry, is_dry=True) == []
+    assert len(dry.shortened) == MOST_LIMITS
+    assert look(room) == [([job.job_id], 10 + k) for k, job in enumerate(ours[:8], 1)]
+    assert look(room) == [([job.job_id], 10 + k) for k, job in enumerate(ours[8:], 9)]
+    assert set(room.shortened.values()) == {NOW_S + 600.0}
+
+
+def test_where_limits_cannot_be_lowered_our_leases_go_and_others_users_do_not() -> None:
+    ends = {name: SoonerEnd(NOW_S + 600.0, 1) for name in ("n1", "n2")}
+    claims = replace(NO_CLAIMS, shortened=ends).without_shortening(["n1"])
+    assert (set(claims.leased), set(claims.shortened)) == ({"n1"}, {"n2"})

@@ -220,10 +220,11 @@ EARLY = [replace(OVERTAKEN[0], run_s=172.0), *OVERTAKEN[1:]]
             ),
         ),
         # Held from 0 s for four hours, behind which the second job is planned. The tick
-        # at 60 s lets the lease end 30 s before the job's slot in backfill, at 210 s.
+        # at 60 s lets the lease end at 120 s, by whole minutes; the next one ends 30 s
+        # before the job could start.
         (
             "a lease that puts a start off ends before it",
-            *(PLANNED, 240.0, PLAN_BOUND, f"{UNMET} replay.used_node_s=180"),
+            *(PLANNED, 240.0, PLAN_BOUND, f"{UNMET} replay.used_node_s=170"),
         ),
         # It could start at 200 s; the broker polls at 240 s.
         (
