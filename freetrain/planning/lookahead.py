@@ -151,8 +151,7 @@ def _parts(
         if not usable.issuperset(trainer.held):
             return None
         by.setdefault(usable, []).append(place)
-    used = [k for usable in by for k in usable]
-    if len(used) > len(set(used)):
+    if len(by) > 1 and sum(map(len, by)) > len(frozenset().union(*by)):
         return None
     return [(places, sorted(usable)) for usable, places in by.items()]
 

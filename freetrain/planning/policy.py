@@ -232,7 +232,8 @@ def make_policy(name: str, tools: Tools) -> Policy:
 
 # From a request to a problem of the count model, and back.
 
-_MOST_STATES = 1_000
+_MOST_STATES = 10_000
+"""Some hundred bytes each; those of 300 trainers would not fit into a tenth."""
 
 
 class TrainerStates(dict[PlanTrainer, ProblemTrainer]):

@@ -1,5 +1,6 @@
 """Every policy by its name: what it is made with, and that it plans."""
 
+import operator
 from typing import NoReturn
 
 import pytest
@@ -8,11 +9,11 @@ from hypothesis import strategies as st
 
 from freetrain.config.site import PlannerSettings
 from freetrain.planning.lookahead import ProvingSearch, QuickSearch
-from freetrain.planning.policy import Tools, make_policy
+from freetrain.planning.policy import PlanTrainer, Tools, TrainerStates, make_policy
 from freetrain.planning.settings import LIVE_POLICIES, POLICIES, Solver
 from freetrain.tick.plan import tools_for
 from milp.planner import Planner, SolverName
-from milp.problem import Problem, violations
+from milp.problem import Problem, custom, violations
 from tests.milp.planning_problems import problems
 from tests.planning.requests import plan_of, request_from
 
@@ -72,3 +73,18 @@ def test_every_policy_of_ticks_breaks_no_constraint_whoever_is_in_the_background
     planned = make_policy(name, tools).plan(request)
 
     assert violations(problem, plan_of(planned, request, problem)) == ()
+
+
+def test_the_states_of_two_thousand_trainers_are_kept_for_the_next_request() -> None:
+    curve = custom([0.0, 1.0])
+    trainers = [
+        PlanTrainer(
+            name=f"t{k}", curve=curve, held={}, up_s=1.0, down_s=1.0, start_s=0.0
+        )
+        for k in range(2_000)
+    ]
+    states = TrainerStates()
+
+    first = states.of(trainers, (0,))
+
+    assert all(map(operator.is_, states.of(trainers, (0,)), first))

@@ -158,6 +158,23 @@ def test_nodes_that_left_together_go_to_one_trainer_when_they_are_back() -> None
     assert taken == [(0, 2), (1, 3)]
 
 
+def test_a_stay_is_made_anew_only_with_a_new_forecast() -> None:
+    # The forecast of a node holds for a fiftieth of its age.
+    pool: Pool = {
+        0: [(0.0, 9_000.0)],
+        1: [(5_000.0, 9_000.0)],
+        2: [(5_050.0, 9_000.0)],
+        3: [(5_200.0, 9_000.0)],
+    }
+    windows: list[Window] = []
+
+    decisions(pool, [trainer()], note=lambda window, _: windows.append(window))
+
+    of_node_0 = [window.classes[0] for window in windows[1:4]]
+    assert of_node_0[1] is of_node_0[0]
+    assert of_node_0[2].life_s != of_node_0[0].life_s
+
+
 # Clusters: what a trainer holds of them, and which of their nodes it gets
 
 RUNS = st.dictionaries(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
-    from freetrain.lookahead.base import Prospects
+    from freetrain.lookahead.base import Prospect, Prospects
     from freetrain.planning.policy import Policy
     from freetrain.replay.policies.base import TrainerView, View
     from freetrain.replay.policies.ratings import CurveSource
@@ -83,6 +83,7 @@ class LookaheadPolicy:
         self._curves = curves
         self._weights = weights
         self._trainers = ClusteredTrainers()
+        self._stays: dict[int, tuple[Prospect, WindowClass]] = {}
         self._regroups = regroups
         self._learns = learned is None
         self.experience = Experience() if learned is None else learned
@@ -132,18 +133,37 @@ class LookaheadPolicy:
 
     def _forecast(self, clusters: Sequence[int]) -> ClassForecast:
         weights, known = self._weights, self.experience
-        prospect, members = self._forecaster.prospect, self._forecaster.members
-        stays = {k: WindowClass(len(members(k)), *prospect(k)) for k in clusters}
+        self._stays = self._stays_of(clusters)
+        stays = {k: stay for k, (_, stay) in self._stays.items()}
         change, reach_s = known.change_weight(weights.horizon_s), weights.horizon_s
         if self._forecaster.is_learning:
             change, reach_s = 1.0, weights.t_fwd_s
-            stays = {k: stay.until(reach_s) for k, stay in stays.items()}
+            shorter = {stay: stay.until(reach_s) for stay in set(stays.values())}
+            stays = {k: shorter[stay] for k, stay in stays.items()}
         return ClassForecast(
             stays=stays,
             reach_s=reach_s,
             hit_weight=known.hit_weight if weights.hit is None else weights.hit,
             change_weight=change if weights.change is None else weights.change,
         )
+
+    def _stays_of(
+        self, clusters: Sequence[int]
+    ) -> dict[int, tuple[Prospect, WindowClass]]:
+        """Return prospect and stay of *clusters*; as at the last event if unchanged.
+
+        Most clusters lose no node at an event and keep their prospect, and a large
+        machine has thousands of them.
+        """
+        prospect, members = self._forecaster.prospect, self._forecaster.members
+        before, stays = self._stays.get, {}
+        for k in clusters:
+            ahead, nodes = prospect(k), len(members(k))
+            known = before(k)
+            if known is None or known[0] is not ahead or known[1].nodes != nodes:
+                known = ahead, WindowClass(nodes, *ahead)
+            stays[k] = known
+        return stays
 
 
 class _Clustered(NamedTuple):

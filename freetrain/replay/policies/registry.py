@@ -327,7 +327,8 @@ class PlannedPolicy:
 _Alike: TypeAlias = "tuple[int, Curve, float, float, float]"
 """Place among the trainers, curve, and seconds of growing, shrinking and starting."""
 
-_MOST_KNOWN = 1_000
+_MOST_KNOWN = 5_000
+"""Some hundred bytes each; 300 trainers of seven networks have two thousand."""
 
 
 class _BySize(dict[int, PlanTrainer]):
@@ -381,6 +382,8 @@ def changes_to(counts: Sequence[int], view: View) -> tuple[Change, ...]:
         view: The pool as it is.
     """
     surplus = [len(t.held) - n for t, n in zip(view.trainers, counts, strict=True)]
+    if not any(surplus):
+        return ()
     dropped = {
         place: tuple(sorted(view.trainers[place].held)[:nodes])
         for place, nodes in enumerate(surplus)
