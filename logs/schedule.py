@@ -114,7 +114,9 @@ def schedule(  # noqa: PLR0913 - as the command line has it
     Raises:
         UnusableLogError: The machine does not fit the log.
     """
-    simulation = Simulation(trace, method, units=units, slurm=slurm, passes=passes)
+    simulation = Simulation(
+        trace, method, units=units, slurm=slurm, passes=passes, plans_all=False
+    )
     placed: list[PlacedJob] = []
     idle = _IdleNodes(simulation.layout)
     ended = 0

@@ -267,11 +267,14 @@ class Machine:
         heapq.heappush(self._ends, (end_s, job))
         insort(self._expected, (running.expected_end_s, job))
 
-    def start_in_order(self) -> None:
-        """Start jobs from the head of the queue until one does not fit."""
+    def start_in_order(self) -> tuple[int, ...]:
+        """Start jobs from the head of the queue until one does not fit; return them."""
+        started = []
         while self.waiting and self.size[self.waiting[0]] <= self.free.bit_count():
             head = self.waiting[0]
             self.start(head, self.units.lowest(self.free, self.size[head]))
+            started.append(head)
+        return tuple(started)
 
     def expected_ends(self) -> Iterator[tuple[float, Running]]:
         """Yield the running jobs by when they are expected to end, with that time.
@@ -583,18 +586,28 @@ class SlurmParameters:
                 raise ValueError(f"{name} must be above 0 and finite, not {value}")
 
 
+_JOBS_BETWEEN_LOOKS = 4
+"""Looking whether others could start takes a third of the time of planning a job."""
+
+
 class SlurmPlacer:
     """Starts jobs in order at every event, and plans the queue in cycles.
 
     A cycle is due at the first multiple of ``bf_interval`` at or after a change, and
     when a running job outlives the slot by which the plan expected its end. In between
     a cycle would make the same plan.
+
+    Args:
+        parameters: Slurm's.
+        plans_all: Whether a cycle plans all jobs that it looks at, and ``plan`` has
+            them; else only as far as another one could start at once.
     """
 
-    def __init__(self, parameters: SlurmParameters) -> None:
+    def __init__(self, parameters: SlurmParameters, *, plans_all: bool = True) -> None:
         self.plan: tuple[PlannedJob, ...] = ()
         self.wakes_s = math.inf
         self._parameters = parameters
+        self._plans_all = plans_all
         self._timeline: Timeline | None = None
         self._tested: list[int] = []
         self._valid_s = math.inf
@@ -611,45 +624,65 @@ class SlurmPlacer:
     def place(self, machine: Machine, *, ended: bool, arrived: bool) -> None:
         """Run the main scheduler if something happened, and a cycle if due."""
         if ended or arrived:
-            queued = len(machine.waiting)
-            machine.start_in_order()
-            started = len(machine.waiting) < queued
-            self._note(machine, free_changed=ended or started)
+            started = machine.start_in_order()
+            self._note(machine, started, free_changed=ended or bool(started))
         if machine.now_s >= self.wakes_s:
             self._cycle(machine)
 
     def anew(self, wakes_s: float) -> SlurmPlacer:
         """Return one that has planned nothing, with its next cycle at *wakes_s*."""
-        other = SlurmPlacer(self._parameters)
+        other = SlurmPlacer(self._parameters, plans_all=False)
         other.wakes_s = wakes_s
         return other
 
-    def _note(self, machine: Machine, *, free_changed: bool) -> None:
+    def _note(
+        self, machine: Machine, started: Sequence[int], *, free_changed: bool
+    ) -> None:
         if free_changed:
             self._timeline = None
-            self._keep_plan_of_waiting(machine)
+        if started and any(planned.job in started for planned in self.plan):
+            self.plan = tuple(p for p in self.plan if p.job not in started)
         if machine.waiting:
             self.wakes_s = min(self.wakes_s, self._next_cycle_s(machine.now_s))
-
-    def _keep_plan_of_waiting(self, machine: Machine) -> None:
-        waiting = set(machine.waiting)
-        if any(planned.job not in waiting for planned in self.plan):
-            self.plan = tuple(p for p in self.plan if p.job in waiting)
 
     def _cycle(self, machine: Machine) -> None:
         depth = self._parameters.bf_max_job_test
         queue = machine.waiting[:depth]
         timeline = self._reuse(machine, queue)
-        for job in queue[len(self._tested) :]:
-            self._test(machine, timeline, job)
-        waiting = set(machine.waiting)
-        self._tested = [job for job in queue if job in waiting]
+        tested = self._test_all(machine, timeline, queue)
+        # Starts only move jobs forward, so that none of these is behind its front now;
+        # the whole of it may be long.
+        waiting = set(machine.waiting[:depth])
+        looked_at = sum(job in waiting for job in queue)
+        self._tested = [job for job in queue[:tested] if job in waiting]
         self.plan = tuple(self._planned)
         self._valid_s = min(self._valid_s, timeline.next_change_s)
         self.wakes_s = self._next_cycle_s(self._valid_s) if waiting else math.inf
-        if len(self._tested) < min(depth, len(waiting)):
+        if looked_at < min(depth, len(machine.waiting)):
             soon_s = machine.now_s + self._parameters.bf_interval_s
             self.wakes_s = min(self.wakes_s, self._next_cycle_s(soon_s))
+
+    def _test_all(self, machine: Machine, timeline: Timeline, queue: list[int]) -> int:
+        """Test the jobs of *queue* that are not; return how many of it are then.
+
+        A place later than now takes units from others, and gives none to any: if plans
+        are not asked for, those behind the last job that could start now are left out.
+        """
+        first, end = len(self._tested), len(queue)
+        for place, job in enumerate(queue[first:], first):
+            if not self._plans_all and (place - first) % _JOBS_BETWEEN_LOOKS == 0:
+                while end > place and not self._could_start(
+                    machine, timeline, queue[end - 1]
+                ):
+                    end -= 1
+            if place >= end:
+                return end
+            self._test(machine, timeline, job)
+        return end
+
+    def _could_start(self, machine: Machine, timeline: Timeline, job: int) -> bool:
+        request_s = machine.request_s[job]
+        return timeline.can_start(machine.size[job], request_s, now_s=machine.now_s)
 
     def _reuse(self, machine: Machine, queue: list[int]) -> Timeline:
         timeline = self._timeline
@@ -726,7 +759,7 @@ class Simulation:
         refused: Why each of the others does not, by index.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as `schedule`, whose front this is
         self,
         trace: JobTrace,
         method: Method,
@@ -734,8 +767,13 @@ class Simulation:
         units: int | None = None,
         slurm: SlurmParameters | None = None,
         passes: Passes = Passes.MOMENT,
+        plans_all: bool = True,
     ) -> None:
-        """Set the machine up, empty; ``logs.schedule.schedule`` has the arguments."""
+        """Set the machine up, empty; ``logs.schedule.schedule`` has most arguments.
+
+        Without *plans_all* the simulated Slurm plans jobs only as far as others could
+        start at once: the schedule is the same, and plans are shorter.
+        """
         self.layout = lay_out(trace, units=units, by_name=method == Method.RECORDED)
         reasons = {
             index: _reason(job, method, self.layout)
@@ -746,7 +784,8 @@ class Simulation:
         self._machine = Machine(trace.jobs, MachineUnits(self.layout.units))
         is_simulated = method is not Method.RECORDED
         self._most = 1 if is_simulated and passes is Passes.EVENT else None
-        self._placer = _placer(method, self.layout, slurm or SlurmParameters())
+        slurm_placer = SlurmPlacer(slurm or SlurmParameters(), plans_all=plans_all)
+        self._placer = _placer(method, self.layout, slurm_placer)
         due = [(self._placer.arrives_s(trace.jobs[job]), job) for job in self.admitted]
         self._arrivals = sorted(due, reverse=True)
 
@@ -849,14 +888,14 @@ class Simulation:
         return tuple(arrived)
 
 
-def _placer(method: Method, layout: Layout, slurm: SlurmParameters) -> Placer:
+def _placer(method: Method, layout: Layout, slurm: SlurmPlacer) -> Placer:
     match method:
         case Method.RECORDED:
             return RecordedPlacer(layout)
         case Method.EASY:
             return EasyPlacer()
         case Method.SLURM:
-            return SlurmPlacer(slurm)
+            return slurm
 
 
 def _reason(job: Job, method: Method, layout: Layout) -> Reason | None:

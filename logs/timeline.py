@@ -12,7 +12,7 @@ clock, nothing of Slurm.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from functools import reduce
 from itertools import chain, compress
 from operator import and_
@@ -215,7 +215,8 @@ class Timeline:
         self._slots = [base]
         self._free = [free]
         self._counts = [free.bit_count()]
-        self._floors: dict[tuple[int, float], int] = {}
+        # Slots before which nothing as large and as long fits, the latest first.
+        self._floors: list[tuple[int, int, float]] = []
         for slot, units in sorted(
             (max(self._slot(end_s), base + 1), units) for end_s, units in ends
         ):
@@ -229,6 +230,15 @@ class Timeline:
     def starts_s(self, at: int) -> float:
         """Return when step *at* begins."""
         return self._slots[at] * self._resolution_s
+
+    def can_start(self, size: int, request_s: float, *, now_s: float) -> bool:
+        """Tell whether there is a place now for *size* units during *request_s*."""
+        end_slot = self._end_slot(0, request_s, now_s)
+        end = bisect_left(self._slots, end_slot, 1)
+        return (
+            min(self._counts[:end]) >= size
+            and reduce(and_, self._free[:end]).bit_count() >= size
+        )
 
     def find(self, size: int, request_s: float, *, now_s: float) -> Placement:
         """Return the earliest place for *size* units during *request_s*."""
@@ -247,7 +257,7 @@ class Timeline:
             # Counting takes three times as long as an intersection, and is done once.
             units = reduce(and_, free[at:end])
             if units.bit_count() >= size:
-                self._floors[size, request_s] = slots[at]
+                self._keep_floor(slots[at], size, request_s)
                 return Placement(at, end_slot, units)
             at += 1
 
@@ -262,15 +272,20 @@ class Timeline:
     def _first_worth_trying(self, size: int, request_s: float) -> int:
         # Bookings only take units away, so nothing fits earlier than a job that
         # was as small and as short did.
-        slot = max(
-            (
-                floor
-                for (other_size, other_s), floor in self._floors.items()
-                if other_size <= size and other_s <= request_s
-            ),
-            default=self._slots[0],
-        )
-        return bisect_left(self._slots, slot)
+        for slot, other_size, other_s in self._floors:
+            if other_size <= size and other_s <= request_s:
+                return bisect_left(self._slots, slot)
+        return 0
+
+    def _keep_floor(self, slot: int, size: int, request_s: float) -> None:
+        """Note that nothing as large and as long fits before *slot*."""
+        kept = [
+            floor
+            for floor in self._floors
+            if floor[0] > slot or floor[1] < size or floor[2] < request_s
+        ]
+        insort(kept, (slot, size, request_s), key=lambda floor: -floor[0])
+        self._floors = kept
 
     def _slot(self, time_s: float) -> int:
         return math.ceil(time_s / self._resolution_s)

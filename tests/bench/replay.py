@@ -66,7 +66,7 @@ def _sizes() -> Iterator[str]:
     """Yield what twice the jobs take of a large machine, by way to place them."""
     with tempfile.TemporaryDirectory() as folder:
         logs = [_large_log(Path(folder) / f"{jobs}.swf", jobs) for jobs in LARGE_JOBS]
-        for method in ("recorded", "easy"):
+        for method in ("recorded", "easy", "slurm"):
             took = []
             for log, jobs in zip(logs, LARGE_JOBS, strict=True):
                 words = [str(log), *REPLAYED, "--requeue", "--schedule", method]

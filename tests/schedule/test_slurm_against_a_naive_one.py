@@ -46,6 +46,25 @@ def test_slurm_places_and_plans_every_job_as_the_naive_one_does(
         assert standing == expected
 
 
+@settings(max_examples=300, deadline=None)
+@given(traces(priorities=True), parameters)
+def test_jobs_start_alike_whether_or_not_those_that_cannot_are_planned(
+    trace: JobTrace, slurm: SlurmParameters
+) -> None:
+    planning_all = [
+        started
+        for moment in Simulation(trace, Method.SLURM, slurm=slurm)
+        for started in moment.started
+    ]
+    planning_few = [
+        started
+        for moment in Simulation(trace, Method.SLURM, slurm=slurm, plans_all=False)
+        for started in moment.started
+    ]
+
+    assert planning_few == planning_all
+
+
 @given(traces())
 def test_fractions_of_a_second_change_nothing_but_the_clock(trace: JobTrace) -> None:
     # Halves are exact in binary, so that starts must be exactly half as late.
