@@ -15,6 +15,7 @@ from freetrain.broker.sharing import (
     BEAT_S,
     DWELL_S,
     HANDOVER_S,
+    HELD_WINDOW_S,
     LOOK_SLACK_S,
     MOST_WAITING,
     TICK_S,
@@ -359,13 +360,11 @@ def test_all_brokers_deal_the_same_shares_whatever_each_held(
     assert max(nodes) - min(nodes) <= 1
 
 
-def test_what_was_held_is_counted_within_five_minutes_by_leases_that_ended_too() -> (
-    None
-):
+def test_what_was_held_counts_for_a_while_by_leases_that_ended_too() -> None:
     past = [
         own_lease(1, start_s=NOW_S - 100),
-        own_lease(2, start_s=NOW_S - 900, end_s=NOW_S - 200),
-        own_lease(3, start_s=NOW_S - 900, end_s=NOW_S - 400),
+        own_lease(2, start_s=NOW_S - 1_900, end_s=NOW_S - HELD_WINDOW_S + 100),
+        own_lease(3, start_s=NOW_S - 1_900, end_s=NOW_S - HELD_WINDOW_S - 100),
         own_lease(4, start_s=NOW_S - 300, end_s=NOW_S + 600, missed_s=NOW_S - 250),
         own_lease(5, start_s=None),
     ]

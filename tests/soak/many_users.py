@@ -139,7 +139,6 @@ def _brokers(
     """Let the brokers tick, as long as the block lasts."""
     brokers = []
     with ExitStack() as stack:
-        stack.callback(cluster.clear)
         for number, user in enumerate(USERS[: wanted.brokers]):
             is_old = wanted.old is not None and number == wanted.brokers - 1
             place = folder / f"python-{'old' if is_old else 'new'}"
