@@ -105,7 +105,8 @@ class Swf(LogFormat[JobTrace]):
         A job starts at its submission plus its wait, and holds the processors that
         were allocated, else those requested. Jobs that never ran (no run time, no
         processors, or neither run time nor allocated processors above 0) are kept
-        without a start, see `actual_run`. ``-1`` is unknown everywhere.
+        without a start, see `actual_run`, unless their submission is unknown too: these
+        are left out and counted. ``-1`` is unknown everywhere.
 
         A job that was checkpointed or swapped out has one line for the whole and one
         for each partial execution (status 2, 3, 4). Only the line for the whole is
@@ -123,6 +124,7 @@ class Swf(LogFormat[JobTrace]):
         parser = _SwfParser()
         whole_jobs = parse_lines(content.lines(), parser.parse, tolerance)
         parts, cautions = parser.parts_of_no_job()
+        cautions += parser.left_out()
         jobs = by_submission((*whole_jobs, *parts))
         if not jobs:
             raise tolerance.empty_log("there is no job in it")
@@ -178,6 +180,7 @@ class _SwfParser:
         self._ids = JobIds()
         self._parts: dict[str, list[list[float | None]]] = {}
         self._in_header = True
+        self._nothing_known = 0
 
     def parse(self, number: int, line: str) -> Job | None:
         text, mark, comment = line.partition(";")
@@ -193,12 +196,26 @@ class _SwfParser:
             raise BadLineError(
                 FIELDS[_JOB_NUMBER], "found -1; expected the job's number"
             )
-        if values[_STATUS] in PARTIAL_STATUSES:
-            self._parts.setdefault(job_id, []).append(values)
-            return None
+        is_part = values[_STATUS] in PARTIAL_STATUSES
+        if is_part or values[_SUBMIT] is None:
+            # Later parts have no submission; a field that cannot be read is an error.
+            ran = _job(job_id, _submitted_at(values, values[_SUBMIT] or 0.0)).run_s > 0
+            if is_part:
+                self._parts.setdefault(job_id, []).append(values)
+                return None
+            if not ran:
+                self._nothing_known += 1
+                return None
         job = _job(job_id, values)
         self._ids.add(job_id, number, field=FIELDS[0])
         return job
+
+    def left_out(self) -> tuple[str, ...]:
+        """Return a caution where jobs without a submission never ran."""
+        if not self._nothing_known:
+            return ()
+        lines = counted(self._nothing_known, "line")
+        return (f"{lines} left out: jobs that never ran, at an unknown submit time.",)
 
     def parts_of_no_job(self) -> tuple[list[Job], tuple[str, ...]]:
         """Return partial executions without a line for the whole job, and cautions.
@@ -240,13 +257,17 @@ def _parts_that_ran(
         if submit_s is None:
             continue
         number = f"{job_id}#{place}" if place > 1 else job_id
-        try:
-            part = _job(number, [values[_JOB_NUMBER], submit_s, *values[_WAIT:]])
-        except BadLineError:
-            continue
+        part = _job(number, _submitted_at(values, submit_s))
         since_s = submit_s if part.start_s is None else part.start_s + part.run_s
         if part.run_s > 0:
             yield part
+
+
+def _submitted_at(
+    values: Sequence[float | None], submit_s: float
+) -> list[float | None]:
+    """Return the fields of a line with another submission."""
+    return [values[_JOB_NUMBER], submit_s, *values[_WAIT:]]
 
 
 def _values(words: Sequence[str]) -> list[float | None]:

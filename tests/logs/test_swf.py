@@ -141,6 +141,33 @@ def test_parts_of_jobs_that_never_ran_are_left_out_and_counted() -> None:
     )
 
 
+def test_cancelled_jobs_are_read_and_left_out_only_where_nothing_is_known_of_them() -> (
+    None
+):
+    cancelled = "{} {} -1 -1 4 -1 -1 4 3600 -1 5 3 1 -1 -1 -1 -1 -1"
+    submitted, unknown = cancelled.format(2, 7), cancelled.format(3, -1)
+
+    trace = Swf().read(content(GOOD, submitted, unknown))
+
+    assert [(job.job_id, job.start_s, job.run_s) for job in trace.jobs] == [
+        ("1", 10, 100),
+        ("2", None, 0),
+    ]
+    assert trace.skipped_lines == 0
+    assert trace.cautions == (
+        "1 line left out: jobs that never ran, at an unknown submit time.",
+    )
+
+
+@pytest.mark.parametrize("status", ["2", "3", "4", "5"])
+def test_a_part_or_a_cancelled_job_that_cannot_be_read_is_refused(status: str) -> None:
+    broken = f"2 -1 -1 -1 4.5 -1 -1 4 3600 -1 {status} 3 1 -1 -1 -1 -1 -1"
+
+    error = refusal(Swf(), GOOD, broken)
+
+    assert (error.line_number, error.field) == (2, "allocated processors")
+
+
 def test_parts_of_a_job_that_ran_count_where_no_line_is_for_the_whole() -> None:
     # The parts of job 1 are in its own line; of job 2 there is nothing else.
     part = "{} {} {} 100 4 -1 -1 4 3600 -1 {} 3 1 -1 -1 -1 -1 -1"
