@@ -348,10 +348,11 @@ _FOR_EVER_S = 10**9
 class LeaseEndListener:
     """A step of the lease's job that gets Slurm's signal for the agent.
 
-    When the lease is preempted or yields, Slurm sends TERM to every process of every
-    step, and to none of the batch script. An agent that were a step would have mpirun
-    in its step, which ends the world by TERM before it has committed. A step that ends
-    for another reason, or is stopped and so deaf, is started again.
+    When the lease is preempted, yields or ends sooner than it was asked for, Slurm
+    sends TERM to every process of every step, and to none of the batch script. An agent
+    that were a step would have mpirun in its step, which ends the world by TERM before
+    it has committed. A step that ends for another reason, or is stopped and so deaf, is
+    started again.
     """
 
     def __init__(

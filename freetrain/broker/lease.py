@@ -199,8 +199,9 @@ def submitted_leases(intent: Intent, job_id: int) -> tuple[Lease, ...]:
 
 # The comment of a lease's job: what its owner says of it to the brokers of all users.
 # It is words with single blanks between them, such as
-# ``freetrain UUID state=1a2b3c4d pool=1 want=8 beat=1900000000``. All users can read
-# it, and any user can write one, so it is believed of its job's own user alone.
+# ``freetrain UUID state=1a2b3c4d pool=1 want=8 beat=1900000000 held=2700``. All users
+# can read it, and any user can write one, so it is believed of its job's own user
+# alone.
 
 _FIRST_WORD = "freetrain"
 

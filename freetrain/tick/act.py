@@ -153,6 +153,8 @@ def _shorten_more(
     The plan knows which brokers do not answer, and what backfill planned before.
     """
     room, claims = observed.room, plan.situation.claims
+    if claims.shortened == room.claims.shortened:
+        return
     try:
         shorten(
             room, claims, context.environment, context.backend, is_dry=context.is_dry

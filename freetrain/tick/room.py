@@ -3,7 +3,8 @@
 ``make_room`` asks Slurm once for all that this tick will know of it. Our leases are
 known by user and name alone. Those that others wait for, by nodes or surely by a limit
 that they use up, are sent the notice to leave, and waiting leases that would take what
-is given up are cancelled. No lock is taken and no file is read, so that room is made
+is given up are cancelled; those that would put off a job that must wait get a lower
+time limit. No lock is taken and no file is read, so that room is made
 whatever becomes of the state directory, the files of trainers, or another tick. The
 tick then goes on with the same answers and claims, and records what was sent
 (``with_room_made``).
