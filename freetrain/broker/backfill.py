@@ -787,7 +787,13 @@ class Bookings:
 
         Leases must be over once the last of the jobs before it ends.
         """
-        last_s = max((self._free_s.get(name, math.inf) for name in names), default=0.0)
+        names = tuple(names)
+        free_s = [self._free_s.get(name, math.inf) for name in names]
+        for name, free_at_s in zip(names, free_s, strict=True):
+            is_started = free_at_s <= self._now_s and name not in self._ranked
+            if is_started or name in self._booked_s:
+                return start_s  # after a job of this plan, known by slots alone
+        last_s = max(free_s, default=0.0)
         return last_s if start_s - self._grain_s < last_s <= start_s else start_s
 
     def _has_failed(self, request: NodeRequest, way: Way) -> bool:

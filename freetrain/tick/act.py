@@ -153,7 +153,7 @@ def _shorten_more(
     The plan knows which brokers do not answer, and what backfill planned before.
     """
     room, claims = observed.room, plan.situation.claims
-    if claims.shortened == room.claims.shortened:
+    if done.error is not None or claims.shortened == room.claims.shortened:
         return
     try:
         shorten(

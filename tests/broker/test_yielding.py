@@ -209,6 +209,16 @@ def test_leases_end_before_the_jobs_do_whose_nodes_another_waits_for() -> None:
     assert 111.0 < ends_s.pop() <= 171.0
 
 
+def test_leases_stay_while_a_job_that_starts_now_holds_a_node_of_one_that_waits() -> (
+    None
+):
+    state = state_of("n0", "n1 n2", backfill=Backfill(grain_s=300.0))
+    short = waiting(5, priority=999, limit_s=120.0, requested_nodes="n0")
+    claims = claims_of(state, short, planned(3_600, requested_nodes="n0,n1,n2"))
+    assert claims.leased == {}
+    assert set(claims.shortened) == {"n1", "n2"}
+
+
 def test_a_lease_that_puts_a_job_off_goes_where_less_than_a_minute_would_be_left() -> (
     None
 ):
