@@ -1,7 +1,7 @@
 """Limits of accounts, QOS and users: jobs that they keep waiting, and room for leases.
 
-A job that is held by such a limit waits whatever nodes are free. Leases that count
-against the same limit may be the reason, so all of them go (``held_by_limits``), and
+A job that such a limit blocks waits whatever nodes are free. Leases that count
+against the same limit may be the reason, so all of them go (``blocked_by_limits``), and
 none is asked for until no such job has been seen for ``LIMIT_REST_S``
 (``LimitMemory``). Giving up exactly enough would let smaller jobs overtake the one that
 waits. Budgets that are spent cannot be given back; the leases go all the same, as they
@@ -63,7 +63,7 @@ _KINDS = (
 
 
 def limit_kind(reason: str) -> LimitKind | None:
-    """Return the kind of limit that holds a job, by its *reason*; None for no limit.
+    """Return the kind of limit that blocks a job, by its *reason*; None for no limit.
 
     Source: job_reason_string of Slurm 21.08 to 26.05.
     """
@@ -356,7 +356,7 @@ def allowed_leases(
     """Return how many leases fit below limits beside all other jobs.
 
     Room is left for the jobs that run, and for the largest that waits for nodes alone:
-    Slurm would hold it where leases had used up its part.
+    Slurm would block it where leases had used up its part.
 
     Args:
         jobs: All jobs of a snapshot.
@@ -422,7 +422,7 @@ def limits_below(
 
 
 @dataclass(frozen=True, slots=True)
-class HeldJobs:
+class BlockedJobs:
     """Jobs that wait for limits against which leases of ours count.
 
     Attributes:
@@ -435,64 +435,64 @@ class HeldJobs:
     reasons: Mapping[int, str] = field(default_factory=dict)
 
 
-NONE_HELD = HeldJobs()
+NONE_BLOCKED = BlockedJobs()
 
 
-def held_by_limits(
+def blocked_by_limits(
     jobs: Collection[JobRecord],
     leases: Collection[JobRecord],
     accounts: Accounts = UNKNOWN_ACCOUNTS,
     *,
     now_s: float,
     is_sure: bool = False,
-) -> HeldJobs:
+) -> BlockedJobs:
     """Return the jobs that wait for limits, and the leases that count against them.
 
     Args:
         jobs: All jobs of a snapshot; leases of any FreeTrain count as none that waits.
         leases: Our own leases among them, and such as would be asked for, without an
-            id: a job whose limit these would use is held where there is no lease, too.
+            id: they count for a job whose limit they would use.
         accounts: What is known of accounts and QOS.
         now_s: Time of the snapshot, Unix time.
         is_sure: Whether only leases count that do so whosever the limit is.
     """
     if not leases:
-        return NONE_HELD
+        return NONE_BLOCKED
     counting: dict[str, int] = {}
     reasons: dict[int, str] = {}
     seen: dict[object, tuple[str, bool]] = {}  # a queue is full of equal jobs
-    for job, kind in _held(jobs, now_s):
+    for job, kind in _blocked(jobs, now_s):
         size = job.node_count, job.cpu_count
         alike = job.uid, job.account, job.qos, job.partitions, job.reason, size
         if alike not in seen:
-            limits = _holding(job, jobs, accounts)
-            held = _HeldJob(job, kind, limits, is_sure=is_sure)
-            found = [lease for lease in leases if held.is_held_by(lease, accounts)]
-            seen[alike] = held.words, bool(found)
+            limits = _blocking(job, jobs, accounts)
+            blocked = _BlockedJob(job, kind, limits, is_sure=is_sure)
+            found = [lease for lease in leases if blocked.has_counting(lease, accounts)]
+            seen[alike] = blocked.words, bool(found)
             for lease in found:
                 if lease.display_id:
                     counting.setdefault(lease.display_id, job.job_id)
         words, is_ours = seen[alike]
         if is_ours:
             reasons[job.job_id] = words
-    return HeldJobs(counting, reasons)
+    return BlockedJobs(counting, reasons)
 
 
 def has_unknown_limit(
     jobs: Iterable[JobRecord], accounts: Accounts, *, now_s: float
 ) -> bool:
-    """Tell whether a limit that holds a job may be newer than what is known."""
+    """Tell whether a limit that blocks a job may be newer than what is known."""
     return any(
         not _named(job, accounts)
-        for job, kind in _held(jobs, now_s)
+        for job, kind in _blocked(jobs, now_s)
         if kind is not LimitKind.USER or job.uid == accounts.uid
     )
 
 
-def _held(
+def _blocked(
     jobs: Iterable[JobRecord], now_s: float
 ) -> Iterator[tuple[JobRecord, LimitKind]]:
-    """Yield the jobs that only a limit holds, each with its kind."""
+    """Yield the jobs that only a limit blocks, each with its kind."""
     for job in jobs:
         kind = limit_kind(job.reason) if job.is_pending and job.reason else None
         is_eligible = job.eligible_s is None or job.eligible_s <= now_s
@@ -500,10 +500,10 @@ def _held(
             yield job, kind
 
 
-def _holding(
+def _blocking(
     job: JobRecord, jobs: Iterable[JobRecord], accounts: Accounts
 ) -> tuple[JobLimit, ...]:
-    """Return the limits that may hold *job*: of several those that are used up."""
+    """Return the limits that may block *job*: of several those that are used up."""
     named = _named(job, accounts)
     if len(named) > 1:
         used_up = tuple(
@@ -534,8 +534,8 @@ def _is_used_up(
 
 
 @dataclass(frozen=True, slots=True)
-class _HeldJob:
-    """A job that a limit holds.
+class _BlockedJob:
+    """A job that a limit blocks.
 
     Attributes:
         job: The job.
@@ -555,7 +555,7 @@ class _HeldJob:
         known = " or ".join(map(str, self.limits))
         return f"{self.job.reason}: {known}" if known else self.job.reason
 
-    def is_held_by(self, lease: JobRecord, accounts: Accounts) -> bool:
+    def has_counting(self, lease: JobRecord, accounts: Accounts) -> bool:
         """Tell whether *lease* counts against the limit."""
         if self.limits:
             return any(accounts.counts(lease, limit) for limit in self.limits)
@@ -610,36 +610,38 @@ class _HeldJob:
 
 @dataclass(frozen=True, slots=True)
 class LimitMemory:
-    """Which jobs were held by limits lately, and what limits were learned of.
+    """Which jobs limits blocked lately, and what limits were learned of.
 
     Attributes:
-        held_s: When each job was last seen held by a limit against which leases count,
-            by its number, Unix time.
+        blocked_s: When each job was last seen blocked by a limit against which leases
+            count, by its number, Unix time.
         most_leases: How many leases Slurm would take at a time; None for any number.
         learned_s: When that was learned, Unix time.
     """
 
-    held_s: Mapping[int, float] = field(default_factory=dict)
+    blocked_s: Mapping[int, float] = field(default_factory=dict)
     most_leases: int | None = None
     learned_s: float = 0.0
 
     def after(
-        self, held: HeldJobs, jobs: Iterable[JobRecord], *, now_s: float
+        self, blocked: BlockedJobs, jobs: Iterable[JobRecord], *, now_s: float
     ) -> LimitMemory:
         """Return what to remember after a snapshot.
 
-        A job that was held while leases counted stays in mind while it is held.
+        A job that was blocked while leases counted stays in mind while it is blocked.
 
         Args:
-            held: Jobs that leases keep waiting.
+            blocked: Jobs that leases keep waiting.
             jobs: All jobs.
             now_s: Time of the snapshot, Unix time.
         """
-        waiting = {job.job_id for job, _ in _held(jobs, now_s)} & self.held_s.keys()
-        seen = dict.fromkeys(waiting | held.reasons.keys(), now_s)
+        waiting = {
+            job.job_id for job, _ in _blocked(jobs, now_s)
+        } & self.blocked_s.keys()
+        seen = dict.fromkeys(waiting | blocked.reasons.keys(), now_s)
         recent = {
             job: at_s
-            for job, at_s in self.held_s.items()
+            for job, at_s in self.blocked_s.items()
             if 0.0 <= now_s - at_s < LIMIT_REST_S
         }
         keeps = 0.0 <= now_s - self.learned_s < LEARNED_S
@@ -659,7 +661,7 @@ class LimitMemory:
             asked: Leases asked for, at least 1.
             now_s: Unix time.
         """
-        return LimitMemory(self.held_s, live + asked // 2, now_s)
+        return LimitMemory(self.blocked_s, live + asked // 2, now_s)
 
 
 NOTHING_REMEMBERED = LimitMemory()

@@ -199,9 +199,9 @@ def submitted_leases(intent: Intent, job_id: int) -> tuple[Lease, ...]:
 
 # The comment of a lease's job: what its owner says of it to the brokers of all users.
 # It is words with single blanks between them, such as
-# ``freetrain UUID state=1a2b3c4d pool=1 want=8 beat=1900000000 held=2700``. All users
-# can read it, and any user can write one, so it is believed of its job's own user
-# alone.
+# ``freetrain UUID state=1a2b3c4d pool=1 want=8 beat=1900000000 held=2700``; ``held`` is
+# the recent use. All users can read it, and any user can write one, so it is believed
+# of its job's own user alone.
 
 _FIRST_WORD = "freetrain"
 
@@ -226,7 +226,7 @@ class LeaseComment:
         want: How many nodes its owner's trainers could use; None for no word of it.
         beat_s: When its broker last ticked, by slurmctld's clock, whole Unix seconds;
             None for no word of it.
-        held_s: What its owner's leases held lately (``broker.sharing``), whole
+        recent_node_s: The recent use of its owner (``broker.sharing``), whole
             node-seconds; None for no word of it.
     """
 
@@ -235,7 +235,7 @@ class LeaseComment:
     is_pooled: bool = False
     want: int | None = None
     beat_s: float | None = None
-    held_s: float | None = None
+    recent_node_s: float | None = None
 
 
 def render_comment(comment: LeaseComment) -> str:
@@ -249,8 +249,8 @@ def render_comment(comment: LeaseComment) -> str:
         words.append(f"want={comment.want}")
     if comment.beat_s is not None:
         words.append(f"beat={comment.beat_s:.0f}")
-    if comment.held_s is not None:
-        words.append(f"held={comment.held_s:.0f}")
+    if comment.recent_node_s is not None:
+        words.append(f"held={comment.recent_node_s:.0f}")
     return " ".join(words)
 
 
@@ -264,7 +264,7 @@ def parse_comment(text: str) -> LeaseComment | None:
         return None
     uuid, *named = words
     values = dict(word.split("=", 1) for word in reversed(named) if "=" in word)
-    state, want, beat, held = (
+    state, want, beat, recent = (
         values.get(name, "") for name in ("state", "want", "beat", "held")
     )
     return LeaseComment(
@@ -273,7 +273,7 @@ def parse_comment(text: str) -> LeaseComment | None:
         is_pooled=values.get("pool") == "1",
         want=int(want) if _COUNT.fullmatch(want) else None,
         beat_s=float(beat) if _TIME.fullmatch(beat) else None,
-        held_s=float(held) if _TIME.fullmatch(held) else None,
+        recent_node_s=float(recent) if _TIME.fullmatch(recent) else None,
     )
 
 

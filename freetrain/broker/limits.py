@@ -196,7 +196,7 @@ class Brake(StrEnum):
     PLAN_UNKNOWN = "Slurm's plan could not be read whole"
     PAUSED = "leases failed to start repeatedly"
     YIELDING = "nodes are being given up to others"
-    LIMIT_HELD = "a job waits, or just waited, for a limit that leases count against"
+    LIMIT_BLOCKS = "a job waits, or just waited, for a limit that leases count against"
     SUBMIT_LIMIT = "as many leases as Slurm's limits let this user have"
     LEASE_CAP = "as many leases as the site allows"
     SHARE = "as many nodes as is fair beside other users' FreeTrain"

@@ -279,8 +279,8 @@ def _allowance(
         return 0, Brake.PAUSED
     if situation.claims.startable:
         return 0, Brake.YIELDING
-    if situation.claims.held.reasons:
-        return 0, Brake.LIMIT_HELD
+    if situation.claims.blocked.reasons:
+        return 0, Brake.LIMIT_BLOCKS
     live = sum(lease.is_live for lease in situation.belief.leases)
     live += sum(intent.tasks for intent in _under_way(situation))
     may_ask, under_way = limits.most_new_leases, _under_way(situation)

@@ -1,10 +1,10 @@
 """Leases of all users as one pool: which go first, whose broker is deaf, who gets more.
 
-No broker talks to another. All read the same queue, and from the same queue these
-functions return the same for every broker: ``pool_order`` the order in which leases
-give way to other jobs, ``CallMemory`` the brokers that do not answer, so that others
-step in for them, and ``share_of`` how many nodes each user may have. Brokers know users
-by number: the *owner* of a lease.
+No broker talks to another. All read the same queue, and from the same queue
+``pool_order``, the order in which leases give way to other jobs, and ``share_of``, how
+many nodes each user may have, are the same for every broker. ``CallMemory`` finds the
+brokers that do not answer, so that others step in for them, by the queues that its own
+broker saw. Brokers know users by number: the *owner* of a lease.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class PooledLease:
         is_leaving: Whether it has ended and its node comes free in a moment.
         want: Nodes that its owner's trainers could use, as its comment says.
         beat_s: When its owner's broker last ticked, as its comment says.
-        held_s: What its owner held lately by then, node-seconds, as its comment says.
+        recent_node_s: Its owner's recent use by then, node-seconds, as its comment
+            says (``recent_use``).
     """
 
     job_id: int
@@ -54,7 +55,7 @@ class PooledLease:
     is_leaving: bool = False
     want: int | None = None
     beat_s: float | None = None
-    held_s: float | None = None
+    recent_node_s: float | None = None
 
     @property
     def runs(self) -> bool:
@@ -99,7 +100,7 @@ def _leases_of(job: JobRecord, owner: int, now_s: float) -> Iterator[PooledLease
         is_leaving=is_leaving,
         want=None if said is None else said.want,
         beat_s=None if said is None else said.beat_s,
-        held_s=None if said is None else said.held_s,
+        recent_node_s=None if said is None else said.recent_node_s,
     )
     waiting = startable_tasks(job, most=MOST_WAITING) if job.is_pending else 1
     yield from repeat(lease, waiting)
@@ -402,14 +403,14 @@ class _Owner:
     gives: int = 0
     gets: int = 0
     beat_s: float = -math.inf
-    held_s: float | None = 0.0
+    recent_node_s: float | None = 0.0
 
 
 def share_of(pool: LeasePool, *, owner: int, want: int) -> Share | None:
     """Return the share of *owner*; None where nothing is to be shared.
 
     What all living owners hold, and the idle nodes, are dealt out by what each wants
-    (``dealt``); whole nodes that cannot be split go around, by what each held lately.
+    (``dealt``); whole nodes that cannot be split go around, by recent use.
     Owners that have more than their shares give leases to those that have less and have
     waited for a while.
 
@@ -462,10 +463,11 @@ def share_of(pool: LeasePool, *, owner: int, want: int) -> Share | None:
 def _owners(alive: Iterable[PooledLease], *, now_s: float) -> dict[int, _Owner]:
     owners: dict[int, _Owner] = {}
     for lease in alive:
-        one = owners.setdefault(lease.owner, _Owner(held_s=None))
+        one = owners.setdefault(lease.owner, _Owner(recent_node_s=None))
         one.want = max(one.want, lease.want or 0)
-        if lease.held_s is not None and (lease.beat_s or 0.0) >= one.beat_s:
-            one.beat_s, one.held_s = lease.beat_s or 0.0, lease.held_s
+        beat_s = lease.beat_s or 0.0
+        if lease.recent_node_s is not None and beat_s >= one.beat_s:
+            one.beat_s, one.recent_node_s = beat_s, lease.recent_node_s
         if lease.runs:
             one.have += 1
         elif not lease.node:
@@ -476,42 +478,47 @@ def _owners(alive: Iterable[PooledLease], *, now_s: float) -> dict[int, _Owner]:
     return owners
 
 
-HELD_WINDOW_S = 900.0
-"""What users held in the last quarter of an hour decides who gets the nodes that cannot
-be split evenly. Chosen on seeds 11 to 14 and 21 to 32 of the simulation of
+RECENT_S = 900.0
+"""Recent use is that of the last quarter of an hour: it decides who gets the nodes that
+cannot be split evenly. Chosen on seeds 11 to 14 and 21 to 32 of the simulation of
 ``tests/broker/test_many_brokers.py``; with five minutes more users fall behind."""
 
 HANDOVER_S = 120.0
 """An owner keeps such a node until it is this many node-seconds ahead, or a tenth of
-what owners held on average: each handover stops two trainers for a moment."""
+the owners' mean recent use: each handover stops two trainers for a moment."""
 
 
-def node_seconds(leases: Iterable[Lease], *, now_s: float) -> float:
-    """Return what our *leases*, ended ones too, held within ``HELD_WINDOW_S``."""
-    held_s = 0.0
+def recent_use(leases: Iterable[Lease], *, now_s: float) -> float:
+    """Return node-seconds of our *leases*, ended ones too, in the last ``RECENT_S``."""
+    recent_node_s = 0.0
     for lease in leases:
         if lease.start_s is not None:
             ends_s = (lease.end_s, lease.missed_s, now_s)
             until_s = min(end_s for end_s in ends_s if end_s is not None)
-            held_s += max(0.0, until_s - max(lease.start_s, now_s - HELD_WINDOW_S))
-    return held_s
+            since_s = max(lease.start_s, now_s - RECENT_S)
+            recent_node_s += max(0.0, until_s - since_s)
+    return recent_node_s
 
 
 def _deal(owners: Mapping[int, _Owner], capacity: int, weights: Weights) -> bool:
-    """Set all shares; return whether nodes go around by what each held lately.
+    """Set all shares; return whether nodes go around by recent use.
 
-    They do where all say what they held; brokers of the version before do not.
+    They do where all brokers announce theirs; those of the version before do not.
     """
-    held_s = {o: one.held_s for o, one in owners.items() if one.held_s is not None}
-    goes_around = held_s.keys() == owners.keys()
-    mean_s = sum(held_s.values()) / max(1, len(held_s))
+    used_s = {
+        number: one.recent_node_s
+        for number, one in owners.items()
+        if one.recent_node_s is not None
+    }
+    goes_around = used_s.keys() == owners.keys()
+    mean_s = sum(used_s.values()) / max(1, len(used_s))
     ahead_s = max(HANDOVER_S, mean_s / 10)
 
     def counted_s(number: int, nodes: int) -> float:
         if not goes_around:
             return 0.0
         keeps_s = ahead_s if owners[number].have >= nodes else 0.0
-        return (held_s[number] - keeps_s) / _weight(weights, number)
+        return (used_s[number] - keeps_s) / _weight(weights, number)
 
     wants = {number: one.want for number, one in owners.items()}
     for number, share in dealt(capacity, wants, weights, counted_s).items():
@@ -534,8 +541,8 @@ def dealt(
         capacity: How many nodes.
         wants: How many each owner could use.
         weights: By owner.
-        counted_s: What an owner held lately, given how many nodes it would have with
-            the next; of equals it decides, and then the smaller number.
+        counted_s: An owner's recent use, given how many nodes it would have with the
+            next; of equals it decides, and then the smaller number.
     """
     shares = dict.fromkeys(wants, 0)
 

@@ -21,7 +21,7 @@ from freetrain.broker.backfill import (
     could_start,
     idle_first,
 )
-from freetrain.broker.job_limits import NONE_HELD, HeldJobs
+from freetrain.broker.job_limits import NONE_BLOCKED, BlockedJobs
 from freetrain.broker.lease import is_lease
 from freetrain.broker.limits import EndReason
 from slurm.holes import Hole, HoleEnd
@@ -96,8 +96,8 @@ class Claims:
             but would need if a running job ended; none where the site does not ask for
             that.
         limited: Those of the leased nodes that go only as their leases count against a
-            limit that holds a job.
-        held: Jobs that wait for such limits, or did a moment ago.
+            limit that blocks a job.
+        blocked: Jobs that wait for such limits, or did a moment ago.
         overdue: Those of the leased nodes that Slurm should have preempted.
         shortened: By other leased nodes: the sooner end of leases that would put off
             a job that must wait.
@@ -108,7 +108,7 @@ class Claims:
     booked_s: Mapping[str, float] = field(default_factory=dict)
     kept_free: KeptFree = NONE_KEPT_FREE
     limited: Mapping[str, int] = field(default_factory=dict)
-    held: HeldJobs = NONE_HELD
+    blocked: BlockedJobs = NONE_BLOCKED
     overdue: Mapping[str, int] = field(default_factory=dict)
     shortened: Mapping[str, SoonerEnd] = field(default_factory=dict)
 
@@ -121,13 +121,13 @@ class Claims:
     @property
     def bars_leases(self) -> bool:
         """Whether no lease may wait now: it would take what is given up."""
-        return bool(self.startable or self.held.reasons)
+        return bool(self.startable or self.blocked.reasons)
 
-    def with_limits(self, held: HeldJobs, nodes: Mapping[str, str]) -> Claims:
+    def with_limits(self, blocked: BlockedJobs, nodes: Mapping[str, str]) -> Claims:
         """Return the claims with these leases that count against limits, and no others.
 
         Args:
-            held: Jobs that wait for limits, and the leases that count there.
+            blocked: Jobs that wait for limits, and the leases that count there.
             nodes: The node of each lease that runs, by display id.
         """
         others = {
@@ -135,11 +135,11 @@ class Claims:
         }
         limited = {
             nodes[lease]: job
-            for lease, job in held.leases.items()
+            for lease, job in blocked.leases.items()
             if lease in nodes and nodes[lease] not in others
         }
         leased = {**others, **limited}
-        return replace(self, leased=leased, limited=limited, held=held)
+        return replace(self, leased=leased, limited=limited, blocked=blocked)
 
     def without_shortening(self, nodes: Iterable[str]) -> Claims:
         """Return the claims where leases on *nodes* cannot end sooner: they go."""
@@ -152,10 +152,10 @@ class Claims:
         """Return the claims with *nodes* that Slurm should have preempted."""
         return replace(self, leased={**nodes, **self.leased}, overdue=nodes)
 
-    def with_held_before(self, jobs: Iterable[int]) -> Claims:
-        """Return the claims with *jobs* that limits held a moment ago."""
-        reasons = {**dict.fromkeys(jobs, ""), **self.held.reasons}
-        return replace(self, held=replace(self.held, reasons=reasons))
+    def with_blocked_before(self, jobs: Iterable[int]) -> Claims:
+        """Return the claims with *jobs* that limits blocked a moment ago."""
+        reasons = {**dict.fromkeys(jobs, ""), **self.blocked.reasons}
+        return replace(self, blocked=replace(self.blocked, reasons=reasons))
 
     def end_reason(self, node: str) -> EndReason:
         """Return why the lease on *node*, one of ``leased``, is ended."""

@@ -37,14 +37,15 @@ class PolicyEntry:
         is_live: Whether ticks offer it; the others are yardsticks of replays.
         by_worth: Whether it follows the ratings of a priority.
         looks_ahead: Whether it uses forecasts of how long nodes stay.
-        names_nodes: Whether it chooses single nodes, in a replay, and not counts.
+        chooses_nodes: Whether it is of replays only and chooses single nodes, where
+            the others plan counts of nodes.
     """
 
     made_by: str
     is_live: bool = False
     by_worth: bool = False
     looks_ahead: bool = False
-    names_nodes: bool = False
+    chooses_nodes: bool = False
 
 
 POLICIES: Mapping[str, PolicyEntry] = MappingProxyType(
@@ -57,7 +58,7 @@ POLICIES: Mapping[str, PolicyEntry] = MappingProxyType(
         "equal": PolicyEntry(made_by="freetrain.planning.equal:Equal", is_live=True),
         "scavenger": PolicyEntry(
             made_by="freetrain.replay.policies.registry:ScavengerPolicy",
-            names_nodes=True,
+            chooses_nodes=True,
         ),
         "static": PolicyEntry(
             made_by="freetrain.planning.freetrain:Static", by_worth=True
@@ -75,9 +76,11 @@ POLICIES: Mapping[str, PolicyEntry] = MappingProxyType(
         ),
     }
 )
-"""Every policy by its name in options and files. A new one that gives counts of nodes
-is a class and a line here; ``freetrain.replay.policies.registry`` makes those that look
-ahead or name nodes themselves."""
+"""Every policy by its name in options and files.
+
+A new one is a class and an entry here. One that looks ahead also needs a branch of
+``policy_for`` in ``freetrain.replay.policies.registry``.
+"""
 
 LIVE_POLICIES = tuple(name for name, entry in POLICIES.items() if entry.is_live)
 RATED_POLICIES = tuple(

@@ -434,7 +434,8 @@ class Event:
 
     Attributes:
         at_s: Unix time.
-        subject: The trainer, lease or hole that it is about.
+        subject: The trainer or the lease that it is about, by name; of a submission its
+            uuid.
         leases: How many leases it is about.
         detail: For people. May hold hostile text.
     """
@@ -798,13 +799,13 @@ def call_memory(connection: sqlite3.Connection) -> CallMemory:
 
 
 # ----------------------------------------------------------------------
-# Limits of accounts, QOS and users: jobs that they held lately, and what was learned
+# Limits of accounts, QOS and users: jobs that they blocked lately, and what was learned
 
 
 def put_limit_memory(connection: sqlite3.Connection, memory: LimitMemory) -> None:
     """Keep *memory* instead of the last."""
     columns = {
-        "held_s": _json({str(job): at_s for job, at_s in memory.held_s.items()}),
+        "held_s": _json({str(job): at_s for job, at_s in memory.blocked_s.items()}),
         "most_leases": memory.most_leases,
         "learned_s": memory.learned_s,
     }
@@ -817,9 +818,9 @@ def limit_memory(connection: sqlite3.Connection) -> LimitMemory:
     rows = select(connection, "limit_memory", names)
     if not rows:
         return NOTHING_REMEMBERED
-    held, most_leases, learned_s = rows[0]
-    held_s = {int(job): at_s for job, at_s in json.loads(held).items()}
-    return LimitMemory(held_s, most_leases, learned_s)
+    blocked, most_leases, learned_s = rows[0]
+    blocked_s = {int(job): at_s for job, at_s in json.loads(blocked).items()}
+    return LimitMemory(blocked_s, most_leases, learned_s)
 
 
 @dataclass(frozen=True, slots=True)

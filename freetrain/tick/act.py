@@ -23,7 +23,7 @@ from freetrain.broker.lease import (
 )
 from freetrain.broker.limits import FOR_OTHERS, EndReason
 from freetrain.broker.reconcile import EndLeases, Submit, intent_of, marked_ending
-from freetrain.broker.sharing import node_seconds
+from freetrain.broker.sharing import recent_use
 from freetrain.elastic.checkpoint import copy_checked
 from freetrain.elastic.contract import CheckpointError
 from freetrain.elastic.files import RunDir, replaced
@@ -64,7 +64,7 @@ from freetrain.tick.leases import (
     request_for,
     write_lease_script,
 )
-from freetrain.tick.plan import nodes_to_exclude, with_short_wait
+from freetrain.tick.plan import nodes_to_exclude, with_bounded_wait
 from freetrain.tick.room import running_leases, shorten
 from slurm.errors import RequestsSpentError, SlurmError, SlurmRefusedError
 from slurm.records import JobKey
@@ -459,7 +459,7 @@ def _submit(
     excluded = nodes_to_exclude(plan, action)
     intent = intent_of(action, context.environment.new_uuid(), observed.now_s)
     if excluded:
-        intent = with_short_wait(intent)
+        intent = with_bounded_wait(intent)
     request = request_for(
         context.site,
         context.folder,
@@ -551,7 +551,12 @@ def _record_refusal(
 
 
 def _announce(context: TickContext, observed: Observed, *, want: int) -> str:
-    """Say in a lease's comment that our broker lives, and how many nodes it wants.
+    """Say in a lease's comment what other users' brokers must know of ours.
+
+    Its words are ``state`` (by which lost leases are found again), ``pool`` (that we
+    give leases up with all others), ``want`` (how many nodes our trainers could use),
+    ``beat`` (when this tick took its snapshot: that we live) and ``held`` (our recent
+    use in node-seconds); ``freetrain.broker.lease`` renders and parses it.
 
     One command writes it to all tasks of one submission: of those that do not say yet
     that they are part of the pool, else of all, the oldest that runs.
@@ -588,13 +593,13 @@ def _announce(context: TickContext, observed: Observed, *, want: int) -> str:
 def _comment_now(
     context: TickContext, observed: Observed, uuid: str, *, want: int
 ) -> str:
-    """Return a lease's comment with all that this tick knows for other brokers."""
+    """Return the comment of a lease of the intent *uuid*, with all of its words."""
     return lease_comment(
         context.folder,
         uuid,
         want=want,
         beat_s=observed.now_s,
-        held_s=node_seconds(observed.belief.leases, now_s=observed.now_s),
+        recent_node_s=recent_use(observed.belief.leases, now_s=observed.now_s),
     )
 
 

@@ -303,7 +303,7 @@ def lease_comment(
     *,
     want: int | None = None,
     beat_s: float,
-    held_s: float | None = None,
+    recent_node_s: float | None = None,
 ) -> str:
     """Return the comment of a lease's job, which every broker reads.
 
@@ -312,7 +312,7 @@ def lease_comment(
         uuid: The intent's.
         want: Nodes that the trainers could use; other users' FreeTrain goes by it.
         beat_s: When this tick took its snapshot, Unix time.
-        held_s: What our leases held lately, node-seconds.
+        recent_node_s: The recent use of our leases, node-seconds.
     """
     said = LeaseComment(
         uuid=uuid,
@@ -320,7 +320,7 @@ def lease_comment(
         is_pooled=True,
         want=want,
         beat_s=beat_s,
-        held_s=held_s,
+        recent_node_s=recent_node_s,
     )
     return render_comment(said)
 

@@ -17,11 +17,11 @@ from freetrain.broker.job_limits import (
     LIMIT_REST_S,
     Accounts,
     AllowedLeases,
-    HeldJobs,
+    BlockedJobs,
     LimitMemory,
     allowed_leases,
+    blocked_by_limits,
     has_unknown_limit,
-    held_by_limits,
     limit_kind,
 )
 from freetrain.broker.lease import uuid_in
@@ -49,7 +49,7 @@ from freetrain.tick.room import (
     preemptable,
     qos_of_partitions,
     with_begun,
-    with_held,
+    with_blocked,
 )
 from milp.planner import Planner, SolverName
 from slurm.associations import UNKNOWN_LIMITS
@@ -141,8 +141,8 @@ def make_plan(
     claims = with_begun(of_others, observed.belief)
     limited = limits_now(context, observed, shapes.values())
     uid = context.environment.uid
-    claims = with_held(claims, limited.held, observed.snapshot, uid)
-    claims = claims.with_held_before(limited.memory.held_s)
+    claims = with_blocked(claims, limited.blocked, observed.snapshot, uid)
+    claims = claims.with_blocked_before(limited.memory.blocked_s)
     limits = replace(observed.limits, most_allowed=limited.allowed.most)
     overdue, awaited = _overdue(context, observed, seen)
     claims = claims.with_overdue(overdue)
@@ -353,7 +353,7 @@ LIMITS_KEPT_S = 600.0
 """How long limits that were read count. Administrators change them seldom."""
 
 UNKNOWN_KEPT_S = 120.0
-"""The same where a job is held by a limit that is not among them."""
+"""The same where a job is blocked by a limit that is not among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,13 +362,13 @@ class LimitsNow:
 
     Attributes:
         known: What is known of them, to be kept.
-        held: Jobs that wait for limits against which leases count, or would.
+        blocked: Jobs that wait for limits against which leases count, or would.
         memory: What to remember of such jobs.
         allowed: How many leases fit.
     """
 
     known: KnownLimits
-    held: HeldJobs
+    blocked: BlockedJobs
     memory: LimitMemory
     allowed: AllowedLeases
 
@@ -400,8 +400,8 @@ def limits_now(
         wanted += leases_to_ask_for(
             context.site, accounts, shapes, nodes, leases=leases
         )
-    held = held_by_limits(jobs, [*leases, *wanted], accounts, now_s=now_s)
-    remembered = limit_memory(context.state).after(held, jobs, now_s=now_s)
+    blocked = blocked_by_limits(jobs, [*leases, *wanted], accounts, now_s=now_s)
+    remembered = limit_memory(context.state).after(blocked, jobs, now_s=now_s)
     known_uuids = {intent.uuid for intent in observed.belief.intents}
 
     def is_ours(job: JobRecord) -> bool:
@@ -414,11 +414,11 @@ def limits_now(
         AllowedLeases(remembered.most_leases, "Slurm took no more lately"),
         *(AllowedLeases(live, why) for why in _waiting_for(filter(is_ours, leases))),
     ]
-    return LimitsNow(known, held, remembered, min(bounds, key=AllowedLeases.rank))
+    return LimitsNow(known, blocked, remembered, min(bounds, key=AllowedLeases.rank))
 
 
 def _waiting_for(leases: Iterable[JobRecord]) -> Iterator[str]:
-    """Yield limits that hold leases of ours: more of them would wait, too."""
+    """Yield limits that block leases of ours: more of them would wait, too."""
     for lease in leases:
         if lease.is_pending and limit_kind(lease.reason) is not None:
             yield f"lease {lease.display_id} waits for {lease.reason}"
@@ -710,9 +710,9 @@ def _not_preempted(claims: Claims) -> Iterator[str]:
 
 def _limited(claims: Claims) -> Iterator[str]:
     """Yield for each job that waits for a limit what is done about it."""
-    for job, reason in claims.held.reasons.items():
+    for job, reason in claims.blocked.reasons.items():
         if reason:
-            count = sum(by == job for by in claims.held.leases.values())
+            count = sum(by == job for by in claims.blocked.leases.values())
             given = f"{count} of them are given up, and " if count else ""
             yield (
                 f"job {job} waits for a limit against which leases count ({reason}): "
@@ -822,7 +822,7 @@ def _longest_hostlist(nodes: list[str]) -> str:
         return ""
 
 
-def with_short_wait(intent: Intent) -> Intent:
+def with_bounded_wait(intent: Intent) -> Intent:
     """Return *intent* with a deadline that keeps its leases from waiting for long.
 
     While they wait, the next plans count on them: a lease that finds its nodes taken

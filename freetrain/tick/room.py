@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
-from freetrain.broker.job_limits import Accounts, held_by_limits
+from freetrain.broker.job_limits import Accounts, blocked_by_limits
 from freetrain.broker.lease import LeaseState, is_lease
 from freetrain.broker.limits import EndReason, Limits, Mode
 from freetrain.broker.sharing import (
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, MutableMapping
 
     from freetrain.broker.belief import Belief
-    from freetrain.broker.job_limits import HeldJobs
+    from freetrain.broker.job_limits import BlockedJobs
     from freetrain.broker.lease import Lease, LeaseKey
     from freetrain.broker.sharing import PooledLease
     from freetrain.broker.yielding import Claims, KeptFree, PendingDemand
@@ -163,8 +163,8 @@ def make_room(
     if hidden:
         raise BadConfigurationError(f"{hidden} Nothing was done.")
     claims = claims_of(site, environment, seen)
-    held = _held_jobs(seen, environment.uid, is_sure=True)
-    claims = with_held(claims, held, seen.snapshot, environment.uid)
+    blocked = _blocked_jobs(seen, environment.uid, is_sure=True)
+    claims = with_blocked(claims, blocked, seen.snapshot, environment.uid)
     room = Room(seen=seen, claims=claims)
     _send(room, environment, backend, notified_before, is_dry=is_dry)
     return room
@@ -176,13 +176,13 @@ def give_up_where_unsure(
     backend: SlurmBackend,
     notified_before: MutableMapping[str, float],
 ) -> None:
-    """Give up the leases that may count against a limit that holds a job.
+    """Give up the leases that may count against a limit that blocks a job.
 
     For a tick that fails before it knows whose limits there are.
     """
-    held = _held_jobs(room.seen, environment.uid, is_sure=False)
+    blocked = _blocked_jobs(room.seen, environment.uid, is_sure=False)
     snapshot = room.seen.snapshot
-    room.claims = with_held(room.claims, held, snapshot, environment.uid)
+    room.claims = with_blocked(room.claims, blocked, snapshot, environment.uid)
     _send(room, environment, backend, notified_before, is_dry=False)
 
 
@@ -485,13 +485,13 @@ def claims_of(site: Site, environment: TickEnvironment, seen: SlurmView) -> Clai
     )
 
 
-def _held_jobs(seen: SlurmView, uid: int, *, is_sure: bool) -> HeldJobs:
-    """Return the jobs that limits hold, and our leases that count, by Slurm alone."""
+def _blocked_jobs(seen: SlurmView, uid: int, *, is_sure: bool) -> BlockedJobs:
+    """Return the jobs that limits block, and our leases that count, by Slurm alone."""
     jobs = seen.snapshot.jobs
     leases = [job for job in jobs if is_our_lease(job, uid)]
     accounts = Accounts(partition_qos=qos_of_partitions(seen.snapshot))
     now_s = seen.snapshot.time_s
-    return held_by_limits(jobs, leases, accounts, now_s=now_s, is_sure=is_sure)
+    return blocked_by_limits(jobs, leases, accounts, now_s=now_s, is_sure=is_sure)
 
 
 def qos_of_partitions(snapshot: Snapshot) -> dict[str, str]:
@@ -499,10 +499,12 @@ def qos_of_partitions(snapshot: Snapshot) -> dict[str, str]:
     return {partition.name: partition.qos for partition in snapshot.partitions}
 
 
-def with_held(claims: Claims, held: HeldJobs, snapshot: Snapshot, uid: int) -> Claims:
+def with_blocked(
+    claims: Claims, blocked: BlockedJobs, snapshot: Snapshot, uid: int
+) -> Claims:
     """Return *claims* with our running leases that count against limits."""
     nodes = {job.display_id: job.nodes for job in running_leases(snapshot.jobs, uid)}
-    return claims.with_limits(held, nodes)
+    return claims.with_limits(blocked, nodes)
 
 
 def preemptable(environment: TickEnvironment, seen: SlurmView) -> Claims:

@@ -1,4 +1,4 @@
-"""Jobs held by limits, and which leases count against them."""
+"""Jobs that limits block, and which leases count against them."""
 
 from dataclasses import replace
 
@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from freetrain.broker.job_limits import (
     LEARNED_S,
     LIMIT_REST_S,
-    NONE_HELD,
+    NONE_BLOCKED,
     NOTHING_REMEMBERED,
     Accounts,
     AllowedLeases,
-    HeldJobs,
+    BlockedJobs,
     LimitKind,
     allowed_leases,
+    blocked_by_limits,
     has_unknown_limit,
-    held_by_limits,
     is_refused_for_limit,
     limit_kind,
     limits_below,
@@ -49,7 +49,7 @@ def our_lease(number: int = 70, **changes: object) -> JobRecord:
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def held(reason: str, **changes: object) -> JobRecord:
+def blocked(reason: str, **changes: object) -> JobRecord:
     asked: dict[str, object] = {"account": "physics", "qos": "normal", "uid": 7}
     return replace(waiting(1, reason=reason), **(asked | changes))  # type: ignore[arg-type]
 
@@ -112,117 +112,132 @@ KNOWN_PARTITION = accounts(
 )
 
 CASES = {
-    "same account": (held("AssocGrpNodeLimit"), our_lease(), TREE, True),
+    "same account": (blocked("AssocGrpNodeLimit"), our_lease(), TREE, True),
     "a sister account below the limit": (
-        held("AssocGrpNodeLimit"),
+        blocked("AssocGrpNodeLimit"),
         our_lease(account="chemistry"),
         TREE,
         True,
     ),
     "a sister account that the limit is not of": (
-        held("AssocGrpNodeLimit"),
+        blocked("AssocGrpNodeLimit"),
         our_lease(account="chemistry"),
         ALONE,
         False,
     ),
     "another branch": (
-        held("AssocGrpNodeLimit"),
+        blocked("AssocGrpNodeLimit"),
         our_lease(account="art"),
         TREE,
         False,
     ),
     "a limit of the job's own user": (
-        held("AssocGrpNodeLimit", account="art"),
+        blocked("AssocGrpNodeLimit", account="art"),
         our_lease(account="art"),
         TREE,
         False,
     ),
     "a limit newer than what we know": (
-        held("AssocGrpNodeLimit", account="art", uid=OUR_UID),
+        blocked("AssocGrpNodeLimit", account="art", uid=OUR_UID),
         our_lease(account="art"),
         TREE,
         True,
     ),
     "another limit of the account": (
-        held("AssocGrpCPUMinutesLimit"),
+        blocked("AssocGrpCPUMinutesLimit"),
         our_lease(),
         TREE,
         False,
     ),
     "an account that is not told, where ours has no limit of the kind": (
-        held("AssocGrpMemLimit", account="hidden"),
+        blocked("AssocGrpMemLimit", account="hidden"),
         our_lease(),
         TREE,
         False,
     ),
     "an account that is not told, where ours has such a limit": (
-        held("AssocGrpNodeLimit", account="hidden"),
+        blocked("AssocGrpNodeLimit", account="hidden"),
         our_lease(),
         TREE,
         True,
     ),
     "the QOS of a partition that has the limit": (
-        held("QOSGrpNodeLimit"),
+        blocked("QOSGrpNodeLimit"),
         our_lease(qos="low"),
         KNOWN_PARTITION,
         True,
     ),
     "a QOS that has no limit, beside the partition's": (
-        held("QOSGrpNodeLimit"),
+        blocked("QOSGrpNodeLimit"),
         our_lease(partitions=("other",)),
         KNOWN_PARTITION,
         False,
     ),
     "any account, of an unknown hierarchy": (
-        held("AssocGrpNodeLimit", account="art"),
+        blocked("AssocGrpNodeLimit", account="art"),
         our_lease(),
         Accounts(),
         True,
     ),
-    "the same user": (held("AssocMaxJobsLimit", uid=OUR_UID), our_lease(), TREE, True),
-    "another user": (held("AssocMaxJobsLimit"), our_lease(), TREE, False),
+    "the same user": (
+        blocked("AssocMaxJobsLimit", uid=OUR_UID),
+        our_lease(),
+        TREE,
+        True,
+    ),
+    "another user": (blocked("AssocMaxJobsLimit"), our_lease(), TREE, False),
     "the same user for another account": (
-        held("AssocMaxJobsLimit", uid=OUR_UID, account="art"),
+        blocked("AssocMaxJobsLimit", uid=OUR_UID, account="art"),
         our_lease(),
         TREE,
         False,
     ),
-    "the same QOS": (held("QOSGrpNodeLimit"), our_lease(), TREE, True),
-    "another QOS": (held("QOSGrpNodeLimit"), our_lease(qos="low"), TREE, False),
+    "the same QOS": (blocked("QOSGrpNodeLimit"), our_lease(), TREE, True),
+    "another QOS": (blocked("QOSGrpNodeLimit"), our_lease(qos="low"), TREE, False),
     "the QOS of a partition": (
-        held("QOSGrpNodeLimit"),
+        blocked("QOSGrpNodeLimit"),
         our_lease(qos="low"),
         PARTITION,
         True,
     ),
     "the same QOS, another user": (
-        held("QOSMaxNodePerUserLimit"),
+        blocked("QOSMaxNodePerUserLimit"),
         our_lease(),
         TREE,
         False,
     ),
-    "the same account in the QOS": (held("MaxNodePerAccount"), our_lease(), TREE, True),
+    "the same account in the QOS": (
+        blocked("MaxNodePerAccount"),
+        our_lease(),
+        TREE,
+        True,
+    ),
     "another account in the QOS": (
-        held("MaxNodePerAccount", account="art"),
+        blocked("MaxNodePerAccount", account="art"),
         our_lease(),
         TREE,
         False,
     ),
-    "one that waits for something else": (held("Resources"), our_lease(), TREE, False),
+    "one that waits for something else": (
+        blocked("Resources"),
+        our_lease(),
+        TREE,
+        False,
+    ),
     "one that is on hold": (
-        held("AssocGrpNodeLimit", priority=0),
+        blocked("AssocGrpNodeLimit", priority=0),
         our_lease(),
         TREE,
         False,
     ),
     "one that may start later": (
-        held("AssocGrpNodeLimit", eligible_s=NOW_S + 60.0),
+        blocked("AssocGrpNodeLimit", eligible_s=NOW_S + 60.0),
         our_lease(),
         TREE,
         False,
     ),
     "a lease of another user": (
-        held("AssocGrpNodeLimit", name=job_name(UUID)),
+        blocked("AssocGrpNodeLimit", name=job_name(UUID)),
         our_lease(),
         TREE,
         False,
@@ -233,7 +248,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_leases_go_that_count_against_the_limit(case: str) -> None:
     job, ours, known, counts = CASES[case]
-    found = held_by_limits([job, ours], [ours], known, now_s=NOW_S)
+    found = blocked_by_limits([job, ours], [ours], known, now_s=NOW_S)
     assert set(found.leases) == ({"70"} if counts else set())
     assert all(words.startswith(job.reason) for words in found.reasons.values())
     assert found.reasons.keys() == ({1} if counts else set())
@@ -241,23 +256,23 @@ def test_leases_go_that_count_against_the_limit(case: str) -> None:
 
 def test_all_leases_go_that_count_for_however_small_a_job() -> None:
     leases = [our_lease(number) for number in (70, 71, 72)]
-    found = held_by_limits([held("AssocGrpNodeLimit")], leases, TREE, now_s=NOW_S)
+    found = blocked_by_limits([blocked("AssocGrpNodeLimit")], leases, TREE, now_s=NOW_S)
     assert set(found.leases) == {"70", "71", "72"}
 
 
-def test_of_two_limits_that_may_hold_a_job_the_one_that_is_used_up_does() -> None:
+def test_of_two_limits_that_may_block_a_job_the_one_that_is_used_up_does() -> None:
     two = Association("chemistry", parent="science", limits={"GrpTRES=node": 2})
     known = accounts(SITE, two, Association("science", parent="root", limits=SIX))
-    job = held("AssocGrpNodeLimit", account="chemistry")
+    job = blocked("AssocGrpNodeLimit", account="chemistry")
     leases = [our_lease(70 + k, nodes=f"n{k}") for k in range(3)]
     theirs = [our_lease(80 + k, uid=7, name="x", account="chemistry") for k in range(2)]
     theirs = [replace(job, nodes=f"m{k}") for k, job in enumerate(theirs)]
 
-    assert not held_by_limits(
+    assert not blocked_by_limits(
         [job, *leases, *theirs], leases, known, now_s=NOW_S
     ).leases
     full = [*leases, our_lease(73, nodes="n3"), our_lease(74, nodes="n4"), theirs[0]]
-    found = held_by_limits([job, *full], leases, known, now_s=NOW_S)
+    found = blocked_by_limits([job, *full], leases, known, now_s=NOW_S)
     assert found.reasons == {1: "AssocGrpNodeLimit: GrpTRES=node=6 of account science"}
     assert set(found.leases) == {"70", "71", "72"}
 
@@ -265,34 +280,34 @@ def test_of_two_limits_that_may_hold_a_job_the_one_that_is_used_up_does() -> Non
 def test_without_knowledge_only_leases_are_sure_that_count_whosever_the_limit_is() -> (
     None
 ):
-    job, own = held("AssocGrpNodeLimit"), held("AssocGrpNodeLimit", uid=OUR_UID)
+    job, own = blocked("AssocGrpNodeLimit"), blocked("AssocGrpNodeLimit", uid=OUR_UID)
     lease = our_lease()
 
     def sure(job: JobRecord) -> bool:
-        found = held_by_limits([job, lease], [lease], now_s=NOW_S, is_sure=True)
+        found = blocked_by_limits([job, lease], [lease], now_s=NOW_S, is_sure=True)
         return bool(found.leases)
 
     assert sure(own)
     assert not sure(job)
     assert not sure(replace(own, account="art"))
-    assert sure(held("QOSGrpNodeLimit"))
-    assert not sure(held("QOSGrpNodeLimit", qos=""))
+    assert sure(blocked("QOSGrpNodeLimit"))
+    assert not sure(blocked("QOSGrpNodeLimit", qos=""))
 
 
-def test_a_job_is_held_whose_limit_leases_would_use() -> None:
-    job, wanted = held("AssocGrpNodeLimit"), our_lease(display_id="")
-    found = held_by_limits([job], [wanted], TREE, now_s=NOW_S)
+def test_a_job_is_blocked_whose_limit_leases_would_use() -> None:
+    job, wanted = blocked("AssocGrpNodeLimit"), our_lease(display_id="")
+    found = blocked_by_limits([job], [wanted], TREE, now_s=NOW_S)
     assert found.reasons.keys() == {1}
     assert found.leases == {}
 
 
 def test_a_limit_that_is_newer_than_what_is_known_is_noticed() -> None:
     jobs = {
-        "known": held("AssocGrpNodeLimit"),
-        "newer": held("AssocGrpCPUMinutesLimit"),
-        "another user's": held("AssocMaxJobsLimit"),
-        "our newer": held("AssocMaxJobsLimit", uid=OUR_UID),
-        "no limit": held("Resources"),
+        "known": blocked("AssocGrpNodeLimit"),
+        "newer": blocked("AssocGrpCPUMinutesLimit"),
+        "another user's": blocked("AssocMaxJobsLimit"),
+        "our newer": blocked("AssocMaxJobsLimit", uid=OUR_UID),
+        "no limit": blocked("Resources"),
     }
     noticed = {
         name
@@ -350,9 +365,9 @@ def test_a_reason_names_one_limit_of_all(reason: str, name: str) -> None:
     all_jobs = Association("physics", parent="science", limits=group)
     of_qos = Qos("normal", {} if reason.startswith("Assoc") else each)
     known = accounts(SITE, all_jobs, user, qos=(of_qos,))
-    job, lease = held(reason, uid=OUR_UID), our_lease()
+    job, lease = blocked(reason, uid=OUR_UID), our_lease()
 
-    (said,) = held_by_limits([job], [lease], known, now_s=NOW_S).reasons.values()
+    (said,) = blocked_by_limits([job], [lease], known, now_s=NOW_S).reasons.values()
 
     assert said.startswith(f"{reason}: {name}=1 of ")
 
@@ -360,9 +375,11 @@ def test_a_reason_names_one_limit_of_all(reason: str, name: str) -> None:
 def test_a_reason_that_says_no_kind_may_name_any_limit() -> None:
     limits = {"GrpJobs": 1, "GrpTRESMins=cpu": 5, "GrpTRES=node": 50}
     known = accounts(SITE, qos=(Qos("normal", limits),))
-    job, lease = held("QOSResourceLimit"), our_lease(nodes="n1")
+    job, lease = blocked("QOSResourceLimit"), our_lease(nodes="n1")
 
-    (said,) = held_by_limits([job, lease], [lease], known, now_s=NOW_S).reasons.values()
+    (said,) = blocked_by_limits(
+        [job, lease], [lease], known, now_s=NOW_S
+    ).reasons.values()
 
     # One lease uses up GrpJobs; minutes are not counted, so they may be used up.
     of_these = "GrpJobs=1 of QOS normal or GrpTRESMins=cpu=5 of QOS normal"
@@ -570,23 +587,23 @@ def test_what_is_asked_for_never_keeps_the_next_job_waiting(
 
 
 def test_none_is_asked_for_until_no_such_job_was_seen_for_a_while() -> None:
-    job = held("AssocGrpNodeLimit")
-    first = HeldJobs({"70": 1}, {1: job.reason})
+    job = blocked("AssocGrpNodeLimit")
+    first = BlockedJobs({"70": 1}, {1: job.reason})
     memory = NOTHING_REMEMBERED.after(first, [job], now_s=NOW_S)
-    without_leases = memory.after(NONE_HELD, [job], now_s=NOW_S + 60.0)
+    without_leases = memory.after(NONE_BLOCKED, [job], now_s=NOW_S + 60.0)
     starts_s = NOW_S + 70.0
-    runs = without_leases.after(NONE_HELD, [], now_s=starts_s)
+    runs = without_leases.after(NONE_BLOCKED, [], now_s=starts_s)
 
-    assert without_leases.held_s == {1: NOW_S + 60.0}
-    assert runs.held_s == {1: NOW_S + 60.0}
-    over = runs.after(NONE_HELD, [], now_s=NOW_S + 60.0 + LIMIT_REST_S)
-    assert over.held_s == {}
+    assert without_leases.blocked_s == {1: NOW_S + 60.0}
+    assert runs.blocked_s == {1: NOW_S + 60.0}
+    over = runs.after(NONE_BLOCKED, [], now_s=NOW_S + 60.0 + LIMIT_REST_S)
+    assert over.blocked_s == {}
 
 
 def test_a_clock_that_was_set_back_is_no_reason_to_wait_for_ever() -> None:
     memory = NOTHING_REMEMBERED.refused(0, 8, now_s=NOW_S)
-    memory = replace(memory, held_s={1: NOW_S})
-    assert memory.after(NONE_HELD, [], now_s=NOW_S - 10.0) == NOTHING_REMEMBERED
+    memory = replace(memory, blocked_s={1: NOW_S})
+    assert memory.after(NONE_BLOCKED, [], now_s=NOW_S - 10.0) == NOTHING_REMEMBERED
 
 
 def test_an_array_that_was_refused_is_halved_until_it_fits() -> None:
@@ -594,7 +611,7 @@ def test_an_array_that_was_refused_is_halved_until_it_fits() -> None:
     memory = NOTHING_REMEMBERED
     for tick in range(12):
         now_s = NOW_S + 60.0 * tick
-        memory = memory.after(NONE_HELD, [], now_s=now_s)
+        memory = memory.after(NONE_BLOCKED, [], now_s=now_s)
         most = 8 if memory.most_leases is None else memory.most_leases
         more = most - waits
         if more <= 0:
@@ -606,7 +623,7 @@ def test_an_array_that_was_refused_is_halved_until_it_fits() -> None:
             waits += more
     assert asked == [8, 4]
     assert waits == 4
-    late = memory.after(NONE_HELD, [], now_s=NOW_S + LEARNED_S)
+    late = memory.after(NONE_BLOCKED, [], now_s=NOW_S + LEARNED_S)
     assert late.most_leases is None
 
 
@@ -631,7 +648,7 @@ def test_a_refusal_for_a_limit_is_known(said: str) -> None:
 WANTED = Wanted(
     (), (WantedLeases("any", 60, 60.0, NOW_S + 7_200.0, NOW_S + 9_000.0, ("n8", "n9")),)
 )
-HELD = HeldJobs({"7_0": 1}, {1: "AssocGrpNodeLimit"})
+HELD = BlockedJobs({"7_0": 1}, {1: "AssocGrpNodeLimit"})
 
 
 def test_running_leases_get_the_notice_and_waiting_ones_are_cancelled() -> None:
@@ -651,8 +668,8 @@ def test_a_node_that_a_job_could_start_on_is_claimed_all_the_same() -> None:
     assert claims.end_reason("n0") is EndReason.CLAIMED
 
 
-def test_nothing_is_asked_for_while_a_job_is_held() -> None:
-    later = replace(NO_CLAIMS, held=HeldJobs({}, {1: ""}))
+def test_nothing_is_asked_for_while_a_job_is_blocked() -> None:
+    later = replace(NO_CLAIMS, blocked=BlockedJobs({}, {1: ""}))
     assert reconciled(WANTED, situation(claims=later)) == ()
     asked = reconciled(WANTED, situation())
     assert [type(action) for action in asked] == [Submit]

@@ -19,7 +19,7 @@ _UUID = "0b5e1a2c-0000-4000-8000-000000000001"
     is_pooled=st.booleans(),
     want=st.none() | st.integers(0, 999_999),
     beat=st.none() | st.integers(0, 10**10),
-    held=st.none() | st.integers(0, 10**7),
+    recent=st.none() | st.integers(0, 10**7),
 )
 def test_what_a_comment_says_is_read_again(
     folder: str,
@@ -27,7 +27,7 @@ def test_what_a_comment_says_is_read_again(
     is_pooled: bool,
     want: int | None,
     beat: int | None,
-    held: int | None,
+    recent: int | None,
 ) -> None:
     for state in ("", state_tag(folder)):
         said = LeaseComment(
@@ -36,9 +36,22 @@ def test_what_a_comment_says_is_read_again(
             is_pooled=is_pooled,
             want=want,
             beat_s=beat,
-            held_s=held,
+            recent_node_s=recent,
         )
         assert parse_comment(render_comment(said)) == said
+
+
+def test_the_words_of_a_comment_are_those_that_other_versions_read() -> None:
+    said = LeaseComment(
+        uuid=_UUID,
+        state="1a2b3c4d",
+        is_pooled=True,
+        want=8,
+        beat_s=1_900_000_000.0,
+        recent_node_s=2_700.0,
+    )
+    words = "state=1a2b3c4d pool=1 want=8 beat=1900000000 held=2700"
+    assert render_comment(said) == f"freetrain {_UUID} {words}"
 
 
 def test_a_comment_of_an_earlier_version_names_no_state() -> None:

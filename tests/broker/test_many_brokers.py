@@ -22,7 +22,7 @@ from freetrain.broker.backfill import (
     by_slurm_order,
 )
 from freetrain.broker.sharing import (
-    HELD_WINDOW_S,
+    RECENT_S,
     CallMemory,
     LeasePool,
     PooledLease,
@@ -251,7 +251,7 @@ class Machine:
         return since_s <= self.now_s < until_s
 
     def _pool(self) -> LeasePool:
-        self.past = [x for x in self.past if x[0] >= self.now_s - HELD_WINDOW_S]
+        self.past = [x for x in self.past if x[0] >= self.now_s - RECENT_S]
         self.past.append((self.now_s, self.held_s.copy()))
         lately = self.held_s - self.past[0][1]
         leases = tuple(
@@ -263,7 +263,7 @@ class Machine:
                 end_s=one.end_s if one.node else math.inf,
                 want=WANT,
                 beat_s=self.last_look_s.get(one.owner, 0.0),
-                held_s=float(lately[one.owner]) if self.says_held else None,
+                recent_node_s=float(lately[one.owner]) if self.says_held else None,
             )
             for one in self.leases
         )

@@ -15,9 +15,9 @@ from freetrain.broker.sharing import (
     BEAT_S,
     DWELL_S,
     HANDOVER_S,
-    HELD_WINDOW_S,
     LOOK_SLACK_S,
     MOST_WAITING,
+    RECENT_S,
     TICK_S,
     CallMemory,
     LeasePool,
@@ -25,8 +25,8 @@ from freetrain.broker.sharing import (
     Share,
     dealt,
     movable,
-    node_seconds,
     pool_order,
+    recent_use,
     share_of,
     silent_owners,
 )
@@ -296,7 +296,7 @@ def test_a_deaf_owners_leases_are_no_part_of_what_is_shared() -> None:
     assert share == Share(nodes=4, may_ask=0, is_full=True)
 
 
-# Nodes that cannot be split go around, by what owners say that they held lately.
+# Nodes that cannot be split go around, by the recent use that owners announce.
 
 
 def shares_of(*leases: PooledLease, idle: int = 0) -> dict[int, int]:
@@ -307,33 +307,36 @@ def shares_of(*leases: PooledLease, idle: int = 0) -> dict[int, int]:
 
 
 def test_of_equals_the_next_node_is_for_who_held_less_lately() -> None:
-    ann, ben = held(ANN, 2, want=8, held_s=900.0), held(BEN, 2, want=8, held_s=700.0)
+    ann, ben = (
+        held(ANN, 2, want=8, recent_node_s=900.0),
+        held(BEN, 2, want=8, recent_node_s=700.0),
+    )
     assert shares_of(*ann, *ben, idle=1) == {ANN: 2, BEN: 3}
 
 
 def test_who_has_the_odd_node_keeps_it_until_it_is_well_ahead() -> None:
     def shares(ahead_s: float) -> dict[int, int]:
-        ann = held(ANN, 3, want=8, held_s=900.0 + ahead_s)
-        return shares_of(*ann, *held(BEN, 2, want=8, held_s=900.0))
+        ann = held(ANN, 3, want=8, recent_node_s=900.0 + ahead_s)
+        return shares_of(*ann, *held(BEN, 2, want=8, recent_node_s=900.0))
 
     assert shares(HANDOVER_S - 1.0) == {ANN: 3, BEN: 2}
     assert shares(HANDOVER_S + 1.0) == {ANN: 2, BEN: 3}
 
 
 def test_the_odd_node_is_given_once_the_other_has_asked_for_it() -> None:
-    ann = held(ANN, 3, want=8, held_s=1_200.0)
-    ben = held(BEN, 2, want=8, held_s=900.0)
+    ann = held(ANN, 3, want=8, recent_node_s=1_200.0)
+    ben = held(BEN, 2, want=8, recent_node_s=900.0)
     share = share_of(pool_with(*ann, *ben), owner=ANN, want=8)
     assert share is not None
     assert share.gives == 0
-    asks = replace(asked(BEN, 1)[0], held_s=900.0)
+    asks = replace(asked(BEN, 1)[0], recent_node_s=900.0)
     share = share_of(pool_with(*ann, *ben, asks), owner=ANN, want=8)
     assert share is not None
     assert share.gives == 1
 
 
 def test_beside_a_version_that_does_not_say_what_it_held_all_is_as_it_was() -> None:
-    ann = held(ANN, 3, want=8, held_s=1_800.0)
+    ann = held(ANN, 3, want=8, recent_node_s=1_800.0)
     ben = [*held(BEN, 2, want=8), *asked(BEN, 1)]
     share = share_of(pool_with(*ann, *ben), owner=ANN, want=8)
     assert share == Share(nodes=3, may_ask=0, is_full=True)
@@ -351,7 +354,7 @@ def test_all_brokers_deal_the_same_shares_whatever_each_held(
     leases = [
         lease
         for owner, count, s in zip(owners, have, lately, strict=False)
-        for lease in held(owner, max(1, count), want=12, held_s=float(s))
+        for lease in held(owner, max(1, count), want=12, recent_node_s=float(s))
     ]
     pool = pool_with(*leases, idle=idle)
     found = [share_of(pool, owner=owner, want=12) for owner in owners]
@@ -363,12 +366,12 @@ def test_all_brokers_deal_the_same_shares_whatever_each_held(
 def test_what_was_held_counts_for_a_while_by_leases_that_ended_too() -> None:
     past = [
         own_lease(1, start_s=NOW_S - 100),
-        own_lease(2, start_s=NOW_S - 1_900, end_s=NOW_S - HELD_WINDOW_S + 100),
-        own_lease(3, start_s=NOW_S - 1_900, end_s=NOW_S - HELD_WINDOW_S - 100),
+        own_lease(2, start_s=NOW_S - 1_900, end_s=NOW_S - RECENT_S + 100),
+        own_lease(3, start_s=NOW_S - 1_900, end_s=NOW_S - RECENT_S - 100),
         own_lease(4, start_s=NOW_S - 300, end_s=NOW_S + 600, missed_s=NOW_S - 250),
         own_lease(5, start_s=None),
     ]
-    assert node_seconds(past, now_s=NOW_S) == 100 + 100 + 0 + 50
+    assert recent_use(past, now_s=NOW_S) == 100 + 100 + 0 + 50
 
 
 def own_lease(number: int, **changes: object) -> Lease:

@@ -63,7 +63,7 @@ def test_none_is_asked_for_until_none_has_waited_so_for_a_while(
 
     limited.now_s += LIMIT_REST_S / 2
     status = limited.status()
-    assert (status.done["leases asked for"], status.brake) == (0, Brake.LIMIT_HELD)
+    assert (status.done["leases asked for"], status.brake) == (0, Brake.LIMIT_BLOCKS)
     limited.now_s += LIMIT_REST_S
     assert limited.status().done["leases asked for"] > 0
 
@@ -162,7 +162,7 @@ def test_a_job_of_another_account_at_its_own_limit_is_no_reason_to_leave(
         "AssocGrpNodeLimit"
     ]
     assert told(world) == []
-    assert status.brake != Brake.LIMIT_HELD
+    assert status.brake != Brake.LIMIT_BLOCKS
 
 
 def test_leases_leave_for_a_job_below_the_same_limit_of_an_account_above(
@@ -201,7 +201,7 @@ def test_nothing_is_asked_for_while_a_job_is_held_that_leases_would_hold(
         status = world.status()
         said += status.problems
         assert status.done["leases asked for"] == 0
-        assert status.brake == Brake.LIMIT_HELD
+        assert status.brake == Brake.LIMIT_BLOCKS
     assert any("none is asked for until" in line for line in said)
 
 

@@ -23,7 +23,7 @@ from freetrain.state.tables import (
 from freetrain.tick.environment import TickContext
 from freetrain.tick.lookahead import MOST_ENDED, NodeForecasts, foresee, restored
 from freetrain.tick.observe import Observed, observe
-from freetrain.tick.plan import TickPlan, make_plan, with_short_wait
+from freetrain.tick.plan import TickPlan, make_plan, with_bounded_wait
 from freetrain.tick.room import make_room
 from slurm.errors import SlurmUnavailableError
 from slurm.records import JobRecord, expand
@@ -153,8 +153,8 @@ def excluded(world: TickWorld) -> str:
 
 def test_leases_kept_off_nodes_wait_a_few_minutes_at_most() -> None:
     long, short = intent(deadline_s=NOW_S + 9_000.0), intent(deadline_s=NOW_S + 3_660.0)
-    assert with_short_wait(long).deadline_s == NOW_S + 60 * 60.0 + 180.0
-    assert with_short_wait(short) == short
+    assert with_bounded_wait(long).deadline_s == NOW_S + 60 * 60.0 + 180.0
+    assert with_bounded_wait(short) == short
 
 
 # Forecasts of leases, with their outcome.

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from freetrain.broker.job_limits import (
-    NONE_HELD,
+    NONE_BLOCKED,
     NOTHING_REMEMBERED,
     AllowedLeases,
 )
@@ -229,7 +229,9 @@ def excluded(
         ratings=Ratings(priority="throughput"),
         problems=(),
         calls=CallMemory(),
-        limits=LimitsNow(KnownLimits(), NONE_HELD, NOTHING_REMEMBERED, AllowedLeases()),
+        limits=LimitsNow(
+            KnownLimits(), NONE_BLOCKED, NOTHING_REMEMBERED, AllowedLeases()
+        ),
         want=0,
         forecasts=forecasts,
     )

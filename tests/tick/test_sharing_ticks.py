@@ -81,8 +81,10 @@ def test_the_comment_says_what_the_user_held_in_the_last_minutes(
 
     (said,) = {parse_comment(job.comment) for job in ours(world)}
     assert said is not None
-    assert said.held_s is not None
-    assert 450.0 <= said.held_s <= 600.0, "three nodes, each for 150 s and a little"
+    assert said.recent_node_s is not None
+    assert 450.0 <= said.recent_node_s <= 600.0, (
+        "three nodes, each for 150 s and a little"
+    )
 
 
 def test_after_a_job_of_all_nodes_another_users_share_is_left_idle_for_a_tick(

@@ -101,7 +101,7 @@ def test_leases_that_use_up_an_accounts_nodes_leave_for_a_colleague(
     assert page.done["leases ended"] >= 6
     limit_said = "AssocGrpNodeLimit: GrpTRES=node=6 of account physics"
     assert any(limit_said in line for line in page.problems)
-    assert broker.tick().brake == Brake.LIMIT_HELD
+    assert broker.tick().brake == Brake.LIMIT_BLOCKS
 
 
 def test_leases_leave_for_a_sister_account_below_the_same_limit(

@@ -78,7 +78,7 @@ def policy_for(
     entry, name = POLICIES[settings.policy], settings.policy
     if entry.looks_ahead:
         return lookahead_by(forecaster_for(settings), settings, clock, use)
-    if entry.names_nodes:
+    if entry.chooses_nodes:
         policy: ReplayPolicy = load(entry.made_by)()
         return policy
     planning = make_policy(name, tools_for(settings, clock, use))
