@@ -28,11 +28,11 @@ from slurm.associations import (
 )
 from slurm.batch import (
     comment_argv,
+    end_time_argv,
     only_gone,
     parse_sbatch,
     sbatch_argv,
     scancel_argv,
-    time_limit_argv,
 )
 from slurm.errors import RequestsSpentError, SlurmError, SlurmRefusedError
 from slurm.holes import Snapshot
@@ -214,18 +214,18 @@ class SlurmBackend(Protocol):
         """
         ...
 
-    def shorten(self, jobs: Sequence[JobKey], limit_min: int) -> None:
-        """Lower the time limit of running *jobs* of ours.
+    def end_by(self, jobs: Sequence[JobKey], end_s: float) -> None:
+        """Let running *jobs* of ours end sooner than their time limits say.
 
-        Slurm then plans other jobs from their new end on. A higher limit than the old
-        one is refused. Jobs that have ended already are no error.
+        Slurm then plans other jobs from that end on, and ends these at it. A later end
+        than the old one is refused. Jobs that have ended already are no error.
 
         Args:
             jobs: As for ``cancel``.
-            limit_min: The new limit, whole minutes from the start of each.
+            end_s: Their new end, Unix time by slurmctld's clock; Slurm keeps seconds.
 
         Raises:
-            ValueError: As ``cancel``, or a limit below a minute; nothing was changed.
+            ValueError: As ``cancel``, or no usable time; nothing was changed.
         """
         ...
 
@@ -431,11 +431,11 @@ class CommandLine:
             if not only_gone(error.said):
                 raise
 
-    def shorten(self, jobs: Sequence[JobKey], limit_min: int) -> None:
-        """Lower the time limit of *jobs*, one command for each hundred."""
+    def end_by(self, jobs: Sequence[JobKey], end_s: float) -> None:
+        """Let *jobs* end sooner, by one command for each hundred."""
         ids = [job.display_id for job in jobs]
-        time_limit_argv(ids, limit_min)  # refuses before any was changed
-        self._for_each_hundred(ids, lambda some: time_limit_argv(some, limit_min))
+        end_time_argv(ids, end_s)  # refuses before any was changed
+        self._for_each_hundred(ids, lambda some: end_time_argv(some, end_s))
 
     def _scancel(self, jobs: Sequence[JobKey], signal: str = "") -> None:
         ids = [job.display_id for job in jobs]

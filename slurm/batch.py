@@ -6,6 +6,7 @@ Slurm itself would misread are refused here, before anything is submitted.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -185,24 +186,24 @@ def comment_argv(job_id: int, comment: str) -> list[str]:
     return ["scontrol", "update", f"JobId={job_id}", f"Comment={comment}"]
 
 
-def time_limit_argv(display_ids: Sequence[str], limit_min: int) -> list[str]:
+def end_time_argv(display_ids: Sequence[str], end_s: float) -> list[str]:
     """Return the command that lets running jobs of ours end sooner.
 
     Args:
         display_ids: Jobs and array tasks, such as ``["18", "19_3"]``.
-        limit_min: The new time limit, whole minutes from the start, below the old one;
-            only operators may lengthen a job.
+        end_s: The new end, Unix time, rounded down to a second; not later than the old
+            one, as only operators may lengthen a job.
 
     Raises:
-        ValueError: As ``scancel_argv``, or no usable limit; nothing was changed.
+        ValueError: As ``scancel_argv``, or no usable time; nothing was changed.
     """
     if not display_ids:
         raise ValueError("no job named; nothing was changed")
     for display_id in display_ids:
         _check(_JOB_ID.fullmatch(display_id), "job id", display_id)
-    _check(limit_min >= 1, "time limit", limit_min)
+    _check(0.0 < end_s < math.inf, "time", end_s)
     jobs = ",".join(display_ids)
-    return ["scontrol", "update", f"JobId={jobs}", f"TimeLimit={limit_min}"]
+    return ["scontrol", "update", f"JobId={jobs}", f"EndTime=uts{math.floor(end_s)}"]
 
 
 def only_gone(said: str) -> bool:
@@ -280,7 +281,7 @@ def _bytes(value: str) -> int:
 def _check(is_good: object, what: str, value: object) -> None:
     if not is_good:
         shown = repr(value)[:100]
-        raise ValueError(f"not a usable {what}: {shown}; nothing was submitted")
+        raise ValueError(f"not a usable {what}: {shown}; Slurm was not asked")
 
 
 def gres_argument(gres: Gres) -> str:

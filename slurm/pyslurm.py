@@ -212,9 +212,9 @@ class Pyslurm:
         """
         self._programs.set_comment(job_id, comment)
 
-    def shorten(self, jobs: Sequence[JobKey], limit_min: int) -> None:
+    def end_by(self, jobs: Sequence[JobKey], end_s: float) -> None:
         """Lower the time limit of *jobs*, through scontrol: one request names many."""
-        self._programs.shorten(jobs, limit_min)
+        self._programs.end_by(jobs, end_s)
 
     def _signal_one(self, job: JobKey, signal: str) -> None:
         target = self._pyslurm.Job(job.job_id)

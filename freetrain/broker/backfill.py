@@ -399,7 +399,7 @@ class BackfillState:
         if self.eligibility.nodes is not self.nodes:
             object.__setattr__(self, "eligibility", Eligibility(self.nodes))
 
-    def shortened(self, ends: Mapping[str, SoonerEnd]) -> BackfillState:
+    def with_sooner_ends(self, ends: Mapping[str, SoonerEnd]) -> BackfillState:
         """Return the state if the leases of these nodes ended sooner."""
         if not ends:
             return self
@@ -478,16 +478,16 @@ class Allocation:
         overlapped: By node whose lease outlasts the start of a job booked there: that
             start. Backfill plans such a job elsewhere or later, perhaps where a job
             behind it could start now.
-        shortened: By node whose lease goes on, but puts a job off: the sooner end.
+        sooner_ends: By node whose lease goes on, but puts a job off: the sooner end.
     """
 
     taken: Mapping[str, int]
     started: frozenset[int]
     booked_s: Mapping[str, float]
     overlapped: Mapping[str, float]
-    shortened: Mapping[str, SoonerEnd] = field(default_factory=dict)
+    sooner_ends: Mapping[str, SoonerEnd] = field(default_factory=dict)
 
-    def with_ends(
+    def ending_before(
         self,
         starts_s: Mapping[str, float],
         job: int,
@@ -504,30 +504,22 @@ class Allocation:
             state: Where the leases are.
             now_s: Time of the snapshot, Unix time.
         """
-        taken, shortened = dict(self.taken), dict(self.shortened)
+        taken, ends = dict(self.taken), dict(self.sooner_ends)
         for name, start_s in starts_s.items():
             if name in taken:
                 continue
-            end_s = _whole_minutes(state.spans[name], start_s - state.margin_s)
+            end_s = math.floor(start_s - state.margin_s)
             if end_s - now_s < LEAST_LEFT_S:
                 taken[name] = job
-                shortened.pop(name, None)
+                ends.pop(name, None)
             else:
                 end = SoonerEnd(end_s, job)
-                shortened[name] = min(end, shortened.get(name, end))
-        return replace(self, taken=taken, shortened=shortened)
+                ends[name] = min(end, ends.get(name, end))
+        return replace(self, taken=taken, sooner_ends=ends)
 
 
 LEAST_LEFT_S = 60.0
 """A lease that would end sooner is given up: its world could do little more."""
-
-
-def _whole_minutes(span: LeaseSpan, until_s: float) -> float:
-    """Return the last end of a lease by *until_s* that Slurm can set, Unix time.
-
-    Time limits are whole minutes.
-    """
-    return span.start_s + 60.0 * math.floor((until_s - span.start_s) / 60.0)
 
 
 def allocate(
@@ -578,7 +570,7 @@ def allocate(
         taken, frozenset(started), bookings.booked_s, bookings.overlapped
     )
     for job, starts_s in late:
-        found = found.with_ends(starts_s, job, state, now_s)
+        found = found.ending_before(starts_s, job, state, now_s)
     return found
 
 
@@ -782,19 +774,21 @@ class Bookings:
         first = [*must, *others][: way.nodes]
         return dict.fromkeys((name for name in first if name in late), start_s)
 
-    def _within_slot(self, start_s: float, names: Iterable[str]) -> float:
+    def _within_slot(self, start_s: float, names: Sequence[str]) -> float:
         """Return when a job could have *names*, which backfill plans by whole slots.
 
         Leases must be over once the last of the jobs before it ends.
         """
-        names = tuple(names)
-        free_s = [self._free_s.get(name, math.inf) for name in names]
-        for name, free_at_s in zip(names, free_s, strict=True):
-            is_started = free_at_s <= self._now_s and name not in self._ranked
-            if is_started or name in self._booked_s:
-                return start_s  # after a job of this plan, known by slots alone
+        if any(self._is_given(name) for name in names):
+            return start_s  # after a job of this plan, known by slots alone
+        free_s = (self._free_s.get(name, math.inf) for name in names)
         last_s = max(free_s, default=0.0)
         return last_s if start_s - self._grain_s < last_s <= start_s else start_s
+
+    def _is_given(self, name: str) -> bool:
+        """Tell whether a job of this plan has the node, now or later."""
+        is_free_now = self._free_s.get(name, math.inf) <= self._now_s
+        return name in self._booked_s or (is_free_now and name not in self._ranked)
 
     def _has_failed(self, request: NodeRequest, way: Way) -> bool:
         """Tell whether a job of this kind that needs no more could not start.

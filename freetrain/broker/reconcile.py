@@ -500,24 +500,45 @@ def _making_room(situation: Situation, limits: Limits) -> Iterator[_JobToEnd]:
 
 
 def _claimed(situation: Situation, limits: Limits) -> Iterator[_JobToEnd]:
-    """Yield leases that others wait for: by notice first, so that they commit.
-
-    Cancelled at once, a lease loses its work: scancel reaches mpirun under its batch
-    script, which ends the world there and then. A lease without an agent has none.
-    """
+    """Yield running leases that others wait for."""
     for lease in situation.belief.leases:
         is_claimed = lease.node in situation.claims.leased
-        if not is_claimed or lease.state is not LeaseState.RUNNING:
-            continue
-        is_heard = lease.key not in situation.never_heard
-        if lease.is_usable and is_heard:
-            why = situation.claims.end_reason(lease.node)
-            yield _job_of(lease, why, by_notice=True)
-            continue
-        notice_s = 0.0 if lease.notice_s is None else lease.notice_s
-        has_stayed = situation.now_s - notice_s >= limits.claim_patience_s
-        if (has_stayed or not is_heard) and _may_cancel(lease, situation, limits):
-            yield _job_of(lease, EndReason.CLAIMED)
+        if is_claimed and lease.state is LeaseState.RUNNING:
+            why = situation.claims.end_reason(lease.node), EndReason.CLAIMED
+            is_heard = lease.key not in situation.never_heard
+            yield from _notice_first(lease, why, situation, limits, waits=is_heard)
+
+
+def _notice_first(
+    lease: Lease,
+    why: tuple[EndReason, EndReason],
+    situation: Situation,
+    limits: Limits,
+    *,
+    waits: bool = True,
+) -> Iterator[_JobToEnd]:
+    """Yield the notice to *lease*, or its cancel once it has stayed in spite of it.
+
+    Cancelled at once, a lease loses its work: scancel reaches mpirun under its batch
+    script, which ends the world there and then. A lease whose agent was never heard has
+    no work, and gets no notice.
+
+    Args:
+        lease: A running one.
+        why: Reasons of a notice, and of a cancel.
+        situation: Leases, agents and claims as they are.
+        limits: Caps and time-outs.
+        waits: Whether one that got the notice has the time to leave; an unheard one
+            that others wait for has not.
+    """
+    why_notice, why_cancel = why
+    if lease.is_usable and lease.key not in situation.never_heard:
+        yield _job_of(lease, why_notice, by_notice=True)
+        return
+    asked_s = -math.inf if lease.notice_s is None else lease.notice_s
+    has_stayed = situation.now_s - asked_s >= limits.claim_patience_s
+    if (has_stayed or not waits) and _may_cancel(lease, situation, limits):
+        yield _job_of(lease, why_cancel)
 
 
 def _stayed(situation: Situation, limits: Limits) -> Iterator[_JobToEnd]:
@@ -525,22 +546,17 @@ def _stayed(situation: Situation, limits: Limits) -> Iterator[_JobToEnd]:
 
     Slurm itself may let a job overrun its limit, by OverTimeLimit without end.
     """
+    overran = EndReason.OVERRAN, EndReason.OVERRAN
     for lease in _unclaimed(situation):
-        if not _may_cancel(lease, situation, limits):
-            continue
         notice_s = math.inf if lease.notice_s is None else lease.notice_s
         has_stayed = situation.now_s - notice_s >= limits.notice_patience_s
         end_s = math.inf if lease.end_s is None else lease.end_s
-        asked_s = end_s if lease.notice_s is None else lease.notice_s
         if has_stayed or lease.cancel_s is not None:
-            yield _job_of(lease, EndReason.STAYED)
+            if _may_cancel(lease, situation, limits):
+                yield _job_of(lease, EndReason.STAYED)
         elif situation.now_s - end_s >= limits.claim_patience_s:
             # Its agent need not know of this end: a tick may have lowered the limit.
-            is_heard = lease.key not in situation.never_heard
-            if lease.is_usable and is_heard:
-                yield _job_of(lease, EndReason.OVERRAN, by_notice=True)
-            elif situation.now_s - asked_s >= limits.claim_patience_s:
-                yield _job_of(lease, EndReason.OVERRAN)
+            yield from _notice_first(lease, overran, situation, limits)
 
 
 def _unheard(situation: Situation, limits: Limits) -> Iterator[_JobToEnd]:

@@ -99,7 +99,7 @@ class Claims:
             limit that blocks a job.
         blocked: Jobs that wait for such limits, or did a moment ago.
         overdue: Those of the leased nodes that Slurm should have preempted.
-        shortened: By other leased nodes: the sooner end of leases that would put off
+        sooner_ends: By other leased nodes: the sooner end of leases that would put off
             a job that must wait.
     """
 
@@ -110,7 +110,7 @@ class Claims:
     limited: Mapping[str, int] = field(default_factory=dict)
     blocked: BlockedJobs = NONE_BLOCKED
     overdue: Mapping[str, int] = field(default_factory=dict)
-    shortened: Mapping[str, SoonerEnd] = field(default_factory=dict)
+    sooner_ends: Mapping[str, SoonerEnd] = field(default_factory=dict)
 
     @property
     def startable(self) -> frozenset[str]:
@@ -141,12 +141,12 @@ class Claims:
         leased = {**others, **limited}
         return replace(self, leased=leased, limited=limited, blocked=blocked)
 
-    def without_shortening(self, nodes: Iterable[str]) -> Claims:
+    def without_sooner_ends(self, nodes: Iterable[str]) -> Claims:
         """Return the claims where leases on *nodes* cannot end sooner: they go."""
-        gone = self.shortened.keys() & set(nodes)
-        sooner = {name: self.shortened[name].job for name in gone}
-        stay = {name: end for name, end in self.shortened.items() if name not in gone}
-        return replace(self, leased={**sooner, **self.leased}, shortened=stay)
+        gone = self.sooner_ends.keys() & set(nodes)
+        sooner = {name: self.sooner_ends[name].job for name in gone}
+        stay = {name: end for name, end in self.sooner_ends.items() if name not in gone}
+        return replace(self, leased={**sooner, **self.leased}, sooner_ends=stay)
 
     def with_overdue(self, nodes: Mapping[str, int]) -> Claims:
         """Return the claims with *nodes* that Slurm should have preempted."""
@@ -217,7 +217,7 @@ def find_claims(
     allocation = allocate(requests, state, now_s, rank=idle_first(state))
     if allocation.started:
         allocation = _letting_jobs_start(requests, state, now_s, allocation)
-    state = state.shortened(allocation.shortened)
+    state = state.with_sooner_ends(allocation.sooner_ends)
     kept_free = NONE_KEPT_FREE
     if protect is not None:
         given, booked_s = allocation.taken, allocation.booked_s
@@ -228,7 +228,7 @@ def find_claims(
         idle={name: by for name, by in taken.items() if name not in state.leased},
         booked_s=allocation.booked_s,
         kept_free=kept_free,
-        shortened={n: e for n, e in allocation.shortened.items() if n not in taken},
+        sooner_ends={n: e for n, e in allocation.sooner_ends.items() if n not in taken},
     )
 
 
@@ -249,10 +249,10 @@ def _letting_jobs_start(
 
     def ending_by(allocation: Allocation) -> Allocation:
         first = next(r.job_id for r in requests if r.job_id in allocation.started)
-        return allocation.with_ends(allocation.overlapped, first, state, now_s)
+        return allocation.ending_before(allocation.overlapped, first, state, now_s)
 
     for way in (idle_first, as_slurm, ending_by(idle_first)):
-        beside = state.shortened(way.shortened).beside(way.taken, way.booked_s)
+        beside = state.with_sooner_ends(way.sooner_ends).beside(way.taken, way.booked_s)
         if as_slurm.started <= allocate(requests, beside, now_s, rank=rank).started:
             return way
     # Then no lease that stays is in a job's way.

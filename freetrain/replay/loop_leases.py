@@ -666,7 +666,7 @@ class QueueClaims:
             now_s=now_s,
             protect=self._protect(machine),
         )
-        sooner_s = {name: end.end_s for name, end in found.shortened.items()}
+        sooner_s = {name: end.end_s for name, end in found.sooner_ends.items()}
         return QueueClaim(
             unit_set(int(name) for name in found.nodes),
             self._by_node(found.booked_s),

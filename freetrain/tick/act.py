@@ -65,7 +65,12 @@ from freetrain.tick.leases import (
     write_lease_script,
 )
 from freetrain.tick.plan import nodes_to_exclude, with_bounded_wait
-from freetrain.tick.room import running_leases, shorten
+from freetrain.tick.room import (
+    end_soon,
+    ends_refused,
+    running_leases,
+    set_sooner_ends,
+)
 from slurm.errors import RequestsSpentError, SlurmError, SlurmRefusedError
 from slurm.records import JobKey
 
@@ -125,11 +130,11 @@ def carry_out(
     room = observed.room
     done = ActionResults(
         ended=len(room.notified) + len(room.cancelled),
-        problems=list(room.problems),
+        problems=[*room.problems, *filter(None, [room.refused_ends])],
         error=room.error,
         is_room_made=room.is_made,
     )
-    _shorten_more(context, observed, plan, done)
+    _set_more_ends(context, observed, plan, done)
     may_assign = True
     for action in plan.decision.actions:
         if isinstance(action, Assignment):
@@ -145,7 +150,7 @@ def carry_out(
     return done
 
 
-def _shorten_more(
+def _set_more_ends(
     context: TickContext, observed: Observed, plan: TickPlan, done: ActionResults
 ) -> None:
     """Make leases end sooner that the room left to the plan, or give them up.
@@ -153,27 +158,29 @@ def _shorten_more(
     The plan knows which brokers do not answer, and what backfill planned before.
     """
     room, claims = observed.room, plan.situation.claims
-    if done.error is not None or claims.shortened == room.claims.shortened:
+    if done.error is not None or claims.sooner_ends == room.claims.sooner_ends:
         return
     try:
-        shorten(
+        set_sooner_ends(
             room, claims, context.environment, context.backend, is_dry=context.is_dry
         )
-    except (SlurmRefusedError, ValueError):
+    except (SlurmRefusedError, ValueError) as refusal:
+        done.problems.append(ends_refused(refusal))
         late = [
             lease
             for lease in observed.belief.leases
-            if lease.node in claims.shortened
+            if lease.node in claims.sooner_ends
             and lease.is_usable
-            and lease.display_id not in room.shortened
+            and lease.display_id not in room.new_ends_s
         ]
-        end = EndLeases(
-            display_ids=tuple(lease.display_id for lease in late),
-            leases=tuple(lease.key for lease in late),
-            why=EndReason.CLAIMED,
-            by_notice=True,
-        )
-        _call_slurm(context, observed, plan, end, done)
+        if late:
+            end = EndLeases(
+                display_ids=tuple(lease.display_id for lease in late),
+                leases=tuple(lease.key for lease in late),
+                why=EndReason.CLAIMED,
+                by_notice=True,
+            )
+            _call_slurm(context, observed, plan, end, done)
     except SlurmError as error:
         done.error = error
 
@@ -403,6 +410,10 @@ def end_leases(context: TickContext, observed: Observed, end: EndLeases) -> int:
             context.backend.signal(jobs, NOTICE)
         else:
             context.backend.cancel(jobs)
+    if end.by_notice and end.why in FOR_OTHERS:
+        ends_s = {lease.display_id: lease.end_s for lease in leases}
+        late = {job: ends_s.get(job.display_id) for job in jobs}
+        end_soon(late, observed.room.seen, context.environment, context.backend)
     uuids = [lease.key.uuid for lease in leases]
     uuids += [duplicates[name] for name in end.display_ids if name in duplicates]
     with context.writing("what was ended") as state:

@@ -211,10 +211,16 @@ def slurm_connector(environ: Mapping[str, str]) -> Callable[[int], SlurmBackend]
 LEADER_LOCK_S = 600.0
 """The leader lock lasts so long; a tick that takes longer has lost it."""
 
-ROOM_REQUESTS = 6 + 8
+MOST_ENDS_SET = 8
+"""So many times at which leases are to end are set at once, the first ones, each by a
+command for the leases that end then. The next look sets others, or gives up their
+leases once a job could start on them."""
+
+ROOM_REQUESTS = 7 + 2 * MOST_ENDS_SET
 """Commands by which room is made for others: waiting leases are looked up and
-cancelled, a notice is sent; later it is asked which stayed, and those are cancelled.
-One is to spare. Then ``tick.room.MOST_LIMITS`` time limits are lowered."""
+cancelled, a notice is sent, with an end; other ends are set, and once more where the
+plan finds others; later it is asked which leases stayed, and those are cancelled. One
+is to spare."""
 
 _READING_REQUESTS = SNAPSHOT_REQUESTS + 9
 """The most Slurm commands of a tick that has nothing to do: the snapshot, one more as
@@ -587,7 +593,8 @@ def keep_evidence(folder: Path, error: UnreadableOutputError, *, now_s: float) -
 
 
 # The deadline of a tick: one that hangs must not keep the next ticks from their work.
-# Everything that a tick does is recorded before, so that it can be cut off anywhere.
+# But for the room that is made for others, everything that a tick does is recorded
+# before, so that it can be cut off anywhere.
 
 TICK_S = 120.0
 """A tick lasts seconds; a hook may take a minute of it, and each of Slurm's commands up

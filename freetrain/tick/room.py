@@ -3,15 +3,16 @@
 ``make_room`` asks Slurm once for all that this tick will know of it. Our leases are
 known by user and name alone. Those that others wait for, by nodes or surely by a limit
 that they use up, are sent the notice to leave, and waiting leases that would take what
-is given up are cancelled; those that would put off a job that must wait get a lower
-time limit. No lock is taken and no file is read, so that room is made
+is given up are cancelled. Those that would put off a job that must wait are made to end
+before it could start. No lock is taken and no file is read, so that room is made
 whatever becomes of the state directory, the files of trainers, or another tick. The
 tick then goes on with the same answers and claims, and records what was sent
 (``with_room_made``).
 
 A lease that stays after its notice must be cancelled. A tick that has the state sees to
 that (``broker.reconcile``). Where a tick fails, ``end_those_that_stay`` waits for that
-long in this process, and asks Slurm again.
+long in this process, and asks Slurm again. Should no tick come, Slurm ends it at the
+end that it was given right after the notice (``end_soon``).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from freetrain.broker.yielding import NO_CLAIMS, DelayProtection, find_claims, k
 from freetrain.config.site import LeaseMode
 from freetrain.errors import BadConfigurationError
 from freetrain.text import counted
+from freetrain.tick.environment import MOST_ENDS_SET
 from freetrain.tick.leases import (
     NOTICE,
     hidden_queue,
@@ -47,7 +49,7 @@ from slurm.holes import find_holes
 from slurm.records import JobState, NodeState, Requirement, expand, named_or_default
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, MutableMapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 
     from freetrain.broker.belief import Belief
     from freetrain.broker.job_limits import BlockedJobs
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
     from freetrain.tick.environment import TickEnvironment
     from slurm.backend import SlurmBackend
     from slurm.holes import Hole, Snapshot
-    from slurm.records import ClusterConfig, JobRecord, Node
+    from slurm.records import ClusterConfig, JobKey, JobRecord, Node
 
 
 class SlurmView(NamedTuple):
@@ -89,10 +91,12 @@ class Room:
         notified: Leases that were sent the notice, or in a dry run would be: why, by
             display id.
         cancelled: Waiting leases that were cancelled, likewise.
-        shortened: By display id of leases that were made to end sooner, likewise: when,
-            Unix time.
+        new_ends_s: When leases end that were made to end sooner, likewise: by display
+            id, Unix time.
         notified_s: When the notice was sent, by the environment's clock.
         problems: What Slurm refused, for people. Hostile text.
+        refused_ends: That it did not let leases end sooner, and why; empty where it
+            did. Hostile text.
         error: Why not all was sent; None where Slurm answered.
         is_recorded: Whether the state has what was sent: then the next ticks see to
             leases that stay.
@@ -102,9 +106,10 @@ class Room:
     claims: Claims
     notified: dict[str, EndReason] = field(default_factory=dict)
     cancelled: dict[str, EndReason] = field(default_factory=dict)
-    shortened: dict[str, float] = field(default_factory=dict)
+    new_ends_s: dict[str, float] = field(default_factory=dict)
     notified_s: float = 0.0
     problems: list[str] = field(default_factory=list)
+    refused_ends: str = ""
     error: SlurmError | None = None
     is_recorded: bool = False
 
@@ -118,12 +123,12 @@ class Room:
         """The room that was made, for the message of a tick that fails after it."""
         if self.seen.limits.mode is Mode.PREEMPT:
             return "Slurm itself takes leases that others need."
-        if not self.notified and not self.cancelled and not self.shortened:
+        if not self.notified and not self.cancelled and not self.new_ends_s:
             return "No lease had to make room for another job."
         notified = counted(len(self.notified), "lease")
         said = f"Room was made before that: {notified} asked to leave"
-        if self.shortened:
-            said += f", {len(self.shortened)} made to end sooner"
+        if self.new_ends_s:
+            said += f", {len(self.new_ends_s)} made to end sooner"
         if self.cancelled:
             said += f", {len(self.cancelled)} waiting cancelled"
         return f"{said}."
@@ -206,10 +211,11 @@ def _send(
     try:
         make_room_now()
         try:
-            shorten(room, room.claims, environment, backend, is_dry=is_dry)
-        except (SlurmRefusedError, ValueError):
-            room.claims = room.claims.without_shortening(
-                job.nodes for job in _unshortened(room, environment.uid)
+            set_sooner_ends(room, room.claims, environment, backend, is_dry=is_dry)
+        except (SlurmRefusedError, ValueError) as refusal:
+            room.refused_ends = ends_refused(refusal)
+            room.claims = room.claims.without_sooner_ends(
+                job.nodes for job in _without_new_end(room, environment.uid)
             )
             make_room_now()
     except (SlurmRefusedError, ValueError) as error:
@@ -306,13 +312,7 @@ def _cancel_waiting(
     room.cancelled |= dict.fromkeys(ids, EndReason.MAKES_ROOM)
 
 
-MOST_LIMITS = 8
-"""So many time limits are set at once, each by a command for the leases that get it:
-those of leases that end first. The next look sets others, or gives up their leases once
-a job could start on them."""
-
-
-def shorten(
+def set_sooner_ends(
     room: Room,
     claims: Claims,
     environment: TickEnvironment,
@@ -320,13 +320,13 @@ def shorten(
     *,
     is_dry: bool,
 ) -> None:
-    """Lower the time limits of our leases that would put off a job that must wait.
+    """Let our leases that would put off a job that must wait end before it could start.
 
-    They train on until the job could start. As Slurm knows their end, it plans the job
-    for then, and no other job is let in before it.
+    They train until then. As Slurm knows their end, it plans the job for then, and no
+    other job is let in before it.
 
     Args:
-        room: The room made so far; leases that were shortened for it are left alone,
+        room: The room made so far; leases that have a new end for it are left alone,
             and others are added.
         claims: Which leases are to end sooner.
         environment: Our user number.
@@ -334,26 +334,31 @@ def shorten(
         is_dry: Whether nothing may be sent.
 
     Raises:
-        SlurmError: Slurm did not answer, or does not let limits be lowered.
+        SlurmError: Slurm did not answer, or does not let leases end sooner.
     """
-    ends = claims.shortened
-    limits: dict[tuple[float, int], list[JobRecord]] = {}
-    for job in _unshortened(room, environment.uid):
-        if job.nodes in ends and job.start_s is not None:
-            end_s = ends[job.nodes].end_s
-            limit_min = round((end_s - job.start_s) / 60.0)
-            limits.setdefault((end_s, limit_min), []).append(job)
-    for end_s, limit_min in sorted(limits)[:MOST_LIMITS]:
-        jobs = limits[end_s, limit_min]
+    ends: dict[float, list[JobRecord]] = {}
+    for job in _without_new_end(room, environment.uid):
+        if job.nodes in claims.sooner_ends:
+            ends.setdefault(claims.sooner_ends[job.nodes].end_s, []).append(job)
+    for end_s in sorted(ends)[:MOST_ENDS_SET]:
+        jobs = ends[end_s]
         if not is_dry:
-            with environment.effect(f"shortening {len(jobs)}"):
-                backend.shorten([job.key for job in jobs], limit_min)
-        room.shortened |= dict.fromkeys((job.display_id for job in jobs), end_s)
+            with environment.effect(f"setting ends {len(jobs)}"):
+                backend.end_by([job.key for job in jobs], end_s)
+        room.new_ends_s |= dict.fromkeys((job.display_id for job in jobs), end_s)
 
 
-def _unshortened(room: Room, uid: int) -> Iterator[JobRecord]:
+def ends_refused(refusal: Exception) -> str:
+    """Say, for people, that Slurm refused to let leases end sooner."""
+    return (
+        f"Slurm did not let leases end sooner; those that could have trained on are "
+        f"given up, and what they leave may go to other jobs first: {refusal}"
+    )
+
+
+def _without_new_end(room: Room, uid: int) -> Iterator[JobRecord]:
     for job in running_leases(room.seen.snapshot.jobs, uid):
-        if job.display_id not in room.shortened:
+        if job.display_id not in room.new_ends_s:
             yield job
 
 
@@ -365,7 +370,7 @@ def _give_notice(
     *,
     is_dry: bool,
 ) -> None:
-    """Send claimed leases the notice to commit and leave.
+    """Send claimed leases the notice to commit and leave, and let them end soon.
 
     Whether an agent is there to hear it is not known here. ``reconcile`` cancels those
     of which no agent was ever heard.
@@ -387,6 +392,52 @@ def _give_notice(
     room.notified |= {
         display_id: claims.end_reason(name) for display_id, (_, name) in leases.items()
     }
+    if not is_dry:
+        ends_s = {job.key: job.end_s for job, _ in leases.values()}
+        refused = end_soon(ends_s, room.seen, environment, backend)
+        room.refused_ends = room.refused_ends or refused
+
+
+UNTIL_TICK_S = 60.0
+"""The time for a tick to cancel a lease that stays, before Slurm ends it."""
+
+
+def end_soon(
+    leases: Mapping[JobKey, float | None],
+    seen: SlurmView,
+    environment: TickEnvironment,
+    backend: SlurmBackend,
+) -> str:
+    """Let Slurm know that leases end soon, as they were sent the notice for others.
+
+    They leave one by one. Once every lease that a job waits for has such an end, those
+    of other users' brokers included, Slurm keeps what comes free for that job. It also
+    ends those that stay where no tick comes to cancel them (later where OverTimeLimit
+    says so). The notice goes first: a command that hangs must not hold it up.
+
+    Args:
+        leases: When each would end, Unix time; None where that is not known.
+        seen: What Slurm said.
+        environment: For tests that cut ticks off.
+        backend: Slurm.
+
+    Returns:
+        Why it did not let them end sooner, for people; empty where it did. They leave
+        all the same.
+
+    Raises:
+        SlurmError: Slurm did not answer.
+    """
+    end_s = seen.snapshot.time_s + seen.limits.claim_patience_s + UNTIL_TICK_S
+    late = [key for key, at_s in leases.items() if at_s is None or at_s > end_s]
+    if not late:
+        return ""
+    try:
+        with environment.effect(f"setting an end for {len(late)}"):
+            backend.end_by(late, end_s)
+    except SlurmRefusedError as refusal:
+        return ends_refused(refusal)
+    return ""
 
 
 def running_leases(jobs: Iterable[JobRecord], uid: int) -> Iterator[JobRecord]:
@@ -444,8 +495,8 @@ def with_room_made(
         elif lease.display_id in room.cancelled:
             changed = replace(lease, cancel_s=now_s)
             why[lease.key] = room.cancelled[lease.display_id]
-        if lease.display_id in room.shortened:
-            changed = replace(changed, end_s=room.shortened[lease.display_id])
+        if lease.display_id in room.new_ends_s:
+            changed = replace(changed, end_s=room.new_ends_s[lease.display_id])
         leases.append(changed)
     return replace(belief, leases=tuple(leases)), why
 

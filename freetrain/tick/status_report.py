@@ -309,7 +309,7 @@ def report_of(  # noqa: PLR0913 - one fact each
             "generations": done.assigned,
             "leases asked for": done.asked,
             "leases ended": done.ended,
-            "leases shortened": len(observed.room.shortened),
+            "leases shortened": len(observed.room.new_ends_s),
         },
         problems=tuple(problems),
         trainers=tuple(_trainer_lines(observed, plan)),

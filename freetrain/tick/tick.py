@@ -121,8 +121,9 @@ def tick(
 
     Raises:
         SlurmError: Slurm did not answer, or not in a way that can be read. Where this
-            happened before the plan, nothing was changed; later, the report tells.
-        StoreBusyError: Another tick is at work; nothing was done.
+            happened before the plan, nothing was changed but the room that was made;
+            later, the report tells.
+        StoreBusyError: Another tick is at work; only room was made.
         StoreError: The state cannot be used.
         CannotWriteError: A file cannot be written.
         MilpError: No plan can be made.
@@ -277,7 +278,7 @@ def _check_cluster(context: TickContext, observed: Observed) -> None:
     until_s = math.ceil(max(lease.deadline_s for lease in live))
     raise BadConfigurationError(
         f"the state in {report.parent} is of cluster {last.cluster!r}, which has "
-        f"leases, and this is {cluster!r}; nothing was done. Give each cluster a "
+        f"leases, and this is {cluster!r}; nothing was planned. Give each cluster a "
         f"directory of its own by state_directory in freetrain.toml. If it was "
         f"renamed, ticks go on at {utc(until_s)}, when its leases must have ended."
     )

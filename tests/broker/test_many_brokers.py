@@ -296,8 +296,8 @@ class Machine:
             deaf |= memory.deaf
         claims = self._claims(owner, pool, deaf, known)
         for one in own:
-            if one.node in claims.shortened:
-                one.limit_s = claims.shortened[one.node].end_s - one.start_s
+            if one.node in claims.sooner_ends:
+                one.limit_s = claims.sooner_ends[one.node].end_s - one.start_s
         if claims.leased:
             gone = [one for one in own if one.node in claims.leased]
             is_any = self.rule == "pool" or bool(gone)

@@ -272,6 +272,26 @@ def test_a_lease_that_overran_its_limit_unheard_is_ended_at_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("notice_s", "claimed", "overran"),
+    [
+        (None, [EndReason.CLAIMED], [EndReason.OVERRAN]),
+        (NOW_S - 19.0, [EndReason.CLAIMED], []),
+        (NOW_S - 20.0, [EndReason.CLAIMED], [EndReason.OVERRAN]),
+    ],
+)
+def test_an_unheard_lease_with_a_notice_goes_at_once_only_where_others_wait_for_it(
+    notice_s: float | None, claimed: list[EndReason], overran: list[EndReason]
+) -> None:
+    over = lease(0, "n0", end_s=NOW_S - 50.0, notice_s=notice_s)
+    world = situation(over, never_heard=keys(0), assignments=(generation("a", 0),))
+    waited_for = replace(world, claims=Claims({"n0": 5}, {}))
+
+    for found, why in ((waited_for, claimed), (world, overran)):
+        ends = ended(found, plan(0))
+        assert [(end.why, end.by_notice) for end in ends] == [(w, False) for w in why]
+
+
+@pytest.mark.parametrize(
     ("unheard_s", "assignments", "why"),
     [
         (179.0, (), []),

@@ -174,8 +174,8 @@ def behind(limit_s: float) -> JobRecord:
 AN_HOUR = (-600.0, 3_600.0)
 
 PUT_OFF: dict[str, tuple[list[JobRecord], tuple[float, float], dict[str, float]]] = {
-    "put off": ([planned(3_600)], AN_HOUR, {"n1": 180.0, "n2": 180.0}),
-    "by young leases": ([planned(3_600)], (-1, 3_600), {"n1": 179.0, "n2": 179.0}),
+    "put off": ([planned(3_600)], AN_HOUR, {"n1": 200.0, "n2": 200.0}),
+    "by young leases": ([planned(3_600)], (-1, 3_600), {"n1": 200.0, "n2": 200.0}),
     "not by leases that end": ([planned(3_600)], (-600, 200), {}),
     "but for backfill's grain": ([planned(250)], AN_HOUR, {}),
     "without a plan": ([waiting(1, 3, submit_s=NOW_S - 300)], AN_HOUR, {}),
@@ -184,7 +184,7 @@ PUT_OFF: dict[str, tuple[list[JobRecord], tuple[float, float], dict[str, float]]
     "one beside n0": (
         [planned(3_600, 2, requested_nodes="n0")],
         AN_HOUR,
-        {"n1": 180.0},
+        {"n1": 200.0},
     ),
     "a longer one may not": ([planned(250), behind(201.0)], AN_HOUR, {}),
 }
@@ -197,16 +197,15 @@ def test_leases_end_by_the_start_of_a_job_that_they_would_put_off(case: str) -> 
     claims = claims_of(state, *jobs)
     assert (claims.leased, claims.idle) == ({}, {})
     ends = {name: SoonerEnd(NOW_S + s, 1) for name, s in ends_s.items()}
-    assert claims.shortened == ends
+    assert claims.sooner_ends == ends
 
 
 def test_leases_end_before_the_jobs_do_whose_nodes_another_waits_for() -> None:
     # Backfill plans by slots of a minute, and the start at 240 s; it may be at 201.
     state = state_of("", "n1 n2", busy_s={"n0": 201}, backfill=Backfill(grain_s=60.0))
     claims = claims_of(replace(state, margin_s=30.0), planned(3_600))
-    ends_s = {end.end_s - NOW_S for end in claims.shortened.values()}
-    assert len(ends_s) == 1
-    assert 111.0 < ends_s.pop() <= 171.0
+    ends_s = {end.end_s - NOW_S for end in claims.sooner_ends.values()}
+    assert ends_s == {171.0}
 
 
 def test_leases_stay_while_a_job_that_starts_now_holds_a_node_of_one_that_waits() -> (
@@ -216,7 +215,7 @@ def test_leases_stay_while_a_job_that_starts_now_holds_a_node_of_one_that_waits(
     short = waiting(5, priority=999, limit_s=120.0, requested_nodes="n0")
     claims = claims_of(state, short, planned(3_600, requested_nodes="n0,n1,n2"))
     assert claims.leased == {}
-    assert set(claims.shortened) == {"n1", "n2"}
+    assert set(claims.sooner_ends) == {"n1", "n2"}
 
 
 def test_a_lease_that_puts_a_job_off_goes_where_less_than_a_minute_would_be_left() -> (
@@ -224,13 +223,13 @@ def test_a_lease_that_puts_a_job_off_goes_where_less_than_a_minute_would_be_left
 ):
     state = state_of("", "n1 n2", lease_s=AN_HOUR, busy_s={"n0": 59})
     claims = claims_of(state, planned(3_600))
-    assert (set(claims.leased), claims.shortened) == ({"n1", "n2"}, {})
+    assert (set(claims.leased), claims.sooner_ends) == ({"n1", "n2"}, {})
 
 
 def test_a_short_job_may_start_on_leases_ahead_of_a_job_that_must_wait() -> None:
     state = state_of("", "n1 n2", lease_s=AN_HOUR, busy_s={"n0": 200})
     claims = claims_of(state, planned(250), behind(200.0))
-    assert (set(claims.leased), claims.shortened) == ({"n1"}, {})
+    assert (set(claims.leased), claims.sooner_ends) == ({"n1"}, {})
 
 
 def test_new_leases_should_end_before_the_nodes_are_booked() -> None:
@@ -287,11 +286,11 @@ def test_a_job_planned_around_leases_keeps_no_job_before_it_from_starting() -> N
 
 
 @pytest.mark.parametrize(
-    ("planned_s", "shortened"),
-    [(240.0, {"n2": SoonerEnd(NOW_S + 180.0, 2)}), (3_001.0, {})],
+    ("planned_s", "sooner_ends"),
+    [(240.0, {"n2": SoonerEnd(NOW_S + 200.0, 2)}), (3_001.0, {})],
 )
 def test_leases_end_sooner_that_move_the_plan_of_a_job_before_one_that_could_start(
-    planned_s: float, shortened: dict[str, SoonerEnd]
+    planned_s: float, sooner_ends: dict[str, SoonerEnd]
 ) -> None:
     # Without the lease of n2 backfill would plan the first there, not on n1, where the
     # second could start.
@@ -301,10 +300,10 @@ def test_leases_end_sooner_that_move_the_plan_of_a_job_before_one_that_could_sta
     state = state_of("", "n2", busy_s={"n0": 200}, holes=(there,))
     claims = claims_of(state, replace(first, planned_nodes="n[0-1]"), second)
     assert claims.nodes == {"n1"}
-    assert claims.shortened == shortened
+    assert claims.sooner_ends == sooner_ends
 
 
-@pytest.mark.parametrize(("lease_s", "ends_s"), [(3_600.0, 180.0), (200.0, None)])
+@pytest.mark.parametrize(("lease_s", "ends_s"), [(3_600.0, 200.0), (200.0, None)])
 def test_leases_end_sooner_beside_which_backfill_would_not_start_a_job(
     lease_s: float, ends_s: float | None
 ) -> None:
@@ -317,7 +316,7 @@ def test_leases_end_sooner_beside_which_backfill_would_not_start_a_job(
     )
     assert (claims.leased, claims.idle) == ({}, {"n3": 2})
     sooner = {} if ends_s is None else {"n0": SoonerEnd(NOW_S + ends_s, 2)}
-    assert claims.shortened == sooner
+    assert claims.sooner_ends == sooner
 
 
 def test_leases_go_on_nodes_that_slurm_would_take_where_fewer_have_to_go_so() -> None:

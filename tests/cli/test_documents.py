@@ -10,6 +10,7 @@ import typer
 
 import freetrain
 from logs.read import WRITABLE
+from slurm.backend import SlurmBackend
 from tests.cli.commands import examples, options, parse, run, verbs
 
 TOP = Path(__file__).resolve().parents[2]
@@ -95,6 +96,13 @@ def test_the_architecture_page_names_functions_that_their_modules_have() -> None
     for module, name in named:
         text = document(f"freetrain/{module}")
         assert re.search(rf"^\s*(def|class) {name}\b", text, re.MULTILINE), name
+
+
+def test_the_page_on_slurm_has_every_member_of_the_back_ends_protocol() -> None:
+    shown = document("docs/notes/slurm.md").partition("`CommandLine`")[0]
+    members = {name for name in vars(SlurmBackend) if not name.startswith("_")}
+
+    assert members == set(re.findall(r"`([a-z_]+)`", shown.partition("(`Slurm")[2]))
 
 
 @pytest.mark.parametrize("verb", verbs())

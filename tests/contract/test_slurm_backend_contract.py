@@ -396,30 +396,31 @@ def test_running_jobs_of_ours_can_be_made_to_end_sooner_and_never_later(
         return sorted(jobs, key=lambda job: (job.name, job.array_task_id or 0))
 
     (first, other), (alone,) = of(array), of(single)
-    backend.shorten([first.key, alone.key], 2)
+    before_s = [job.end_s for job in (first, other)]
+    end_s = (other.start_s or 0.0) + 177.0
+    backend.end_by([first.key, alone.key], end_s)
     if world.user != "root":  # administrators may let jobs run for longer, too
         with pytest.raises(SlurmRefusedError, match="denied"):
-            backend.shorten([alone.key], 4)
+            backend.end_by([alone.key], end_s + 1.0)
+    with pytest.raises(SlurmRefusedError, match="Invalid"):
+        backend.end_by([alone.key], (alone.start_s or 0.0) - 60.0)
 
-    def lengths_s(*jobs: JobRecord) -> list[float]:
-        return [(job.end_s or 0.0) - (job.start_s or 0.0) for job in jobs]
-
-    assert lengths_s(*of(array)) == [120.0, 300.0]
-    assert lengths_s(*of(single)) == [120.0]
+    assert [job.end_s for job in of(array)] == [end_s, before_s[1]]
+    assert [job.end_s for job in of(single)] == [end_s]
     backend.cancel([alone.key])
     world.wait_for_states(backend, single, [CANCELLED])
-    backend.shorten([alone.key, other.key], 3)
-    assert lengths_s(*of(array)) == [120.0, 180.0]
+    backend.end_by([alone.key, other.key], end_s + 13.5)
+    assert [job.end_s for job in of(array)] == [end_s, end_s + 13.0]
 
 
-def test_time_limits_that_would_be_misread_are_refused_before_slurm_is_asked(
+def test_ends_that_would_be_misread_are_refused_before_slurm_is_asked(
     backend: SlurmBackend,
 ) -> None:
     before = backend.requests
-    for display_ids, limit_min in (([], 1), (["7"], 0), (["7_[1-3]"], 1)):
+    for display_ids, end_s in (([], 1.0), (["7"], 0.0), (["7_[1-3]"], 1.0)):
         jobs = [JobKey(7, display_id) for display_id in display_ids]
         with pytest.raises(ValueError, match=r"not a usable|no job"):
-            backend.shorten(jobs, limit_min)
+            backend.end_by(jobs, end_s)
     assert backend.requests == before
 
 

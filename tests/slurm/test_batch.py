@@ -143,7 +143,7 @@ def test_arguments_of_the_script_come_last_each_as_it_is(arguments: list[str]) -
     ],
 )
 def test_what_slurm_would_misread_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="nothing was submitted"):
+    with pytest.raises(ValueError, match="Slurm was not asked"):
         sbatch_argv(replace(PLAIN, **change))
 
 

@@ -21,6 +21,7 @@ from freetrain.demo.fake_slurm.cluster import FakeJob, FakeJobState
 from freetrain.errors import FreeTrainError
 from freetrain.state.database import DATABASE, LOCK, local_lock
 from freetrain.state.files import AgentState, TickSign, read_tick_sign
+from freetrain.tick.status_report import StatusReport
 from freetrain.tick.tick import tick
 from slurm.backend import CommandLine, SlurmBackend
 from slurm.errors import SlurmError, SlurmRefusedError
@@ -308,12 +309,12 @@ def test_leases_that_put_off_a_job_that_must_wait_train_on_and_end_before_it(
     status = put_off.tick().status
     assert told(put_off) == []
     (seconds,) = left_s(put_off)
-    assert 900.0 < seconds < 960.0
+    assert 960.0 < seconds < 1_000.0
     ends_s = {lease.end_s for lease in status.leases if lease.state == "running"}
     assert ends_s == {put_off.now_s + seconds}
     put_off.tick()
     calls = put_off.slurm.calls("scontrol")
-    assert sum("TimeLimit" in call[-1] for call in calls) == 1
+    assert sum("EndTime" in call[-1] for call in calls) == 1
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
@@ -324,32 +325,56 @@ def test_the_plan_lets_leases_end_sooner_that_the_first_look_passed_over(
     put_off.submit("b", most=2, nodes='partition = "main"')
     monkeypatch.setattr("freetrain.tick.room.claims_of", lambda *_: NO_CLAIMS)
     if is_refused:
-        lets_no_limit_be_lowered(monkeypatch, SlurmRefusedError("the plugin says no"))
+        lets_no_end_be_set(monkeypatch, SlurmRefusedError("the plugin says no"))
     status = put_off.tick().status
     assert status.done["leases shortened"] == (0 if is_refused else 7)
     assert len(told(put_off)) == (7 if is_refused else 0)
+    assert says_why(status) == is_refused
 
 
 def test_where_slurm_does_not_let_leases_end_sooner_they_are_given_up(
     put_off: TickWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lets_no_limit_be_lowered(monkeypatch, SlurmRefusedError("the plugin says no"))
-    put_off.tick()
+    lets_no_end_be_set(monkeypatch, SlurmRefusedError("the plugin says no"))
+    status = put_off.tick().status
     assert len(told(put_off)) == 7
+    assert says_why(status)
+
+
+def says_why(status: StatusReport) -> bool:
+    return any("the plugin says no" in problem for problem in status.problems)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_slurm_knows_that_leases_end_soon_which_were_sent_the_notice(
+    put_off: TickWorld, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool
+) -> None:
+    # Else a waiting job takes what the first of them leave, and the others go in vain.
+    put_off.slurm.standin.add([theirs(put_off, wanted=["n1", "n2"])])
+    if is_refused:
+        monkeypatch.setattr(
+            "freetrain.tick.room.set_sooner_ends", lambda *_, **__: None
+        )
+        lets_no_end_be_set(monkeypatch, SlurmRefusedError("the plugin says no"))
+    status = put_off.tick().status
+    assert len(told(put_off)) == 2
+    assert says_why(status) == is_refused
+    ends = [seconds <= 80.0 for seconds in left_s(put_off)]
+    assert any(ends) != is_refused
 
 
 def test_leases_that_a_job_could_start_on_go_though_slurm_then_is_silent(
     put_off: TickWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_off.slurm.standin.add([theirs(put_off)])
-    lets_no_limit_be_lowered(monkeypatch, SlurmError("no answer"))
+    lets_no_end_be_set(monkeypatch, SlurmError("no answer"))
     with suppress(SlurmError):
         put_off.tick()
     assert len(told(put_off)) == 1
 
 
-def lets_no_limit_be_lowered(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def refuse(_slurm: SlurmBackend, _jobs: Sequence[JobKey], _limit_min: int) -> None:
+def lets_no_end_be_set(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def refuse(_slurm: SlurmBackend, _jobs: Sequence[JobKey], _end_s: float) -> None:
         raise error
 
-    monkeypatch.setattr(CommandLine, "shorten", refuse)
+    monkeypatch.setattr(CommandLine, "end_by", refuse)

@@ -18,13 +18,13 @@ from freetrain.config.site import LeaseMode, LeaseSettings, SiteRules
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm import commands as programs
 from freetrain.errors import BadConfigurationError
+from freetrain.tick.environment import MOST_ENDS_SET
 from freetrain.tick.leases import hidden_queue, sees_all_jobs
 from freetrain.tick.room import (
-    MOST_LIMITS,
     Room,
     claims_of,
     make_room,
-    shorten,
+    set_sooner_ends,
     view_of,
 )
 from freetrain.tick.tick import tick
@@ -245,42 +245,43 @@ def test_operators_of_slurm_see_all_jobs_and_may_yield(
 # Leases that end sooner.
 
 
-class Limits:
-    """Slurm's time limits; what was set, in order."""
+class Ends:
+    """Slurm's ends of jobs; what was set, in order."""
 
     def __init__(self) -> None:
-        self.set: list[tuple[list[int], int]] = []
+        self.set: list[tuple[list[int], float]] = []
 
-    def shorten(self, jobs: Sequence[JobKey], limit_min: int) -> None:
-        self.set.append(([job.job_id for job in jobs], limit_min))
+    def end_by(self, jobs: Sequence[JobKey], end_s: float) -> None:
+        self.set.append(([job.job_id for job in jobs], end_s - NOW_S))
 
 
-def test_a_look_lowers_eight_limits_of_our_leases_and_the_next_the_others(
+def test_a_look_sets_eight_ends_of_our_leases_and_the_next_the_others(
     world: TickWorld,
 ) -> None:
     ours = [lease(ANN, f"n{k}", start_s=NOW_S - 60 * k) for k in range(1, 11)]
     jobs = (*ours, lease(BEN, "n11"))
-    ends = {job.nodes: SoonerEnd(NOW_S + 600.0, 1) for job in jobs}
-    claims = replace(NO_CLAIMS, shortened=ends)
+    ends = {job.nodes: SoonerEnd(NOW_S + 600.0 + k, 1) for k, job in enumerate(jobs)}
+    claims = replace(NO_CLAIMS, sooner_ends=ends)
     seen = view_of(SITE, CONFIG, cluster("n1:ALLOCATED", *jobs))
-    room, slurm = Room(seen=seen, claims=claims), Limits()
+    room, slurm = Room(seen=seen, claims=claims), Ends()
     environment = replace(world.environment, uid=ANN)
 
-    def look(room: Room, *, is_dry: bool = False) -> list[tuple[list[int], int]]:
+    def look(room: Room, *, is_dry: bool = False) -> list[tuple[list[int], float]]:
         before = len(slurm.set)
         backend = cast("SlurmBackend", slurm)
-        shorten(room, claims, environment, backend, is_dry=is_dry)
+        set_sooner_ends(room, claims, environment, backend, is_dry=is_dry)
         return slurm.set[before:]
 
     dry = Room(seen=seen, claims=claims)
     assert look(dry, is_dry=True) == []
-    assert len(dry.shortened) == MOST_LIMITS
-    assert look(room) == [([job.job_id], 10 + k) for k, job in enumerate(ours[:8], 1)]
-    assert look(room) == [([job.job_id], 10 + k) for k, job in enumerate(ours[8:], 9)]
-    assert set(room.shortened.values()) == {NOW_S + 600.0}
+    assert len(dry.new_ends_s) == MOST_ENDS_SET
+    sent = [([job.job_id], 600.0 + k) for k, job in enumerate(ours)]
+    assert look(room) == sent[:8]
+    assert look(room) == sent[8:]
+    assert len(room.new_ends_s) == len(ours)
 
 
 def test_where_limits_cannot_be_lowered_our_leases_go_and_others_users_do_not() -> None:
     ends = {name: SoonerEnd(NOW_S + 600.0, 1) for name in ("n1", "n2")}
-    claims = replace(NO_CLAIMS, shortened=ends).without_shortening(["n1"])
-    assert (set(claims.leased), set(claims.shortened)) == ({"n1"}, {"n2"})
+    claims = replace(NO_CLAIMS, sooner_ends=ends).without_sooner_ends(["n1"])
+    assert (set(claims.leased), set(claims.sooner_ends)) == ({"n1"}, {"n2"})

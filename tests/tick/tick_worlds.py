@@ -22,6 +22,7 @@ from freetrain.config.document import BaseFolders
 from freetrain.config.job import parse_job, render_job
 from freetrain.config.site import Site
 from freetrain.demo.fake_slurm import cluster as keeping
+from freetrain.demo.fake_slurm import commands as programs
 from freetrain.demo.fake_slurm.cluster import FakeJob, FakeJobState
 from freetrain.demo.fake_slurm.commands import ComplaintError
 from freetrain.elastic.checkpoint import Checkpoint, Position, write_checkpoint
@@ -50,7 +51,6 @@ from freetrain.tick.tick import tick
 from slurm.backend import CommandLine
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError
 from slurm.runner import SubprocessRunner
-from tests.fakes.slurm.__main__ import answer_in
 from tests.fakes.slurm.installing import USER, FakeSlurm, install
 from tests.fakes.slurm.state import Act, opened
 from tests.state.events import events_of
@@ -96,7 +96,7 @@ class FakeRunner:
             said = f"{program}: error: Access/permission denied"
             raise SlurmRefusedError(said, said=said)
         try:
-            answer = answer_in(act, self.folder, program, words, now_s=self.now_s())
+            answer = programs.answer(self.folder, program, words, now_s=self.now_s())
         except ComplaintError as complaint:
             raise SlurmRefusedError(str(complaint), said=str(complaint)) from complaint
         if act is Act.HANG_AFTER:

@@ -770,13 +770,13 @@ _CONFIG = {
 def scontrol(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
     """Return nodes, reservations, partitions, configuration, topology or accounts.
 
-    ``update`` changes the comment of a job or of an array, and nothing else.
+    ``update`` changes the comment, or the end, of jobs and arrays, and nothing else.
 
     Raises:
         ComplaintError: Something else was asked for.
     """
     if list(argv[:1]) == ["update"]:
-        return _update(cluster, argv[1:])
+        return _update(cluster, argv[1:], now_s)
     tell: dict[str, Callable[[], str]] = {
         "nodes": lambda: "".join(_node(cluster, n, now_s) for n in cluster.nodes),
         "partitions": lambda: "".join(_part(cluster, part) for part in cluster.parts),
@@ -792,13 +792,13 @@ def scontrol(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
     return tell[asked[1]]()
 
 
-def _update(cluster: FakeCluster, argv: Sequence[str]) -> str:
-    """Change the comments, or lower the time limits, of jobs that have not ended."""
+def _update(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
+    """Change comments of jobs that have not ended, or let running ones end sooner."""
     asked = dict(word.partition("=")[::2] for word in argv)
     changes = asked.keys() - {"JobId"}
-    if changes not in ({"Comment"}, {"TimeLimit"}):
+    if changes not in ({"Comment"}, {"EndTime"}):
         raise ComplaintError(
-            "scontrol: error: this stand-in updates comments and time limits only"
+            "scontrol: error: this stand-in updates comments and ends only"
         )
     complaints = []
     for word in asked.get("JobId", "").split(","):
@@ -813,24 +813,37 @@ def _update(cluster: FakeCluster, argv: Sequence[str]) -> str:
         if not alive:
             why = "Job has already finished" if meant else "Invalid job id specified"
             complaints.append(f"{why} for job {word}")
-        complaints += (
-            "Access/permission denied"
-            for job in alive
-            if not _is_changed(job, asked, cluster.user)
-        )
+        for job in alive:
+            why = _why_not(job, asked, cluster.user, now_s)
+            if why:
+                complaints.append(f"{why} for job {word}")
+                continue
+            job.comment = asked.get("Comment", job.comment)
+            if "EndTime" in asked:
+                job.limit_s = _uts_s(asked["EndTime"]) - (job.start_s or 0.0)
     if complaints:
         raise ComplaintError("\n".join(complaints))
     return ""
 
 
-def _is_changed(job: FakeJob, asked: Mapping[str, str], user: str) -> bool:
-    """Change *job* as *asked*, where *user* may; tell whether that was done."""
-    limit_s = MINUTE_S * float(asked.get("TimeLimit", 0))
-    if job.user != user or limit_s > job.limit_s:
-        return False
-    job.comment = asked.get("Comment", job.comment)
-    job.limit_s = limit_s or job.limit_s
-    return True
+def _why_not(job: FakeJob, asked: Mapping[str, str], user: str, now_s: float) -> str:
+    """Return why *user* may not change *job* as *asked*; empty where it may be."""
+    if job.user != user:
+        return "Access/permission denied"
+    if "EndTime" not in asked:
+        return ""
+    if job.start_s is None:
+        return "Job is not running"
+    end_s = _uts_s(asked["EndTime"])
+    if end_s < now_s:
+        return "Invalid time specified"
+    is_later = end_s > job.start_s + job.limit_s
+    return "Access/permission denied" if is_later else ""
+
+
+def _uts_s(word: str) -> float:
+    """Return the Unix time that *word* says in Slurm's form ``uts1700000000``."""
+    return float(word.removeprefix("uts"))
 
 
 def _node(cluster: FakeCluster, name: str, now_s: float) -> str:

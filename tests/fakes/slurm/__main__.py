@@ -30,9 +30,7 @@ def main(program: str, folder: Path, argv: Sequence[str]) -> int:
     if program == "srun" and act not in _NOTHING_DONE:
         return programs.main(folder, program, argv)
     try:
-        answer = ""
-        if act not in _NOTHING_DONE:
-            answer = answer_in(act, folder, program, argv)
+        answer = "" if act in _NOTHING_DONE else _do(folder, program, argv, act)
     except ComplaintError as complaint:
         sys.stderr.write(f"{complaint}\n")
         return 1
@@ -46,32 +44,21 @@ def main(program: str, folder: Path, argv: Sequence[str]) -> int:
     return int(act in {Act.REFUSE, Act.UNREACHABLE})
 
 
-def answer_in(
-    act: Act,
-    folder: Path,
-    program: str,
-    argv: Sequence[str],
-    *,
-    now_s: float | None = None,
-) -> str:
-    """Return the answer of *program*, perhaps as in the middle of backfill."""
-    answer = programs.answer(folder, program, argv, now_s=now_s)
+def _do(folder: Path, program: str, argv: Sequence[str], act: Act) -> str:
+    answer = programs.answer(folder, program, argv)
     if act is not Act.MID_BACKFILL:
         return answer
     if program == "squeue":
-        return _queue_without_plans(folder, argv, now_s=now_s)
+        return _queue_without_plans(folder, argv)
     return answer.replace("Backfilling stats", _IN_BACKFILL)
 
 
-def _queue_without_plans(
-    folder: Path, argv: Sequence[str], *, now_s: float | None
-) -> str:
+def _queue_without_plans(folder: Path, argv: Sequence[str]) -> str:
     """Tell the queue as in mid-cycle: backfill has just forgotten its plans."""
     cluster = keeping.read(folder)
     for job in cluster.jobs:
         job.due_s = None
-    real_s = time.time()  # noqa: TID251 - a whole program
-    return telling.squeue(cluster, argv, real_s if now_s is None else now_s)
+    return telling.squeue(cluster, argv, time.time())  # noqa: TID251 - a whole program
 
 
 def _spoilt(answer: str, act: Act) -> str:
