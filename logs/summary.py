@@ -83,7 +83,8 @@ class JobSummary:
         size_units: Sizes of the jobs that are not nothing.
         run_s: Run times of the jobs that ran.
         wait_s: From submission to start.
-        cautions: What of the log was not used or may mislead, a sentence each.
+        cautions: What of the log was not used or may mislead, a sentence each; but for
+            bad lines, which are counted above.
     """
 
     source: str

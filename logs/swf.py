@@ -111,7 +111,8 @@ class Swf(LogFormat[JobTrace]):
         A job that was checkpointed or swapped out has one line for the whole and one
         for each partial execution (status 2, 3, 4). Only the line for the whole is
         used, so that nothing is counted twice. Where there is none, each part that ran
-        is a job of its own, the second one named ``123#2``.
+        is a job of its own, the second one named ``123#2``; parts of which the first
+        has no submission are left out and counted.
 
         The machine's size is MaxProcs, else MaxNodes, else the most processors that
         the jobs ever held at once; a node has as many units as the user says, else
@@ -124,7 +125,7 @@ class Swf(LogFormat[JobTrace]):
         parser = _SwfParser()
         whole_jobs = parse_lines(content.lines(), parser.parse, tolerance)
         parts, cautions = parser.parts_of_no_job()
-        cautions += parser.left_out()
+        cautions += parser.cautions()
         jobs = by_submission((*whole_jobs, *parts))
         if not jobs:
             raise tolerance.empty_log("there is no job in it")
@@ -210,7 +211,7 @@ class _SwfParser:
         self._ids.add(job_id, number, field=FIELDS[0])
         return job
 
-    def left_out(self) -> tuple[str, ...]:
+    def cautions(self) -> tuple[str, ...]:
         """Return a caution where jobs without a submission never ran."""
         if not self._nothing_known:
             return ()
@@ -220,21 +221,29 @@ class _SwfParser:
     def parts_of_no_job(self) -> tuple[list[Job], tuple[str, ...]]:
         """Return partial executions without a line for the whole job, and cautions.
 
-        Those that never ran held no nodes, and are left out.
+        Those that never ran held no nodes, and are left out; so are those that ran
+        at an unknown time.
         """
-        alone = [
-            (job_id, own)
+        parts = [
+            part
             for job_id, own in self._parts.items()
             if not self._ids.has(job_id)
+            for part in _parts(job_id, own)
         ]
-        ran = [part for job_id, own in alone for part in _parts_that_ran(job_id, own)]
-        never_ran = sum(len(own) for _, own in alone) - len(ran)
+        ran = [part for part, is_dated in parts if part.run_s > 0 and is_dated]
+        never_ran = sum(part.run_s == 0 for part, _ in parts)
+        undated = len(parts) - len(ran) - never_ran
         cautions = []
         what = "parts of jobs (status 2, 3 or 4)"
         if never_ran:
             cautions.append(
                 f"{counted(never_ran, 'line')} left out: {what} that never ran and "
                 f"have no line for the whole job."
+            )
+        if undated:
+            cautions.append(
+                f"{counted(undated, 'line')} left out: {what} that ran at an unknown "
+                f"submit time and have no line for the whole job."
             )
         if ran:
             cautions.append(
@@ -244,23 +253,22 @@ class _SwfParser:
         return ran, tuple(cautions)
 
 
-def _parts_that_ran(
+def _parts(
     job_id: str, parts: Iterable[Sequence[float | None]]
-) -> Iterator[Job]:
-    """Yield the partial executions of one job that held processors, as jobs.
+) -> Iterator[tuple[Job, bool]]:
+    """Yield the partial executions of one job as jobs, and whether it is known when.
 
-    Where a part has no submission, it waited since the part before it ended.
+    Where a part has no submission, it waited since the part before it ended. One that
+    has no such part before it either is given a submission at 0.
     """
     since_s: float | None = None
     for place, values in enumerate(parts, 1):
         submit_s = since_s if values[_SUBMIT] is None else values[_SUBMIT]
-        if submit_s is None:
-            continue
         number = f"{job_id}#{place}" if place > 1 else job_id
-        part = _job(number, _submitted_at(values, submit_s))
-        since_s = submit_s if part.start_s is None else part.start_s + part.run_s
-        if part.run_s > 0:
-            yield part
+        part = _job(number, _submitted_at(values, submit_s or 0.0))
+        if submit_s is not None:
+            since_s = submit_s if part.start_s is None else part.start_s + part.run_s
+        yield part, submit_s is not None
 
 
 def _submitted_at(

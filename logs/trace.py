@@ -73,7 +73,8 @@ class JobTrace:
         unix_start_s: Unix time of t = 0, or None where the log does not say.
         comments: Header comments, in order, without their comment mark.
         skipped_lines: Bad lines that were tolerated.
-        cautions: What of the log was not used or may mislead, a sentence each.
+        cautions: What of the log was not used or may mislead, a sentence each; but for
+            bad lines, which are counted above.
 
     Raises:
         ValueError: Jobs name nodes, and one that started does not name as many as it

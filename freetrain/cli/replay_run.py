@@ -135,7 +135,7 @@ def compare(request: ReplayRequest, context: CliContext) -> tuple[Comparison, fl
     """
     entrants = entrants_of(request)  # refused before a log is read for nothing
     began_s = context.clock()
-    timeline, left_out = pool_of(request, context)
+    timeline, cautions = pool_of(request, context)
     if request.topology is not None:
         path, nodes = context.cwd / request.topology, timeline.node_names
         leaves = read_leaves(path, nodes, named=request.topology)
@@ -147,7 +147,7 @@ def compare(request: ReplayRequest, context: CliContext) -> tuple[Comparison, fl
         _replay(timeline, trainers, settings, context=context) for settings in entrants
     )
     comparison = _described(
-        request, timeline, trainers, left_out=left_out, results=results
+        request, timeline, trainers, log_cautions=cautions, results=results
     )
     return comparison, load_s
 
@@ -222,7 +222,7 @@ MOST_DAYS = 90.0
 def pool_of(
     request: ReplayRequest, context: CliContext
 ) -> tuple[PoolTimeline, tuple[str, ...]]:
-    """Return the pool over time, and the parts of its log that were not used.
+    """Return the pool over time, and the cautions of its log.
 
     Raises:
         FreeTrainError, LogError: The log cannot be read, or nothing is left of it.
@@ -237,14 +237,14 @@ def pool_of(
         cores_per_node=request.cores_per_node,
     )
     with progress(context, f"scheduling ({request.schedule})") as report:
-        idle, left_out = idle_of(
+        idle, cautions = idle_of(
             trace,
             Method(request.schedule),
             passes=Passes(request.passes),
             on_progress=report,
         )
     if not len(idle.node):
-        reasons = "".join(f" {line}" for line in left_out)
+        reasons = "".join(f" {line}" for line in cautions)
         raise BadDataError(
             f"{request.named}: no node is idle while its jobs run, so there is nothing "
             f"to replay and nothing was done.{reasons} If the log lacks start times, "
@@ -254,7 +254,7 @@ def pool_of(
     timeline = PoolTimeline.from_trace(
         idle, start_s=request.start_s, nodes=request.nodes, days=request.days
     )
-    return timeline, left_out
+    return timeline, cautions
 
 
 def read_leaves(path: Path, nodes: Sequence[str], *, named: str) -> tuple[str, ...]:
@@ -417,7 +417,7 @@ def _described(
     timeline: PoolTimeline,
     trainers: Sequence[TrainerSpec],
     *,
-    left_out: tuple[str, ...],
+    log_cautions: tuple[str, ...],
     results: tuple[ReplayResult, ...],
 ) -> Comparison:
     """Return *results* with a description of their input."""
@@ -428,8 +428,8 @@ def _described(
         version=importlib.metadata.version("freetrain"),
         log=one_line(request.named),
         read_as=_read_as(request, timeline, lengths.holes),
-        left_out=left_out,
-        cautions=_cautions(request, timeline, results, trainers=trainers),
+        log_cautions=log_cautions,
+        figure_cautions=_figure_cautions(request, timeline, results, trainers=trainers),
         nodes=nodes,
         span_s=timeline.horizon_s,
         hole_lengths=lengths,
@@ -464,13 +464,14 @@ REPORTED_SHARE = 0.05
 """Share of the idle node-time, or of the span, from which on a caution is shown."""
 
 
-def _cautions(
+def _figure_cautions(
     request: ReplayRequest,
     timeline: PoolTimeline,
     results: Sequence[ReplayResult],
     *,
     trainers: Sequence[TrainerSpec],
 ) -> tuple[str, ...]:
+    """Return a sentence for what the figures of *results* depend on."""
     never_used = (*missing_basis(results, trainers),)
     if request.log is None:
         return (*never_used, *rigid_jobs(results), *followed(results))
@@ -596,7 +597,7 @@ def _comparison_text(comparison: Comparison, context: CliContext) -> str:
     console = context.out()
     with console.capture() as captured:
         console.print(f"{comparison.log}: {comparison.read_as}", soft_wrap=True)
-        for line in (*comparison.left_out, *comparison.cautions):
+        for line in (*comparison.log_cautions, *comparison.figure_cautions):
             console.print(line, soft_wrap=True)
         console.print(f"Trainers: {comparison.trainers}.", soft_wrap=True)
         rows = [table_row(r, comparison.name(r)) for r in comparison.results]

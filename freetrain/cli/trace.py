@@ -168,6 +168,8 @@ def convert(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     force: Force = False,
 ) -> None:
     """Write a scheduler log in another format."""
+    from freetrain.replay.pool import reading_cautions  # noqa: PLC0415
+
     context: CliContext = ctx.obj
     trace = read_log(
         context.cwd / log,
@@ -176,7 +178,7 @@ def convert(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         cores_per_node=cores_per_node,
     )
     deliver(context, as_text(trace, to), out=out, force=force)
-    for line in trace.cautions if isinstance(trace, JobTrace) else ():
+    for line in reading_cautions(trace):
         context.stderr.write(f"{line}\n")
 
 
@@ -231,14 +233,14 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         cores_per_node=cores_per_node,
     )
     with progress(context, f"scheduling ({schedule})") as report:
-        idle, left_out = idle_of(
+        idle, cautions = idle_of(
             trace, Method(schedule), passes=Passes(passes), on_progress=report
         )
     text = (
         json_text(list(idle_records(idle))) if as_json else as_text(idle, "fragments")
     )
     deliver(context, text, out=out, force=force)
-    for line in left_out:
+    for line in cautions:
         context.stderr.write(f"{line}\n")
 
 

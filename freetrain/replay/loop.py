@@ -82,7 +82,7 @@ class Stage:
         nodes: The machine's nodes.
         names: The nodes' names.
         moment: The scheduler's last step; None if there was none so far.
-        cautions: What of the log was not used or may mislead, a sentence each.
+        cautions: Those of the log, as ``freetrain.replay.pool.log_cautions`` has them.
     """
 
     def __init__(  # noqa: PLR0913 - as the command line has it
@@ -102,7 +102,7 @@ class Stage:
         self.end_s = last_s if days is None else start_s + days * DAY_S
         self.nodes = NodeUnits(simulation.layout)
         self.names = simulation.layout.names
-        self.cautions = log_cautions(trace, method)
+        self.cautions = log_cautions(trace, method, simulation.refused)
         self.moment: ScheduleMoment | None = None
         self._simulation = simulation
         self._begun: set[int] = set()

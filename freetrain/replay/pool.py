@@ -25,7 +25,7 @@ from logs.timeline import UnitRanges
 from logs.trace import IdleTrace, JobTrace, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -37,7 +37,7 @@ DAY_S = 86_400.0
 _ROUNDING = 1e-9
 """So near to a whole number, a mean of nodes is whole."""
 
-WHY_LEFT_OUT = {
+_WHY_LEFT_OUT = {
     Reason.NO_UNITS: "they needed no nodes",
     Reason.NEVER_RAN: "they never ran",
     Reason.NO_START: "the log does not tell when they started",
@@ -56,52 +56,60 @@ def idle_of(
 
     A simulated scheduler makes its *passes* as they say.
 
-    Also returns a sentence for each part of the log that was not used.
+    Also returns the log's cautions, as it was placed: see ``log_cautions``.
 
     Raises:
         UsageError: A log of idle intervals has no jobs to schedule.
         UnusableLogError: The log's jobs cannot be scheduled.
     """
-    skipped = counted(trace.skipped_lines, "bad line")
-    left_out = (f"{skipped} passed over.",) if trace.skipped_lines else ()
     if isinstance(trace, JobTrace):
         scheduled = schedule(trace, method, passes=passes, on_progress=on_progress)
-        cautions = log_cautions(trace, method)
-        sentences = (*left_out, *cautions, *_not_placed(scheduled))
-        return holes(scheduled), sentences
+        cautions = log_cautions(trace, method, scheduled.refused)
+        return holes(scheduled), (*cautions, *_over_committed(scheduled))
     if method is not Method.RECORDED:
         raise UsageError(
             f"{trace.source} holds idle intervals and no jobs, so there is nothing "
             f"for --schedule {method} to place. Nothing was done. Leave --schedule out."
         )
-    return trace, left_out
+    return trace, reading_cautions(trace)
 
 
-def log_cautions(trace: JobTrace, method: Method) -> tuple[str, ...]:
-    """Return the cautions of *trace*, and another where *method* does not suit it."""
+def reading_cautions(trace: Trace) -> tuple[str, ...]:
+    """Return a sentence for what was not read of *trace*, or may mislead in it."""
+    skipped = counted(trace.skipped_lines, "bad line")
+    own = trace.cautions if isinstance(trace, JobTrace) else ()
+    return (f"{skipped} passed over.", *own) if trace.skipped_lines else own
+
+
+def log_cautions(
+    trace: JobTrace, method: Method, refused: Mapping[int, Reason]
+) -> tuple[str, ...]:
+    """Return a sentence for what of a log was not used, or may mislead in it.
+
+    These are the cautions of reading *trace*; one where *method* does not suit it; and
+    one for each reason why the scheduler *refused* jobs, which are named by index.
+    """
+    cautions = [*reading_cautions(trace)]
     is_shared = trace.names_nodes and peak_units(trace.jobs) > trace.units
-    if method is Method.RECORDED or not is_shared:
-        return trace.cautions
-    whole = (
-        f"Jobs of this log share nodes; --schedule {method} gives each job whole nodes "
-        f"of its own, so that they wait for longer than they did."
-    )
-    return (*trace.cautions, whole)
-
-
-def _not_placed(scheduled: Schedule) -> tuple[str, ...]:
-    reasons = Counter(scheduled.refused.values())
-    sentences = [
-        f"{counted(n, 'job')} left out: {WHY_LEFT_OUT[why]}."
-        for why, n in reasons.items()
-    ]
-    over = scheduled.over_commitment
-    if over.jobs:
-        sentences.append(
-            f"{counted(over.jobs, 'job')} held more than the machine has, "
-            f"by {over.worst_units:,} at the worst."
+    if method is not Method.RECORDED and is_shared:
+        cautions.append(
+            f"Jobs of this log share nodes; --schedule {method} gives each job whole "
+            f"nodes of its own, so that they wait for longer than they did."
         )
-    return tuple(sentences)
+    cautions += [
+        f"{counted(jobs, 'job')} left out: {_WHY_LEFT_OUT[why]}."
+        for why, jobs in Counter(refused.values()).items()
+    ]
+    return tuple(cautions)
+
+
+def _over_committed(scheduled: Schedule) -> tuple[str, ...]:
+    """Return a caution where jobs held more than the machine has."""
+    over = scheduled.over_commitment
+    if not over.jobs:
+        return ()
+    held = f"{counted(over.jobs, 'job')} held more than the machine has"
+    return (f"{held}, by {over.worst_units:,} at the worst.",)
 
 
 class Nodes(Sequence[int]):

@@ -51,8 +51,9 @@ class Comparison:
         command: The command line that shows the same again.
         log: As the user named it.
         read_as: Kind, size and span of the log, in words.
-        left_out: Parts of the log that were not used, one sentence each.
-        cautions: Causes that inflate the figures, one sentence each.
+        log_cautions: What of the log was not used or may mislead, one sentence each.
+        figure_cautions: What the figures depend on or are inflated by, one sentence
+            each.
         hole_lengths: Length of the part of each hole that lies in the span.
         trainers: Which trainers, in words.
         parallel: How many trainers may run at a time.
@@ -65,8 +66,8 @@ class Comparison:
     version: str
     log: str
     read_as: str
-    left_out: tuple[str, ...]
-    cautions: tuple[str, ...]
+    log_cautions: tuple[str, ...]
+    figure_cautions: tuple[str, ...]
     nodes: int
     span_s: float
     hole_lengths: HoleLengths

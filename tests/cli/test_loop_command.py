@@ -109,6 +109,21 @@ def test_the_tables_fit_into_80_columns() -> None:
         assert sum(line.split()[:1] == [policy] for line in lines) == 2
 
 
+def test_a_loop_says_which_lines_and_jobs_of_its_log_it_left_out() -> None:
+    # The machine is as large as its largest job; "none" asks for no node at all.
+    with Path("jobs.csv").open("a") as file:
+        file.write("torn,4\nnone,0,0,600,0,900,u\n")
+    words = (*LOOP, "--policy", "equal", "--skip-bad", "1")
+
+    alone = run(*words[:-6], *words[-4:])
+    in_a_loop = run(*words)
+
+    for ran in (alone, in_a_loop):
+        assert ran.code == 0
+        assert "1 bad line passed over." in ran.stdout
+        assert "1 job left out: they needed no nodes." in ran.stdout
+
+
 def test_priorities_are_told_apart_in_a_loop() -> None:
     words = ("--policy", "freetrain", "--priority", "weight", "--priority", "speedup")
 

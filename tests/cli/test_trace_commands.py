@@ -71,6 +71,16 @@ def test_info_as_json_has_plain_figures() -> None:
     assert found["hole_s"]["most"] == 7200.0
 
 
+def test_converting_says_how_many_bad_lines_are_missing() -> None:
+    with Path("jobs.csv").open("a") as file:
+        file.write("torn,4\n")
+
+    ran = run("trace", "convert", "jobs.csv", "--to", "swf", "--skip-bad", "1")
+
+    assert ran.code == 0
+    assert ran.stderr.splitlines() == ["1 bad line passed over."]
+
+
 def test_converting_to_swf_and_back_keeps_the_jobs() -> None:
     to_swf = ("trace", "convert", "jobs.csv", "--to", "swf", "--out", "jobs.swf.gz")
 

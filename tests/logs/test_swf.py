@@ -188,6 +188,24 @@ def test_parts_of_a_job_that_ran_count_where_no_line_is_for_the_whole() -> None:
     )
 
 
+def test_parts_that_ran_at_an_unknown_time_are_left_out_and_counted_apart() -> None:
+    part = "{} -1 {} {} 4 -1 -1 4 3600 -1 2 3 1 -1 -1 -1 -1 -1"
+    rows = ((2, -1, -1), (3, 5, 100), (3, 5, 100), (4, -1, 100))
+
+    trace = Swf().read(content(GOOD, *(part.format(*words) for words in rows)))
+
+    assert [job.job_id for job in trace.jobs] == ["1"]
+    never_ran, undated = trace.cautions
+    assert never_ran == (
+        "1 line left out: parts of jobs (status 2, 3 or 4) that never ran and have no "
+        "line for the whole job."
+    )
+    assert undated == (
+        "3 lines left out: parts of jobs (status 2, 3 or 4) that ran at an unknown "
+        "submit time and have no line for the whole job."
+    )
+
+
 CURIE = ("; MaxNodes: 5544", "; MaxProcs: 93312", GOOD)
 
 

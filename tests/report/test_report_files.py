@@ -80,9 +80,9 @@ def test_the_summary_holds_every_policy_and_caution_and_no_step() -> None:
     files = report_files(shown)
 
     assert steady_record(endless)["images_per_s"] is None  # JSON has no nan
-    assert shown.cautions[0] in files["report.html"].decode()
+    assert shown.figure_cautions[0] in files["report.html"].decode()
     summary = json.loads(files["summary.json"])
-    assert summary["cautions"] == list(shown.cautions)
+    assert summary["cautions"] == list(shown.figure_cautions)
     policies = [record["policy"] for record in summary["policies"]]
     assert policies == ["freetrain", "equal", "scavenger", "static"]
     percentiles = summary["policies"][0]["completion_s"].keys()
@@ -105,7 +105,7 @@ def test_the_page_asks_the_network_for_nothing() -> None:
 def test_what_a_log_is_called_cannot_change_the_page() -> None:
     evil = "<img src=x onerror=alert(1)>.csv"
     shown = replace(
-        comparison(), log=evil, command=evil, trainers=evil, left_out=(evil,)
+        comparison(), log=evil, command=evil, trainers=evil, log_cautions=(evil,)
     )
 
     page = render_page(shown)
