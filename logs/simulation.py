@@ -27,7 +27,7 @@ from logs.trace import UnusableLogError, named_nodes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from logs.timeline import UnitSet
+    from logs.timeline import Placement, UnitSet
     from logs.trace import Job, JobTrace
 
 
@@ -148,27 +148,33 @@ class MachineUnits:
         self.count = count
         self.every: UnitSet = (1 << count) - 1
         # Few and short, so that a machine of a million processors fits in memory.
-        self._halves: tuple[tuple[int, UnitSet], ...] = tuple(
-            (1 << k, (1 << (1 << k)) - 1) for k in reversed(range(count.bit_length()))
+        self._lows: tuple[UnitSet, ...] = tuple(
+            (1 << (1 << power)) - 1 for power in range(count.bit_length())
         )
 
     def lowest(self, among: UnitSet, count: int) -> UnitSet:
         """Return the *count* lowest-numbered units of *among*, or all it has."""
-        if count >= among.bit_count():
-            return among
         if count < 1:
             return 0
+        # Most jobs need few units, which lie low: look at twice as many each time.
+        power = (count - 1).bit_length()
+        while power < len(self._lows) and (
+            (among & self._lows[power]).bit_count() < count
+        ):
+            power += 1
+        if power >= len(self._lows) and among.bit_count() <= count:
+            return among
         last, rest, wanted = 0, among, count
         # Bisect for the wanted-th unit: each step looks at half of the last.
-        for width, low in self._halves:
-            below = rest & low
+        for half in reversed(range(min(power, len(self._lows)))):
+            below = rest & self._lows[half]
             found = below.bit_count()
             if found >= wanted:
                 rest = below
             else:
                 wanted -= found
-                rest >>= width
-                last += width
+                rest >>= 1 << half
+                last += 1 << half
         return among & ((2 << last) - 1)
 
 
@@ -586,8 +592,21 @@ class SlurmParameters:
                 raise ValueError(f"{name} must be above 0 and finite, not {value}")
 
 
-_JOBS_BETWEEN_LOOKS = 4
-"""Looking whether others could start takes a third of the time of planning a job."""
+@dataclass(slots=True)
+class _PlaceSearch:
+    """A search for the place of one job in line.
+
+    Attributes:
+        number: Its number in the line.
+        before_slot: It is placed only if it starts before this slot.
+        place: Where it fits beside the jobs that have a place; None for not known.
+        passed: Jobs, from the head of the line, that will not be in the way there.
+    """
+
+    number: int
+    before_slot: float
+    place: Placement | None = None
+    passed: int = 0
 
 
 class SlurmPlacer:
@@ -600,7 +619,7 @@ class SlurmPlacer:
     Args:
         parameters: Slurm's.
         plans_all: Whether a cycle plans all jobs that it looks at, and ``plan`` has
-            them; else only as far as another one could start at once.
+            them; else only those that may be in the way of one that could start now.
     """
 
     def __init__(self, parameters: SlurmParameters, *, plans_all: bool = True) -> None:
@@ -608,10 +627,15 @@ class SlurmPlacer:
         self.wakes_s = math.inf
         self._parameters = parameters
         self._plans_all = plans_all
+        # A plan, and until when it stands; the jobs of the queue that it was made for.
         self._timeline: Timeline | None = None
         self._tested: list[int] = []
         self._valid_s = math.inf
         self._planned: list[PlannedJob] = []
+        # These jobs with those started since, and a slot before which each of them
+        # does not start; inf once it has its place, or none within the window.
+        self._line: list[int] = []
+        self._from_slot: list[float] = []
 
     def arrives_s(self, job: Job) -> float:
         """Jobs queue when they are submitted."""
@@ -648,68 +672,119 @@ class SlurmPlacer:
     def _cycle(self, machine: Machine) -> None:
         depth = self._parameters.bf_max_job_test
         queue = machine.waiting[:depth]
+        free = machine.free.bit_count()
+        if not self._plans_all and all(machine.size[job] > free for job in queue):
+            self.wakes_s = math.inf
+            return
         timeline = self._reuse(machine, queue)
-        tested = self._test_all(machine, timeline, queue)
+        self._line_up(machine, timeline, queue[len(self._tested) :])
         # Starts only move jobs forward, so that none of these is behind its front now;
         # the whole of it may be long.
         waiting = set(machine.waiting[:depth])
-        looked_at = sum(job in waiting for job in queue)
-        self._tested = [job for job in queue[:tested] if job in waiting]
+        self._tested = [job for job in queue if job in waiting]
         self.plan = tuple(self._planned)
         self._valid_s = min(self._valid_s, timeline.next_change_s)
         self.wakes_s = self._next_cycle_s(self._valid_s) if waiting else math.inf
-        if looked_at < min(depth, len(machine.waiting)):
+        if len(self._tested) < min(depth, len(machine.waiting)):
             soon_s = machine.now_s + self._parameters.bf_interval_s
             self.wakes_s = min(self.wakes_s, self._next_cycle_s(soon_s))
 
-    def _test_all(self, machine: Machine, timeline: Timeline, queue: list[int]) -> int:
-        """Test the jobs of *queue* that are not; return how many of it are then.
-
-        A place later than now takes units from others, and gives none to any: if plans
-        are not asked for, those behind the last job that could start now are left out.
-        """
-        first, end = len(self._tested), len(queue)
-        for place, job in enumerate(queue[first:], first):
-            if not self._plans_all and (place - first) % _JOBS_BETWEEN_LOOKS == 0:
-                while end > place and not self._could_start(
-                    machine, timeline, queue[end - 1]
-                ):
-                    end -= 1
-            if place >= end:
-                return end
-            self._test(machine, timeline, job)
-        return end
-
-    def _could_start(self, machine: Machine, timeline: Timeline, job: int) -> bool:
-        request_s = machine.request_s[job]
-        return timeline.can_start(machine.size[job], request_s, now_s=machine.now_s)
+    def _line_up(
+        self, machine: Machine, timeline: Timeline, jobs: Sequence[int]
+    ) -> None:
+        """Put *jobs* in line; place all, or else start those that can start now."""
+        free = machine.free.bit_count()
+        next_slot = timeline.next_slot
+        for number, job in enumerate(jobs, len(self._line)):
+            self._line.append(job)
+            self._from_slot.append(next_slot)
+            if self._plans_all:  # and so those in front have their places
+                search = _PlaceSearch(number, math.inf)
+                if place := self._look(machine, timeline, search):
+                    self._book(machine, timeline, number, place)
+            elif machine.size[job] <= free:
+                self._place(machine, timeline, number, before_slot=next_slot)
 
     def _reuse(self, machine: Machine, queue: list[int]) -> Timeline:
         timeline = self._timeline
         tested = self._tested
         stands = machine.now_s < self._valid_s and queue[: len(tested)] == tested
         if timeline is None or not stands:
-            ends = ((job.expected_end_s, job.units) for job in machine.running.values())
+            ends = (
+                (job.expected_end_s, job.units, machine.size[number])
+                if number >= 0
+                else (job.expected_end_s, job.units, job.units.bit_count())
+                for number, job in machine.running.items()
+            )
             slot_s = self._parameters.bf_resolution_s
             timeline = Timeline(machine.now_s, machine.free, ends, slot_s)
             self._timeline = timeline
             self._tested = []
             self._valid_s = math.inf
             self._planned = []
+            self._line = []
+            self._from_slot = []
         return timeline
 
-    def _test(self, machine: Machine, timeline: Timeline, job: int) -> None:
-        size = machine.size[job]
-        now_s = machine.now_s
-        gap = timeline.find(size, machine.request_s[job], now_s=now_s)
-        start_s = timeline.starts_s(gap.at) if gap.at else now_s
+    def _place(
+        self, machine: Machine, timeline: Timeline, number: int, *, before_slot: float
+    ) -> None:
+        """Place a job in line if it starts before *before_slot*; else note that.
+
+        Its place is where it fits beside the jobs that have places, unless one in front
+        of it that has none may come to lie there. The first such job is then placed, if
+        it starts before this place ends, in the same way; and so on. Jobs that are in
+        the way of no other get no place.
+        """
+        from_slot = self._from_slot
+        searches = [_PlaceSearch(number, before_slot)]
+        while searches:
+            search = searches[-1]
+            place = search.place or self._look(machine, timeline, search)
+            if place is None:
+                searches.pop()
+                continue
+            for ahead in range(search.passed, search.number):
+                if from_slot[ahead] < place.end_slot:
+                    search.passed = ahead + 1
+                    searches.append(_PlaceSearch(ahead, place.end_slot))
+                    break
+            else:
+                self._book(machine, timeline, search.number, place)
+                searches.pop()
+                for other in searches:
+                    other.place = None
+
+    def _look(
+        self, machine: Machine, timeline: Timeline, search: _PlaceSearch
+    ) -> Placement | None:
+        job = self._line[search.number]
+        found = timeline.find(
+            machine.size[job],
+            machine.request_s[job],
+            now_s=machine.now_s,
+            before_slot=search.before_slot,
+        )
+        if isinstance(found, int):
+            self._from_slot[search.number] = found
+            return None
+        search.place, search.passed = found, 0
+        return found
+
+    def _book(
+        self, machine: Machine, timeline: Timeline, number: int, place: Placement
+    ) -> None:
+        job = self._line[number]
+        self._from_slot[number] = math.inf
+        start_s = timeline.starts_s(place.at) if place.at else machine.now_s
         window_s = self._parameters.bf_window_min * 60
-        if start_s > now_s + window_s:
+        if start_s > machine.now_s + window_s:
             self._valid_s = min(self._valid_s, start_s - window_s)
             return
-        units = machine.units.lowest(gap.units, size)
-        timeline.book(gap, units)
-        if gap.at == 0:
+        size = machine.size[job]
+        units = machine.units.lowest(place.units, size)
+        timeline.book(place, units)
+        if place.at == 0:
             machine.start(job, units)
         else:
             self._planned.append(PlannedJob(job, start_s, units))
@@ -771,8 +846,8 @@ class Simulation:
     ) -> None:
         """Set the machine up, empty; ``logs.schedule.schedule`` has most arguments.
 
-        Without *plans_all* the simulated Slurm plans jobs only as far as others could
-        start at once: the schedule is the same, and plans are shorter.
+        Without *plans_all* the simulated Slurm plans only jobs that may be in the way
+        of others that could start: the schedule is the same, and plans are shorter.
         """
         self.layout = lay_out(trace, units=units, by_name=method == Method.RECORDED)
         reasons = {
@@ -784,8 +859,7 @@ class Simulation:
         self._machine = Machine(trace.jobs, MachineUnits(self.layout.units))
         is_simulated = method is not Method.RECORDED
         self._most = 1 if is_simulated and passes is Passes.EVENT else None
-        slurm_placer = SlurmPlacer(slurm or SlurmParameters(), plans_all=plans_all)
-        self._placer = _placer(method, self.layout, slurm_placer)
+        self._placer = _placer(method, self.layout, slurm, plans_all=plans_all)
         due = [(self._placer.arrives_s(trace.jobs[job]), job) for job in self.admitted]
         self._arrivals = sorted(due, reverse=True)
 
@@ -888,14 +962,16 @@ class Simulation:
         return tuple(arrived)
 
 
-def _placer(method: Method, layout: Layout, slurm: SlurmPlacer) -> Placer:
+def _placer(
+    method: Method, layout: Layout, slurm: SlurmParameters | None, *, plans_all: bool
+) -> Placer:
     match method:
         case Method.RECORDED:
             return RecordedPlacer(layout)
         case Method.EASY:
             return EasyPlacer()
         case Method.SLURM:
-            return slurm
+            return SlurmPlacer(slurm or SlurmParameters(), plans_all=plans_all)
 
 
 def _reason(job: Job, method: Method, layout: Layout) -> Reason | None:

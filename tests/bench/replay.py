@@ -24,7 +24,13 @@ LINES = ((1024, 10, 2.0), (4734, 40, 3.0))
 
 
 CORES = 93_312
-LARGE_JOBS = (20_000, 40_000)
+# By method: the share of the machine that jobs fill, and two numbers of jobs.
+LARGE_LOGS = (
+    ("recorded", 0.7, (20_000, 40_000)),
+    ("easy", 0.7, (20_000, 40_000)),
+    ("slurm", 0.7, (20_000, 40_000)),
+    ("slurm", 1.05, (5_000, 10_000)),  # a queue that grows all the time
+)
 REPLAYED = ("--trainers", "hps", "--parallel", "10", "--policy", "freetrain")
 
 
@@ -65,29 +71,29 @@ def _year(shared: Path) -> Iterator[str]:
 def _sizes() -> Iterator[str]:
     """Yield what twice the jobs take of a large machine, by way to place them."""
     with tempfile.TemporaryDirectory() as folder:
-        logs = [_large_log(Path(folder) / f"{jobs}.swf", jobs) for jobs in LARGE_JOBS]
-        for method in ("recorded", "easy", "slurm"):
+        for method, share, sizes in LARGE_LOGS:
             took = []
-            for log, jobs in zip(logs, LARGE_JOBS, strict=True):
+            for jobs in sizes:
+                log = _large_log(Path(folder) / "log.swf", jobs, share)
                 words = [str(log), *REPLAYED, "--requeue", "--schedule", method]
                 cpu_s, peak_bytes, _ = _cpu(["-m", "freetrain", "replay", *words])
                 took.append(cpu_s)
                 yield (
-                    f"{jobs:,} jobs on {CORES:,} cores, {method}: {cpu_s:.1f} s of "
-                    f"processor time, {peak_bytes / _MIB:.0f} MiB"
+                    f"{jobs:,} jobs for {share:.0%} of {CORES:,} cores, {method}: "
+                    f"{cpu_s:.1f} s of processor time, {peak_bytes / _MIB:.0f} MiB"
                 )
             yield f"{method}: {took[1] / took[0]:.2f} times as long for twice the jobs"
 
 
-def _large_log(path: Path, jobs: int) -> Path:
-    """Write a log of jobs of 1 to 4,096 cores, 70 % of the machine's; return *path*."""
+def _large_log(path: Path, jobs: int, share: float) -> Path:
+    """Write a log of jobs of 1 to 4,096 cores that fill *share* of the machine."""
     chance = random.Random(jobs)  # noqa: S311 -- load, not secrets
     lines, at_s, area = [f"; MaxProcs: {CORES}"], 0.0, 0.0
     for number in range(1, jobs + 1):
         size = chance.choice((chance.randint(1, 64), 16 * chance.randint(1, 256)))
         run_s = 1 + int(chance.expovariate(1 / 4_000))
         area += size * run_s
-        at_s = max(at_s, area / (0.7 * CORES) * chance.uniform(0.98, 1.0))
+        at_s = max(at_s, area / (share * CORES) * chance.uniform(0.98, 1.0))
         asked_s = run_s * chance.choice((1, 2, 10))
         lines.append(
             f"{number} {at_s:.0f} 0 {run_s} {size} -1 -1 {size} {asked_s} -1 1 "

@@ -48,8 +48,9 @@ def traces(
     overruns: bool = True,
     priorities: bool = False,
     least_run_s: int = 0,
+    most_jobs: int = 12,
 ) -> JobTrace:
-    """Up to a dozen jobs that crowd a machine of up to six units."""
+    """Up to *most_jobs* jobs that crowd a machine of up to six units."""
     units = draw(st.integers(1, 6))
 
     def build(submit_s: int, size: int, run_s: int, slack_s: int, priority: int) -> Job:
@@ -65,4 +66,4 @@ def traces(
         st.integers(-5 if overruns else 0, 12),
         st.integers(0, 3),
     )
-    return trace_of(draw(st.lists(jobs, min_size=3, max_size=12)), units)
+    return trace_of(draw(st.lists(jobs, min_size=3, max_size=most_jobs)), units)

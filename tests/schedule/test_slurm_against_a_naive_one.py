@@ -1,16 +1,18 @@
 """The simulated Slurm against a second, deliberately slow implementation."""
 
+import random
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logs.schedule import Schedule, schedule
-from logs.simulation import Method, Simulation, SlurmParameters
+from logs.simulation import Method, Running, Simulation, SlurmParameters
 from logs.timeline import members
 from logs.trace import JobTrace
 from tests.schedule import naive
-from tests.schedule.instances import traces
+from tests.schedule.instances import job, trace_of, traces
 
 
 def places(result: Schedule) -> dict[int, naive.Place]:
@@ -47,22 +49,48 @@ def test_slurm_places_and_plans_every_job_as_the_naive_one_does(
 
 
 @settings(max_examples=300, deadline=None)
-@given(traces(priorities=True), parameters)
+@given(traces(priorities=True, most_jobs=40), parameters)
 def test_jobs_start_alike_whether_or_not_those_that_cannot_are_planned(
     trace: JobTrace, slurm: SlurmParameters
 ) -> None:
-    planning_all = [
-        started
-        for moment in Simulation(trace, Method.SLURM, slurm=slurm)
-        for started in moment.started
-    ]
-    planning_few = [
-        started
-        for moment in Simulation(trace, Method.SLURM, slurm=slurm, plans_all=False)
-        for started in moment.started
-    ]
+    few = Simulation(trace, Method.SLURM, slurm=slurm, plans_all=False)
 
-    assert planning_few == planning_all
+    assert started(few) == started(Simulation(trace, Method.SLURM, slurm=slurm))
+
+
+@pytest.mark.parametrize("seed", [6, 16, 17, 24, 40])
+def test_jobs_start_alike_where_each_in_the_way_has_another_in_its_way(
+    seed: int,
+) -> None:
+    # Of a hundred such logs, these go wrong if that is looked at for one job only.
+    trace = crowded(seed)
+    slurm = SlurmParameters(bf_interval_s=1, bf_resolution_s=4, bf_window_min=24)
+    few = Simulation(trace, Method.SLURM, slurm=slurm, plans_all=False)
+
+    assert started(few) == started(Simulation(trace, Method.SLURM, slurm=slurm))
+
+
+def test_a_whole_plan_has_the_jobs_in_the_order_of_the_queue() -> None:
+    for moment in Simulation(crowded(6), Method.SLURM):
+        planned = [place.job for place in moment.plan]
+        assert planned == sorted(planned)
+
+
+def crowded(seed: int) -> JobTrace:
+    """A hundred jobs on 32 units, short and long, that all come within 100 s."""
+    chance = random.Random(seed)  # noqa: S311 -- load, not secrets
+    jobs = []
+    for _ in range(100):
+        units = chance.choice((chance.randint(1, 32), chance.randint(1, 4)))
+        run_s = chance.randint(1, 100)
+        submit_s = chance.randint(0, 100)
+        request_s = run_s + chance.choice((0, chance.randint(0, 300)))
+        jobs.append(job(submit_s, units, run_s, request_s))
+    return trace_of(jobs, 32)
+
+
+def started(simulation: Simulation) -> list[Running]:
+    return [job for moment in simulation for job in moment.started]
 
 
 @given(traces())
