@@ -42,8 +42,8 @@ from milp.exact import (
 )
 from milp.problem import (
     SOLVER_TOLERANCE,
-    NodeClass,
     Problem,
+    as_one_class,
     check_problem,
     constraint_violations,
     drop,
@@ -198,9 +198,9 @@ def plan_counts(problem: Problem, solver: ModelSolver, *, limit_s: float) -> Ans
     """
     rows = feasible_gains(problem)
     if len(problem.classes) > 1:
-        alike = _as_one_class(problem, rows)
-        if alike is not None:
-            return alike
+        answer = _planned_as_one_class(problem, rows)
+        if answer is not None:
+            return answer
     prices, sizes = _relax(
         problem,
         rows,
@@ -217,7 +217,7 @@ def plan_counts(problem: Problem, solver: ModelSolver, *, limit_s: float) -> Ans
     return _solve(problem, reduction, solver, limit_s=limit_s)
 
 
-def _as_one_class(
+def _planned_as_one_class(
     problem: Problem, rows: Sequence[NDArray[np.float64]]
 ) -> Answer | None:
     """Plan as if all nodes were of one class; None if that plan cannot be handed out.
@@ -225,13 +225,7 @@ def _as_one_class(
     No plan for several classes gains more, so that one whose nodes can be handed out by
     class is optimal.
     """
-    pool = NodeClass("any", sum(known.nodes for known in problem.classes))
-    trainers = [
-        replace(trainer, held=(sum(trainer.held),), usable=None)
-        for trainer in problem.trainers
-    ]
-    alike = Problem((pool,), tuple(trainers), problem.t_fwd_s)
-    best = ExactSolver().solve(alike)
+    best = ExactSolver().solve(as_one_class(problem))
     targets = [nodes for (nodes,) in best.counts]
     if any(row[nodes] == -math.inf for row, nodes in zip(rows, targets, strict=True)):
         return None

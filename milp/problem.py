@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -166,6 +166,19 @@ class Problem:
     classes: tuple[NodeClass, ...]
     trainers: tuple[ProblemTrainer, ...]
     t_fwd_s: float
+
+
+def as_one_class(problem: Problem) -> Problem:
+    """Return *problem* as if its nodes were all alike and any trainer could use each.
+
+    No plan of *problem* gains more than the best plan of this one.
+    """
+    nodes = sum(known.nodes for known in problem.classes)
+    trainers = [
+        replace(trainer, held=(sum(trainer.held),), usable=None)
+        for trainer in problem.trainers
+    ]
+    return Problem((NodeClass("any", nodes),), tuple(trainers), problem.t_fwd_s)
 
 
 SOLVER_TOLERANCE = 1e-6

@@ -20,6 +20,7 @@ from milp.problem import (
     NodeClass,
     Problem,
     ProblemTrainer,
+    as_one_class,
     custom,
     throughput,
     violations,
@@ -125,20 +126,11 @@ def _several_classes() -> Iterator[str]:
             planner = Planner()
             three_ms += _timed(planner.plan, problem) / 1e4
             solved += planner.plan(problem).reason == ""
-            one_ms += _timed(Planner().plan, _merged(problem)) / 1e4
+            one_ms += _timed(Planner().plan, as_one_class(problem)) / 1e4
         yield (
             f"{who:12s}  {one_ms:12.1f}  {three_ms:8.1f}  {three_ms / one_ms:5.1f}  "
             f"{solved:2d} of 10"
         )
-
-
-def _merged(problem: Problem) -> Problem:
-    """Return *problem* as if all its nodes were of one class."""
-    nodes = sum(known.nodes for known in problem.classes)
-    trainers = [
-        replace(one, held=(sum(one.held),), usable=None) for one in problem.trainers
-    ]
-    return Problem((NodeClass("any", nodes),), tuple(trainers), problem.t_fwd_s)
 
 
 def _dense(problem: Problem) -> None:

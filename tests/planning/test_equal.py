@@ -13,6 +13,7 @@ from milp.problem import (
     NodeClass,
     Problem,
     ProblemTrainer,
+    as_one_class,
     loose_bound,
     plan_gain,
     throughput,
@@ -72,14 +73,7 @@ def test_equal_shares_break_no_constraint_and_are_held_against_the_best(
 def test_equal_shares_of_one_kind_of_node_are_alike_in_ticks_and_replays(
     problem: Problem,
 ) -> None:
-    nodes = sum(one.nodes for one in problem.classes)
-    alike = Problem(
-        (NodeClass("any", nodes),),
-        tuple(
-            replace(one, held=(sum(one.held),), usable=None) for one in problem.trainers
-        ),
-        problem.t_fwd_s,
-    )
+    alike = as_one_class(problem)
 
     tick, replay = (
         Equal(replace(TOOLS, verifies=verifies)).plan(request_from(alike))
