@@ -18,7 +18,7 @@ from freetrain.broker.limits import HoleReason, TrainerReason
 from freetrain.broker.pool import classify, classify_by, pool_of, rank_by
 from freetrain.broker.reconcile import Wanted, WantedLeases, WantedTrainer, reconcile
 from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
-from freetrain.planning.rating import start_cost_s
+from freetrain.planning.rating import start_cost_s, start_loss_s
 from freetrain.scaling import ASSUMED_STAY_S
 from milp.answer import assign
 
@@ -96,13 +96,14 @@ def decide_leases(
         rank = partial(rank_by, foresight, now_s=now_s)
         nodes, refused = pool_of(situation, limits, rank=rank)
         classes, forecast = classify_by(foresight, nodes, now_s=now_s)
-    spread = [
-        replace(t, start_s=start_cost_s(t.start_s, stay_s=stay_s, reach_s=reach_s))
-        for t in situation.trainers
+    held_of = held_nodes(situation.trainers, classes.nodes)
+    trainers = [
+        trainer if held else _waiting(trainer, stay_s=stay_s, reach_s=reach_s)
+        for trainer, held in zip(situation.trainers, held_of, strict=True)
     ]
     planned = policy.plan(
         request_of(
-            spread,
+            trainers,
             classes,
             t_fwd_s=t_fwd_s,
             background=situation.background,
@@ -131,6 +132,16 @@ def decide_leases(
 
 
 # What the policy is asked, and the leases that its answer takes.
+
+
+def _waiting(trainer: Trainer, *, stay_s: float, reach_s: float) -> Trainer:
+    """Return *trainer*, which has no nodes, with the costs that a plan is charged."""
+    start_s, lost_s = trainer.start_s, max(0.0, trainer.loss_s - trainer.down_s)
+    return replace(
+        trainer,
+        start_s=start_cost_s(start_s, stay_s=stay_s, reach_s=reach_s),
+        loss_s=start_loss_s(lost_s, start_s, stay_s=stay_s),
+    )
 
 
 def held_nodes(

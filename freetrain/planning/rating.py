@@ -69,6 +69,20 @@ def start_cost_s(start_s: float, *, stay_s: float, reach_s: float) -> float:
     return min(reach_s, stay_s) * -math.expm1(-start_s / stay_s)
 
 
+def start_loss_s(lost_s: float, start_s: float, *, stay_s: float) -> float:
+    """Return what losing nodes costs a trainer that waits, in seconds of its worth.
+
+    Where its first nodes leave, no others pause, and it loses work only if its start
+    was over: exp(-start / stay) of all stays are longer than a start.
+
+    Args:
+        lost_s: Seconds of its work that it loses at a loss, without the pause.
+        start_s: Seconds that its start takes.
+        stay_s: How long trainers keep nodes in the mean, seconds.
+    """
+    return lost_s * math.exp(-start_s / stay_s)
+
+
 def learned_speeds(  # noqa: PLR0913 - one fact each
     known: LearnedScaling,
     sizes: Sequence[int],

@@ -411,3 +411,20 @@ def test_with_nothing_learned_a_plan_is_no_worse_than_the_published_one(
     best = gained(trainers, published)
     assert gained(trainers, ahead) >= best - 1e-9 * (1.0 + abs(best))
     assert "left out" not in ahead.planned.reason
+
+
+def test_a_node_that_soon_leaves_goes_to_one_that_waits_and_not_to_one_that_runs() -> (
+    None
+):
+    short = KnownForecast({"n1": "short"}, {"short": Prospect(100.0, 1.0, 1.0)})
+    waiting, running = (
+        replace(trainer("a", 2, *tasks, loss_s=600.0), down_s=600.0)
+        for tasks in ((), (0,))
+    )
+
+    started = decided((waiting,), [hole("n1", math.inf)], by=foresight(short))
+    grown = decided((running,), EIGHT[:2], 0, by=foresight(short))
+
+    # It has neither other nodes that would pause nor work that it could lose.
+    assert started.wanted.trainers[0].planned_nodes == 1
+    assert grown.wanted.trainers[0].planned_nodes == 1

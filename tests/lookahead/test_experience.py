@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.lookahead.experience import Experience, ServiceTime
-from freetrain.planning.rating import start_cost_s
+from freetrain.planning.rating import start_cost_s, start_loss_s
 
 HORIZON_S = 500.0
 TWO_CLUSTERS = {"a": frozenset({1, 2, 3, 4})}
@@ -52,6 +52,16 @@ def test_a_plan_is_charged_what_a_start_takes_of_its_service(
     found = start_cost_s(start_s, stay_s=stay_s, reach_s=reach_s)
     assert found == pytest.approx(cost_s, rel=0.01)
     assert found < min(start_s or 1.0, reach_s)
+
+
+def test_a_trainer_that_waits_loses_only_what_it_will_have_trained() -> None:
+    early, late, never = (
+        start_loss_s(30.0, start_s, stay_s=100.0) for start_s in (10.0, 200.0, 9_000.0)
+    )
+
+    assert early == pytest.approx(27.1, abs=0.1)
+    assert late == pytest.approx(4.06, abs=0.01)
+    assert never == pytest.approx(0.0, abs=1e-12)
 
 
 def test_services_end_where_all_nodes_went_and_not_where_the_work_was_done() -> None:

@@ -32,6 +32,7 @@ from tests.replay.worlds import (
     linear,
     no_clock,
     pools,
+    replay,
     run,
     settings,
     teams,
@@ -191,16 +192,20 @@ def test_trainers_that_are_kept_from_event_to_event_are_those_made_anew(
     events: list[dict[int, tuple[frozenset[int], bool, bool]]],
 ) -> None:
     kept = ClusteredTrainers()
+
+    def waiting(costs: Costs) -> tuple[float, float]:
+        return costs.start_s, costs.checkpoint_every_s
+
     for event in events:
         runs = [
             run(serial, *held, costs=DEAR if is_dear else FOR_NOTHING)
             for serial, (held, is_dear, _) in event.items()
         ]
         curves = [CURVES[is_better] for _, _, is_better in event.values()]
-        found = kept.of(runs, curves, lambda node: node // 2, float)
-        anew = ClusteredTrainers().of(runs, curves, lambda node: node // 2, float)
+        found = kept.of(runs, curves, lambda node: node // 2, waiting)
+        anew = ClusteredTrainers().of(runs, curves, lambda node: node // 2, waiting)
         assert list(map(seen, found)) == list(map(seen, anew))
-        again = kept.of(runs, curves, lambda node: node // 2, float)
+        again = kept.of(runs, curves, lambda node: node // 2, waiting)
         assert all(map(operator.is_, again, found))
 
 
@@ -282,3 +287,23 @@ def test_what_changes_count_for_is_learned_and_told_after_an_hour() -> None:
     assert [window.change_weight for window in windows[:30]] == [1.0] * 30
     assert windows[-1].change_weight > 1.5
     assert {window.hit_weight for window in windows} != {0.25}, "hits come one by one"
+
+
+def test_nodes_are_used_that_stay_no_longer_than_a_start_takes() -> None:
+    draw, idle = np.random.default_rng(1), {}
+    for node in range(48):
+        at_s, own = float(draw.uniform(0.0, 600.0)), []
+        while at_s < 21_600.0:
+            end_s = at_s + float(draw.exponential(120.0))
+            own.append((at_s, end_s))
+            at_s = end_s + float(draw.exponential(600.0))
+        idle[node] = own
+    costs = Costs(grow_s=120.0, shrink_s=120.0, start_s=120.0, checkpoint_every_s=60.0)
+    team = [trainer(f"t{k}", costs=costs, samples=1e9) for k in range(8)]
+
+    ahead, published = (
+        replay(idle, team, policy=name) for name in ("lookahead", "freetrain")
+    )
+
+    assert ahead.samples > published.samples > 0.0
+    assert ahead.used_node_s > 0.9 * ahead.pool_node_s

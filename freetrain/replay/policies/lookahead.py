@@ -14,7 +14,7 @@ from freetrain.lookahead.affinity import close_to_each_other
 from freetrain.lookahead.experience import Experience
 from freetrain.lookahead.reliability import ScoredForecaster
 from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
-from freetrain.planning.rating import start_cost_s
+from freetrain.planning.rating import start_cost_s, start_loss_s
 from freetrain.planning.settings import DEFAULT_T_FWD_S, HORIZON_S
 from freetrain.replay.policies.base import Change
 from milp.window import WindowClass
@@ -116,10 +116,10 @@ class LookaheadPolicy:
         curves = self._curves.curves(view)
         is_learning, weights = self._forecaster.is_learning, self._weights
         reach_s = weights.t_fwd_s if is_learning else weights.horizon_s
-        spread = partial(
-            start_cost_s, stay_s=self.experience.service.stay_s, reach_s=reach_s
+        waiting = partial(
+            _waiting_costs_s, stay_s=self.experience.service.stay_s, reach_s=reach_s
         )
-        trainers = self._trainers.of(view.trainers, curves, cluster, spread)
+        trainers = self._trainers.of(view.trainers, curves, cluster, waiting)
         free = by_cluster(view.free, cluster)
         used = sorted(set(free).union(*[trainer.held for trainer in trainers]))
         request = Request(
@@ -206,7 +206,7 @@ class ClusteredTrainers:
         trainers: Sequence[TrainerView],
         curves: Sequence[Curve],
         cluster: Callable[[int], int],
-        start_cost_s: Callable[[float], float],
+        waiting_costs_s: Callable[[Costs], tuple[float, float]],
     ) -> list[PlanTrainer]:
         """Return *trainers*; to be called at every event at which some hold nodes.
 
@@ -214,7 +214,8 @@ class ClusteredTrainers:
             trainers: In the order of the view.
             curves: Their ratings.
             cluster: The cluster of a node.
-            start_cost_s: Returns how much of a start is charged to a plan, seconds.
+            waiting_costs_s: Returns what a start, and losing nodes then, are charged
+                to a plan, seconds.
         """
         before, self._known = self._known, {}
         for trainer, curve in zip(trainers, curves, strict=True):
@@ -226,11 +227,12 @@ class ClusteredTrainers:
                 or known.costs is not trainer.spec.costs
                 or (
                     not known.nodes
-                    and known.trainer.start_s != start_cost_s(known.costs.start_s)
+                    and known.costs.start_s
+                    and (known.trainer.start_s, known.trainer.loss_s)
+                    != waiting_costs_s(known.costs)
                 )
             ):
-                start_s = start_cost_s(trainer.spec.costs.start_s)
-                known = _clustered(trainer, curve, cluster, start_s)
+                known = _clustered(trainer, curve, cluster, waiting_costs_s)
             self._known[trainer.serial] = known
         return [known.trainer for known in self._known.values()]
 
@@ -239,20 +241,35 @@ def _clustered(
     trainer: TrainerView,
     curve: Curve,
     cluster: Callable[[int], int],
-    start_s: float,
+    waiting_costs_s: Callable[[Costs], tuple[float, float]],
 ) -> _Clustered:
     costs = trainer.spec.costs
+    start_s, loss_s = 0.0, costs.shrink_s + costs.checkpoint_every_s / 2
+    # Of one that runs no start is charged: it is the same whatever that costs. Where
+    # starts are free, losing all nodes is charged as any other loss is.
+    if not trainer.held and costs.start_s:
+        start_s, loss_s = waiting_costs_s(costs)
     plan_trainer = PlanTrainer(
         name=str(trainer.serial),
         curve=curve,
         held=by_cluster(trainer.held, cluster),
         up_s=costs.grow_s,
         down_s=costs.shrink_s,
-        # Of one that runs no start is charged: it is the same whatever that costs.
-        start_s=0.0 if trainer.held else start_s,
-        loss_s=costs.shrink_s + costs.checkpoint_every_s / 2,
+        start_s=start_s,
+        loss_s=loss_s,
     )
     return _Clustered(frozenset(trainer.held), costs, plan_trainer)
+
+
+def _waiting_costs_s(
+    costs: Costs, *, stay_s: float, reach_s: float
+) -> tuple[float, float]:
+    """Return what a start, and losing nodes then, are charged to a plan, seconds."""
+    start_s, lost_s = costs.start_s, costs.checkpoint_every_s / 2
+    return (
+        start_cost_s(start_s, stay_s=stay_s, reach_s=reach_s),
+        start_loss_s(lost_s, start_s, stay_s=stay_s),
+    )
 
 
 def by_cluster(nodes: Iterable[int], cluster: Callable[[int], int]) -> dict[int, int]:
