@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -106,6 +106,25 @@ class WindowTrainer:
     new_hit_share: Mapping[int, float] = field(default_factory=dict)
 
 
+class AlikeClasses(NamedTuple):
+    """Classes of which the same is expected; no trainer holds a node of most of them.
+
+    Attributes:
+        each: What is expected of each.
+        numbers: Ascending; the classes that the window names, too, are not part of it.
+        total: How many are part of it; above 0.
+    """
+
+    each: WindowClass
+    numbers: Sequence[int]
+    total: int
+
+    def has(self, k: int) -> bool:
+        """Tell whether *k* is one of the numbers."""
+        at = bisect_left(self.numbers, k)
+        return at < len(self.numbers) and self.numbers[at] == k
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """Which trainer gets how many nodes of which class, given expected lives.
@@ -116,6 +135,9 @@ class Window:
         trainers: [J] A plan has a holding for each, in this order.
         hit_weight: [κ] Weight of a foreseeable loss.
         change_weight: [η] Weight of a change; above 1 for hysteresis.
+        alike: Classes besides those of ``classes``, all of whose nodes are free: of
+            thousands that are alike a search looks at a few.
+        order: Sort key of classes: where takes gain alike, the first one is made.
     """
 
     classes: Mapping[int, WindowClass]
@@ -123,6 +145,39 @@ class Window:
     trainers: tuple[WindowTrainer, ...]
     hit_weight: float
     change_weight: float
+    alike: Sequence[AlikeClasses] = ()
+    order: Callable[[int], int] = int
+
+    @property
+    def free_nodes(self) -> int:
+        """How many nodes no trainer holds."""
+        alike = [own.total * own.each.nodes for own in self.alike]
+        return sum(self.free.values()) + sum(alike)
+
+    def free_of(self, k: int) -> int:
+        """Return how many nodes of class *k* no trainer holds."""
+        if k in self.classes:
+            return self.free.get(k, 0)
+        return next((own.each.nodes for own in self.alike if own.has(k)), 0)
+
+    def to_keep(self) -> Window:
+        """Return the window for a later time: numbers of alike classes may change."""
+        alike = [own._replace(numbers=tuple(own.numbers)) for own in self.alike]
+        return replace(self, alike=alike, order=int)
+
+    def with_all_named(self) -> Window:
+        """Return the same window with every class in ``classes``, by number."""
+        if not self.alike:
+            return self
+        more = {
+            k: own.each
+            for own in self.alike
+            for k in own.numbers
+            if k not in self.classes
+        }
+        every = dict(sorted([*self.classes.items(), *more.items()]))
+        free = {**self.free, **{k: each.nodes for k, each in more.items()}}
+        return replace(self, classes=every, free=free, alike=())
 
 
 def gain(window: Window, place: int, holding: Holding) -> float:
@@ -224,7 +279,7 @@ def _over_stock(
         for k, count in trainer.held.items():
             more[k] = more.get(k, 0) - count
     for k, count in more.items():
-        if count > window.free.get(k, 0):
+        if count > 0 and count > window.free_of(k):
             yield f"M3: {count} more nodes of class {k}, of which fewer are free"
 
 
@@ -661,7 +716,7 @@ _FEWEST = 16
 
 def window_gap(window: Window, gain: float) -> float:
     """Return the ``gap`` of a plan of *window* that gains *gain*."""
-    return gap(gain, bound(window, gain))
+    return gap(gain, bound(window.with_all_named(), gain))
 
 
 def bound(window: Window, reached: float) -> float:

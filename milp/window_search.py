@@ -35,6 +35,9 @@ counts that are looked at.
 """
 
 
+NO_CLASS_TERMS: ClassTerms = 0.0, 0.0, 1.0, [0.0]
+
+
 class TrainerTerms:
     """The terms of W0 that depend on the trainer alone.
 
@@ -120,16 +123,25 @@ class TermCache:
 
     def class_terms(self, classes: Mapping[int, WindowClass]) -> dict[int, ClassTerms]:
         """Return the terms of each class; shares change seldom."""
-        terms = {}
-        for k, (nodes, life_s, hit, share) in classes.items():
-            known = self._hit_probabilities.get((share, nodes))
-            if known is None:
-                if len(self._hit_probabilities) >= _MOST_CACHED:
-                    self._hit_probabilities.clear()
-                known = hit_probabilities(share, nodes)
-                self._hit_probabilities[share, nodes] = known
-            terms[k] = life_s, hit, known[-1], known
+        terms: dict[int, ClassTerms] = {}
+        before, made = None, NO_CLASS_TERMS
+        for k, own in classes.items():
+            # Classes that follow one another are often of the same expectations.
+            if own is not before:
+                before, made = own, self.of_class(own)
+            terms[k] = made
         return terms
+
+    def of_class(self, own: WindowClass) -> ClassTerms:
+        """Return the terms of a class."""
+        nodes, life_s, hit, share = own
+        known = self._hit_probabilities.get((share, nodes))
+        if known is None:
+            if len(self._hit_probabilities) >= _MOST_CACHED:
+                self._hit_probabilities.clear()
+            known = hit_probabilities(share, nodes)
+            self._hit_probabilities[share, nodes] = known
+        return life_s, hit, known[-1], known
 
     def _made(self, trainer: WindowTrainer) -> TrainerTerms:
         worth = self._worth(trainer.curve)
@@ -161,6 +173,8 @@ Release: TypeAlias = tuple[float, int, int]
 """A trainer gives nodes of a class: added gain, class, nodes."""
 
 _NO_ROOM = (-inf, 0)
+
+NO_TAKE = 0.0, -1, 0
 
 
 class TrainerHolding:
@@ -271,13 +285,39 @@ class TrainerHolding:
             self._known[k, nodes] = known
         return known
 
+    def at_most(self, nodes: int, life_s: float, hits: float) -> float:
+        """Return a gain that none of it exceeds with a class of which it has no node.
+
+        The sums of ``with_more``, so that rounding is the same; infinite where a worth
+        below 0 makes hits a gain.
+
+        Args:
+            nodes: Nodes of the class.
+            life_s: Its life at most.
+            hits: The hits on all its nodes at least.
+        """
+        terms, room = self._terms, self._terms.most - self.nodes
+        if room <= 0 or self._below:
+            return -inf
+        taken = min(nodes, room)
+        after = self.nodes + taken
+        worth = terms.worth[after]
+        if worth < 0.0:
+            return inf if worth > -inf else worth
+        cost = terms.up if after > terms.before else terms.down
+        if after == terms.before:
+            cost = 0.0
+        life_s = (self._life_s + taken * life_s) / after
+        hits = self._hits + (hits if taken == nodes else 0.0)
+        return worth * (life_s - terms.loss_s * hits - terms.start_s) - cost
+
     def best_take(self, free: Mapping[int, int]) -> tuple[float, int, int]:
         """Return the best class to take all free nodes of, as far as there is room.
 
         Returns:
             The added gain, the class, and how many nodes; 0, -1 and 0 where none gains.
         """
-        best, present = (0.0, -1, 0), self.value
+        best, present = NO_TAKE, self.value
         for k, nodes in free.items():
             value, more = self.with_up_to(k, nodes)
             if value - present > best[0]:
@@ -380,10 +420,16 @@ def best_release(place: int, holding: TrainerHolding) -> Step:
 class WindowTerms:
     """The part that all plans of a window share, worked out once.
 
+    Of classes that the window does not name, the first and the last of those that are
+    alike are among these; :meth:`name` adds another.
+
     Attributes:
         class_terms: Lives and hits, by class.
         untouched: The classes of which all nodes are free, and whose hits count alike
             for all trainers.
+        free: Nodes that no trainer holds, by class.
+        ends: Of each first and last class of those that are alike, the place of these.
+        spans: Of those that are alike, the places of the first and the last.
         holdings: Present holding by trainer; never to be moved. Equal trainers that
             hold nothing share one: half of 40 trainers on Summit wait.
         magnitude: Sum of the absolute gains, for tolerances.
@@ -391,16 +437,24 @@ class WindowTerms:
     """
 
     def __init__(self, window: Window, cache: TermCache) -> None:
-        classes = window.classes
+        shared = [t.new_hit_share for t in window.trainers if t.new_hit_share]
+        if shared and window.alike:
+            window = window.with_all_named()
+        self.window, classes = window, window.classes
         self.class_terms = cache.class_terms(classes)
         self.untouched = {
             k: classes[k]
             for k, nodes in window.free.items()
             if nodes == classes[k].nodes
         }
-        for shares in [t.new_hit_share for t in window.trainers if t.new_hit_share]:
+        for shares in shared:
             for k in shares:
                 self.untouched.pop(k, None)
+        self._alike_terms = [cache.of_class(own.each) for own in window.alike]
+        self.free, self.ends = dict(window.free), dict[int, int]()
+        self.spans = [self._reveal(place) for place in range(len(window.alike))]
+        self._ceilings: dict[int, tuple[float, float]] = {}
+        self._order: dict[int, int] = {}
         self.holdings = self._holdings(window, cache)
         values = [abs(holding.value) for holding in self.holdings]
         self.magnitude = sum([value for value in values if value < inf])
@@ -411,11 +465,56 @@ class WindowTerms:
             and holding.value > -inf
             and (release := best_release(place, holding)) is not NO_STEP
         }
-        self._classes = classes
         self._sharing: dict[TrainerHolding, list[int]] = {}
         self._takers: dict[
             tuple[WindowClass | int, int], list[tuple[float, list[int]]]
         ] = {}
+
+    def name(self, k: int, place: int) -> int:
+        """Keep the terms of *k*, of those alike at *place*; return its nodes."""
+        each = self.window.alike[place].each
+        self.class_terms[k], self.untouched[k] = self._alike_terms[place], each
+        return each.nodes
+
+    def next_of(self, place: int, at: int, step: int) -> int:
+        """Return the next place of those alike that the window does not name."""
+        numbers, classes = self.window.alike[place].numbers, self.window.classes
+        at += step
+        while numbers[at] in classes:
+            at += step
+        return at
+
+    def _reveal(self, place: int) -> tuple[int, int]:
+        """Name the first and the last of those alike, and return their places."""
+        numbers = self.window.alike[place].numbers
+        first = self.next_of(place, -1, 1)
+        last = self.next_of(place, len(numbers), -1)
+        for k in {numbers[first], numbers[last]}:
+            self.free[k], self.ends[k] = self.name(k, place), place
+        return first, last
+
+    def order(self, k: int) -> int:
+        """Return the sort key of class *k*."""
+        known = self._order.get(k)
+        if known is None:
+            known = self._order[k] = self.window.order(k)
+        return known
+
+    @property
+    def ceilings(self) -> Mapping[int, tuple[float, float]]:
+        """The longest life and the fewest hits of untouched classes, by their nodes."""
+        if not self._ceilings:
+            self._ceilings = self._found_ceilings()
+        return self._ceilings
+
+    def _found_ceilings(self) -> dict[int, tuple[float, float]]:
+        ceilings: dict[int, tuple[float, float]] = {}
+        named = [self.class_terms[k] for k in self.untouched if k not in self.ends]
+        for life_s, hit, whole, touched in [*named, *self._alike_terms]:
+            hits, nodes = hit * whole / whole, len(touched) - 1
+            longest_s, fewest = ceilings.get(nodes, (life_s, hits))
+            ceilings[nodes] = max(longest_s, life_s), min(fewest, hits)
+        return ceilings
 
     def takers(self, k: int, nodes: int) -> Sequence[tuple[float, list[int]]]:
         """Return the trainers that gain by *nodes* more of class *k*, best first.
@@ -437,7 +536,7 @@ class WindowTerms:
         if not self._sharing:
             for place, holding in enumerate(self.holdings):
                 self._sharing.setdefault(holding, []).append(place)
-        takers, others = [], self._classes[k].nodes - nodes
+        takers, others = [], len(self.class_terms[k][3]) - 1 - nodes
         for holding, places in self._sharing.items():
             # A trainer that holds more of it would have to give some first.
             if holding.mine.get(k, 0) <= others:
@@ -472,28 +571,42 @@ class WindowTerms:
 _FreeClass: TypeAlias = tuple[int, float, int]
 """Of a class with free nodes: nodes, life, number."""
 
+_InTurn: TypeAlias = tuple[tuple[int, int], int]
+"""A class by its place in the order: how many had come back before it did and its sort
+key, and its number."""
+
+
 _FEW_CLASSES = 3
 """So few classes are tried sooner than compared."""
+
+MANY_CLASSES = 16
+"""More classes are offered only once a trainer may gain by one."""
 
 
 class PlanState:
     """A plan under search, at first the present one.
 
+    Classes come in an order: that of the window, and those that come back last.
+
     Attributes:
         terms: Shared by all plans of the window.
         holdings: By trainer; those that did not move are shared with other plans.
-        free: Nodes that no trainer has, by class; none of them 0.
+        free: Nodes that no trainer has, by class; none of them 0. Of classes that the
+            window does not name only the first and the last of those that are alike.
         moved: Trainers whose holdings moved.
     """
 
-    def __init__(self, window: Window, terms: WindowTerms) -> None:
+    def __init__(self, terms: WindowTerms) -> None:
         self.terms = terms
-        self.free = dict(window.free)
+        self.free = dict(terms.free)
         self.holdings = list(terms.holdings)
         self.moved: set[int] = set()
-        self._alike: dict[WindowClass | int, list[tuple[int, int]]] = {}
-        self._turns: dict[int, int] = {}
-        self._turn = count()
+        self._ends = dict(terms.ends)
+        self._spans = list(terms.spans)
+        self._partly = {k for k in terms.window.free if k not in terms.untouched}
+        self._alike: dict[WindowClass | int, list[_InTurn]] = {}
+        self._turns: dict[int, tuple[int, int]] = {}
+        self._turn = count(1)
 
     @property
     def value(self) -> float:
@@ -512,18 +625,33 @@ class PlanState:
         itself, there are many such classes.
         """
         free = self.free
-        if len(free) <= _FEW_CLASSES:
+        if len(free) == 1:
             return free
-        if not self._alike:
-            # The first stays the same from call to call, as in the order of ``free``.
-            self._turns = dict(zip(free, self._turn, strict=False))
-            for k, turn in self._turns.items():
-                self._alike.setdefault(self._kind(k, free[k]), []).append((turn, k))
-        firsts = sorted([alike[0] for alike in self._alike.values()])
+        if self._alike or len(free) > _FEW_CLASSES:
+            self._group()
+            firsts = sorted([alike[0] for alike in self._alike.values()])
+        else:
+            firsts = self._in_order()
         return {k: free[k] for _, k in firsts}
 
-    def move(self, place: int, k: int, more: int) -> None:
-        """Let trainer *place* take *more* free nodes of class *k*, or give some."""
+    def may_take(self, holding: TrainerHolding) -> bool:
+        """Return whether a trainer may gain by free nodes; if they abound, most do not.
+
+        No class of so many nodes gains it more than one with the longest life and the
+        fewest hits of all of them.
+        """
+        value, free = holding.value, self.free
+        for nodes, (life_s, hits) in self.terms.ceilings.items():
+            if holding.at_most(nodes, life_s, hits) > value:
+                return True
+        return any(holding.with_up_to(k, free[k])[0] > value for k in self._partly)
+
+    def move(self, place: int, k: int, more: int) -> int | None:
+        """Let trainer *place* take *more* free nodes of class *k*, or give some.
+
+        Returns:
+            The class that is free from now on behind the first or last of those alike.
+        """
         if place not in self.moved:
             self.moved.add(place)
             self.holdings[place] = self.holdings[place].copy()
@@ -534,8 +662,16 @@ class PlanState:
             self.free[k] = left
         else:
             del self.free[k]
+        if not before:
+            self._turns[k] = next(self._turn), k
+        known = self.terms.untouched.get(k)
+        if left and (known is None or left < known.nodes):
+            self._partly.add(k)
+        else:
+            self._partly.discard(k)
         if self._alike:
             self._update_alike(k, before, left)
+        return self._uncovered(k) if k in self._ends else None
 
     def settle(self) -> None:
         """Let each trainer whose nodes are no size fall back to the next size below."""
@@ -558,6 +694,43 @@ class PlanState:
         for wanted, place in sorted(short, reverse=True):
             self._fill(-place, wanted, ranks)
 
+    def _group(self) -> None:
+        """Note which free classes are alike, unless that is known."""
+        if not self._alike:
+            for turn, k in self._in_order():
+                kind = self._kind(k, self.free[k])
+                self._alike.setdefault(kind, []).append((turn, k))
+
+    def _in_order(self) -> list[_InTurn]:
+        return sorted([(self._turn_of(k), k) for k in self.free])
+
+    def _turn_of(self, k: int) -> tuple[int, int]:
+        turn = self._turns.get(k)
+        if turn is None:
+            turn = self._turns[k] = 0, self.terms.order(k)
+        return turn
+
+    def _uncovered(self, k: int) -> int | None:
+        """Free the class behind *k*, the first or last of those alike; return it."""
+        place = self._ends.pop(k)
+        numbers = self.terms.window.alike[place].numbers
+        first, last = self._spans[place]
+        if first == last:
+            return None
+        if k == numbers[first]:
+            at = first = self.terms.next_of(place, first, 1)
+        else:
+            at = last = self.terms.next_of(place, last, -1)
+        self._spans[place] = first, last
+        if first == last:
+            return None  # the other end, which is free already
+        behind = numbers[at]
+        nodes = self.free[behind] = self.terms.name(behind, place)
+        self._ends[behind] = place
+        if self._alike:
+            self._update_alike(behind, 0, nodes)
+        return behind
+
     def _update_alike(self, k: int, before: int, left: int) -> None:
         """Note that of class *k* now *left* nodes are free instead of *before*."""
         if before:
@@ -566,11 +739,9 @@ class PlanState:
             del alike[bisect_left(alike, (self._turns[k], k))]
             if not alike:
                 del self._alike[kind]
-        else:
-            self._turns[k] = next(self._turn)
         if left:
             alike = self._alike.setdefault(self._kind(k, left), [])
-            insort(alike, (self._turns[k], k))
+            insort(alike, (self._turn_of(k), k))
 
     def _kind(self, k: int, nodes: int) -> WindowClass | int:
         """Return a key that is equal for classes that are alike, at *nodes* free."""
@@ -613,10 +784,12 @@ class PlanState:
             nodes, life_s = free[k], terms[k][0]
             taken = min(nodes, wanted)
             wanted -= taken
-            self.move(place, k, taken)
+            behind = self.move(place, k, taken)
             del ranks[bisect_left(ranks, (nodes, life_s, k))]
             if nodes > taken:
                 insort(ranks, (nodes - taken, life_s, k))
+            if behind is not None:
+                insort(ranks, (free[behind], terms[behind][0], behind))
 
 
 _MOST_MOVES = 200
@@ -722,12 +895,18 @@ class HillClimb:
 
     def _update_takes(self, places: Iterable[int]) -> None:
         """Find the best takes of trainers, once for those that share a holding."""
-        holdings, free = self._state.holdings, self._state.offers()
+        state, holdings = self._state, self._state.holdings
+        is_many = len(state.free) > MANY_CLASSES
+        offers: Mapping[int, int] = {}
         known: dict[TrainerHolding, tuple[float, int, int]] = {}
         for place in places:
             holding = holdings[place]
             if holding not in known:
-                known[holding] = holding.best_take(free)
+                if is_many and not state.may_take(holding):
+                    known[holding] = NO_TAKE
+                else:
+                    offers = offers or state.offers()
+                    known[holding] = holding.best_take(offers)
             gained, k, more = known[holding]
             if more:
                 self._takes[place] = gained, place, k, more
@@ -851,18 +1030,19 @@ class WindowPlanner:
             stop: Whether time is up; the best plan so far is returned.
         """
         terms = WindowTerms(window, self._cache)
-        present = PlanState(window, terms)
+        present = PlanState(terms)
         present.settle()
         kept, kept_gain = present.counts(), present.value
         counts = [holding.nodes for holding in present.holdings]
-        stock = sum(counts) + sum(present.free.values())
+        held = sum([holding.nodes for holding in terms.holdings])
+        stock = held + window.free_nodes
         HillClimb(present).run(stop)
         ended = present.counts()
         states = [present]  # no search goes on from where the first one ended
         for start in starts:
             fits = min(start, default=0) >= 0 and sum(start) <= stock
             if fits and list(start) != counts:
-                state = PlanState(window, terms)
+                state = PlanState(terms)
                 state.resize(start)
                 if state.counts() != ended:
                     HillClimb(state).run(stop, ended)

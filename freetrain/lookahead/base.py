@@ -65,6 +65,22 @@ class LinePosition(NamedTuple):
     times: float = 1.0
 
 
+@dataclass(slots=True, eq=False)
+class Cohort:
+    """Clusters of which the same is expected: they began together and fared alike.
+
+    A large machine has thousands of idle nodes that leave one by one, each a cluster,
+    and became idle at a few dozen events: what is expected is worked out by cohort.
+
+    Attributes:
+        nodes: How many nodes each cluster has left.
+        clusters: Their numbers, ascending, as do their lowest nodes.
+    """
+
+    nodes: int
+    clusters: list[int]
+
+
 @dataclass(frozen=True, slots=True)
 class NodeForecast:
     """The forecast of one node, for people; its fields are keys of published JSON.
@@ -142,11 +158,19 @@ class Prospects(Protocol):
         """Return the nodes of *cluster* that are still idle."""
         ...
 
+    def cohorts(self) -> Collection[Cohort]:
+        """Return all clusters by cohort; each is in one."""
+        ...
+
+    def cohort(self, cluster: int) -> Cohort:
+        """Return the cohort of *cluster*: the same object while it is in it."""
+        ...
+
     def prospect(self, cluster: int) -> Prospect:
         """Return the prospect of *cluster* until the forecaster's horizon.
 
-        It may be a recent answer where little changed since: the only answer that may
-        depend on earlier calls.
+        It is that of its whole cohort, and may be a recent answer where little changed
+        since: the only answer that may depend on earlier calls.
         """
         ...
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right, insort
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from math import exp, expm1
@@ -23,6 +23,7 @@ import numpy as np
 from freetrain.lookahead.affinity import PRIOR_EVENTS, PRIOR_TOGETHER, Affinity, split
 from freetrain.lookahead.base import (
     LEAST,
+    Cohort,
     ColdStart,
     Fading,
     LinePosition,
@@ -178,10 +179,10 @@ class Hazard:
 
 
 class Meter:
-    """Counts the exposure of one cluster, for as long as it loses no node.
+    """Counts the exposure of clusters of one size and age, while they lose no node.
 
-    All clusters are counted at every event. Remembering the class of size and of age
-    takes a third of the time of finding them again.
+    All are counted at every event. Remembering the class of size and of age takes a
+    third of the time of finding them again.
 
     Attributes:
         age_s: Up to what age its exposure is counted.
@@ -195,15 +196,41 @@ class Meter:
         self._place = bisect_right(AGES_S, age_s) - 1
         self._ends_s = _AGE_ENDS_S[self._place]
 
-    def live(self, to_s: float) -> None:
-        """Count that it lost no node until age *to_s*."""
+    def live(self, to_s: float, clusters: int) -> None:
+        """Count that none of *clusters* lost a node until age *to_s*."""
         while to_s > self._ends_s:
-            self._row_s[self._place] += self._ends_s - self.age_s
+            self._add(self._ends_s - self.age_s, clusters)
             self.age_s, self._place = self._ends_s, self._place + 1
             self._ends_s = _AGE_ENDS_S[self._place]
         if to_s > self.age_s:
-            self._row_s[self._place] += to_s - self.age_s
+            self._add(to_s - self.age_s, clusters)
             self.age_s = to_s
+
+    def _add(self, each_s: float, clusters: int) -> None:
+        if clusters == 1:
+            self._row_s[self._place] += each_s
+        else:
+            row_s, place = self._row_s, self._place
+            row_s[place] = added(row_s[place], each_s, clusters)
+
+
+_FEW = 16
+"""So few numbers are added sooner than put into an array."""
+
+
+def added(total: float, each: float, times: int) -> float:
+    """Return *total* after *each* was added so many *times*.
+
+    Rounded each time: a forecast is the same to the bit, however many clusters are
+    counted together.
+    """
+    if times < _FEW:
+        for _ in range(times):
+            total += each
+        return total
+    steps = np.full(times + 1, each)
+    steps[0] = total
+    return float(steps.cumsum()[-1])
 
 
 # ----------------------------------------------------------------------
@@ -361,8 +388,8 @@ class NodeOrder:
         for sums in (self._there, self._hit):
             sums[:] = [count - count / _LASTS_DEPARTURES for count in sums]
         begins = self._begin()
-        for place in begins.values():
-            self._there[place.bit_length()] += 1.0
+        for part, began in Counter(map(int.bit_length, begins.values())).items():
+            self._there[part] = added(self._there[part], 1.0, began)
         self._there[_LAST_PART] += clusters - len(begins)
         for cluster in hit:
             self._hit[self._part(cluster)] += 1.0
@@ -688,26 +715,40 @@ class Arrivals(NamedTuple):
         return self.affinity[places[:, None], places]
 
 
+@dataclass(slots=True, eq=False)
+class LearnedCohort(Cohort):
+    """Clusters of one size that began at one event and have lost no node since.
+
+    A cluster that loses a node is alone in its cohort; so is each that is judged by its
+    place in Slurm's order.
+
+    Attributes:
+        since_s: When the first nodes of each became idle.
+        meter: Counts their exposure.
+        prospect: Their last forecast.
+        until_s: Until when that is valid.
+        times: Their hazard then, over that of others of their size and age.
+    """
+
+    since_s: float
+    meter: Meter
+    prospect: Prospect = _NO_PROSPECT
+    until_s: float = -math.inf
+    times: float = 1.0
+
+
 @dataclass(slots=True)
 class NodeCluster:
     """Idle nodes that became idle together, or beside each other.
 
     Attributes:
         nodes: Those left.
-        since_s: When the first of them became idle.
-        meter: Counts its exposure while it has these nodes.
-        prospect: Its last forecast.
-        until_s: Until when that is valid.
-        times: Its hazard then, over that of others of its size and age.
+        cohort: Says since when, and what is expected of it.
         arrivals: The nodes that became idle with it; None if not kept.
     """
 
     nodes: set[int]
-    since_s: float
-    meter: Meter
-    prospect: Prospect = _NO_PROSPECT
-    until_s: float = -math.inf
-    times: float = 1.0
+    cohort: LearnedCohort
     arrivals: Arrivals | None = None
 
 
@@ -749,6 +790,8 @@ class LearnedForecaster:
         self._fading = Fading(kept["lived_s"])
         self._clusters: dict[int, NodeCluster] = {}
         self._cluster_of: dict[int, int] = {}
+        self._cohorts: dict[float, list[LearnedCohort]] = {}  # by since_s, ascending
+        self._is_idle = np.zeros(0, dtype=np.bool_)
         self._prospects: dict[tuple[int, float, float], Prospect] = {}
         self._numbers = 0
         self._pending = PendingForecasts(state)
@@ -783,8 +826,9 @@ class LearnedForecaster:
             "hazard": self._hazard.to_state(),
             "lived_s": self._fading.lived_s,
             "clusters": [
-                [number, own.since_s, own.meter.age_s, sorted(own.nodes)]
+                [number, of.since_s, of.meter.age_s, sorted(own.nodes)]
                 for number, own in self._clusters.items()
+                for of in (own.cohort,)
             ],
             "numbers": self._numbers,
             "now_s": self._now_s,
@@ -796,14 +840,15 @@ class LearnedForecaster:
         """Forget the idle nodes and pending forecasts, but nothing that was learned."""
         self._clusters.clear()
         self._cluster_of.clear()
+        self._cohorts.clear()
+        self._is_idle[:] = False
         self._order.forget_pool()
         self._pending.forget_pool()
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._numbers, self._now_s = whole(state["numbers"]), amount(state["now_s"])
         for row in state["clusters"]:
-            self._clusters[whole(row[0])] = cluster = self._cluster_from(row)
-            self._cluster_of |= dict.fromkeys(cluster.nodes, row[0])
+            self._restore_cluster(row)
         named = sum(len(cluster.nodes) for cluster in self._clusters.values())
         if (len(self._clusters), len(self._cluster_of)) != (
             len(state["clusters"]),
@@ -813,13 +858,17 @@ class LearnedForecaster:
         if max(self._clusters, default=-1) >= self._numbers:
             raise ValueError("a cluster with a number that is not in use yet")
 
-    def _cluster_from(self, row: Sequence[Any]) -> NodeCluster:
-        _, since_s, counted_s, nodes = row
+    def _restore_cluster(self, row: Sequence[Any]) -> None:
+        number, since_s, counted_s, nodes = row
         age_s = self._now_s - amount(since_s)
         if not nodes or not amount(counted_s) <= age_s:
             raise ValueError(f"a cluster that cannot be at {self._now_s}: {row}")
-        meter = self._hazard.meter(len(nodes), counted_s)
-        return NodeCluster(members(nodes), since_s, meter)
+        own = members(nodes)
+        cohort = self._cohort(len(own), since_s, counted_s)
+        self._clusters[whole(number)] = NodeCluster(own, cohort)
+        cohort.clusters.append(number)
+        self._cluster_of.update(dict.fromkeys(own, number))
+        self._mark(own, is_idle=True)
 
     def idle(self) -> Collection[int]:
         """Return all idle nodes."""
@@ -833,20 +882,28 @@ class LearnedForecaster:
         """Return the nodes of *cluster* that are still idle."""
         return self._clusters[cluster].nodes
 
+    def cohorts(self) -> Collection[LearnedCohort]:
+        """Return all clusters by cohort."""
+        return [cohort for own in self._cohorts.values() for cohort in own]
+
+    def cohort(self, cluster: int) -> Cohort:
+        """Return the cohort of *cluster*."""
+        return self._clusters[cluster].cohort
+
     def prospect(self, cluster: int) -> Prospect:
         """Return the prospect of *cluster* until the horizon.
 
         Kept for a fiftieth of the cluster's age, as little changes in that time.
         """
-        known, now_s = self._clusters[cluster], self._now_s
-        # Called for each class of each plan: even a call that returns 1 takes a tenth.
+        known, now_s = self._clusters[cluster].cohort, self._now_s
+        # Called for each cohort of each plan: even a call that returns 1 takes time.
         times = 1.0 if self._order.longest == 1 else self._order.times(cluster)
         if now_s <= known.until_s and times == known.times:
             return known.prospect
         if now_s < self._cold.until_s:
             return self._lasting
         age_s = now_s - known.since_s
-        alike = len(known.nodes), age_s, times
+        alike = known.nodes, age_s, times
         if (made := self._prospects.get(alike)) is None:
             hits, life_s, share = self._hazard.risk(*alike, horizon_s=self._horizon_s)
             made = Prospect(life_s, -math.expm1(-hits), share)
@@ -878,15 +935,16 @@ class LearnedForecaster:
 
     def _survival(self, number: int, horizon_s: float) -> float:
         cluster, times = self._clusters[number], self._order.times(number)
-        age_s = self._now_s - cluster.since_s
+        age_s = self._now_s - cluster.cohort.since_s
         nodes = len(cluster.nodes)
         risk = self._hazard.risk(nodes, age_s, times, horizon_s=horizon_s)
         return math.exp(-risk.share * risk.hits)
 
     def _settle(self, now_s: float) -> None:
         """Count exposure until *now_s*, and score the forecasts that are due."""
-        for cluster in self._clusters.values():
-            cluster.meter.live(now_s - cluster.since_s)
+        for since_s, cohorts in self._cohorts.items():
+            for cohort in cohorts:
+                cohort.meter.live(now_s - since_s, len(cohort.clusters))
         if self._clusters and (keeps := self._fading.keeps(self._now_s, now_s)) < 1.0:
             self._hazard.fade(keeps)
         self._pending.settle(now_s)
@@ -903,40 +961,45 @@ class LearnedForecaster:
         )
 
     def _part(self, left: Sequence[int]) -> None:
+        were_independent = self._order.longest == 1
         self._order.leave(left, clusters=len(self._clusters))
+        if were_independent and self._order.longest > 1:
+            self._separate()
         self._pending.lose(left)
         if self._knows_pairs:
-            idle = np.fromiter(self._cluster_of, np.intp, len(self._cluster_of))
-            self._affinity.saw(left, idle)
+            self._affinity.saw(left, np.flatnonzero(self._is_idle))
+        self._mark(left, is_idle=False)
         parted: dict[int, list[int]] = {}
         for node in left:
             parted.setdefault(self._cluster_of.pop(node), []).append(node)
         for number, nodes in parted.items():
             cluster = self._clusters[number]
-            age_s = self._now_s - cluster.since_s
-            self._hazard.hit(len(cluster.nodes), age_s, len(nodes))
+            age_s = self._now_s - cluster.cohort.since_s
+            self._hazard.hit(cluster.cohort.nodes, age_s, len(nodes))
             cluster.nodes.difference_update(nodes)
-            cluster.until_s = -math.inf
             if cluster.nodes:
-                cluster.meter = self._hazard.meter(len(cluster.nodes), age_s)
+                self._set_apart(number, age_s)
             else:
+                self._leave_cohort(number, cluster.cohort)
                 del self._clusters[number]
 
     def _group(self, joined: Sequence[int]) -> None:
+        self._mark(joined, is_idle=True)
         self._order.join(joined)
         if self._order.longest > 1:
             for node in self._order.in_line(joined):
                 self._line_up(node)
             return
+        cohorts: dict[int, LearnedCohort] = {}
         for first in range(0, len(joined), _MOST_AT_ONCE):
             nodes = joined[first : first + _MOST_AT_ONCE]
             if len(nodes) == 1 or not self._knows_pairs:
-                self._found(set(nodes))
+                self._found(set(nodes), cohorts)
                 continue
             affinity = self._affinity.of(nodes)
             arrivals = Arrivals(np.asarray(nodes, dtype=np.intp), affinity)
             for places in split(affinity, LEAST_AFFINITY):
-                self._found({nodes[place] for place in places}, arrivals)
+                self._found({nodes[place] for place in places}, cohorts, arrivals)
 
     def _line_up(self, node: int) -> None:
         """Put *node* into the larger cluster beside it that has room, or a new one."""
@@ -944,18 +1007,68 @@ class LearnedForecaster:
         sizes = {number: len(self._clusters[number].nodes) for number in beside}
         room = [own for own, nodes in sizes.items() if nodes < self._order.longest]
         if not room:
-            self._found({node})
+            self._found({node}, {})
             return
         number = max(room, key=sizes.__getitem__)
         cluster = self._clusters[number]
         cluster.nodes.add(node)
-        cluster.meter = self._hazard.meter(len(cluster.nodes), cluster.meter.age_s)
-        cluster.until_s, cluster.arrivals = -math.inf, None
+        cluster.arrivals = None
+        self._set_apart(number, cluster.cohort.meter.age_s)
         self._cluster_of[node] = number
 
-    def _found(self, nodes: set[int], arrivals: Arrivals | None = None) -> None:
-        meter = self._hazard.meter(len(nodes), 0.0)
-        cluster = NodeCluster(nodes, self._now_s, meter, arrivals=arrivals)
-        self._clusters[self._numbers] = cluster
+    def _found(
+        self,
+        nodes: set[int],
+        cohorts: dict[int, LearnedCohort],
+        arrivals: Arrivals | None = None,
+    ) -> None:
+        """Make *nodes* a cluster of the cohort of its size."""
+        cohort = cohorts.get(len(nodes))
+        if cohort is None:
+            cohort = cohorts[len(nodes)] = self._cohort(len(nodes), self._now_s, 0.0)
+        cohort.clusters.append(self._numbers)
+        self._clusters[self._numbers] = NodeCluster(nodes, cohort, arrivals)
         self._cluster_of.update(dict.fromkeys(nodes, self._numbers))
         self._numbers += 1
+
+    def _cohort(self, nodes: int, since_s: float, age_s: float) -> LearnedCohort:
+        """Return a new cohort of clusters of *nodes*, counted from *age_s* on."""
+        cohort = LearnedCohort(nodes, [], since_s, self._hazard.meter(nodes, age_s))
+        self._cohorts.setdefault(since_s, []).append(cohort)
+        return cohort
+
+    def _set_apart(self, number: int, age_s: float) -> LearnedCohort:
+        """Return the cohort of a cluster with other nodes, counted from *age_s* on."""
+        cluster = self._clusters[number]
+        before, nodes = cluster.cohort, len(cluster.nodes)
+        if len(before.clusters) == 1:
+            before.nodes, before.until_s = nodes, -math.inf
+            before.meter = self._hazard.meter(nodes, age_s)
+            return before
+        cluster.cohort = self._cohort(nodes, before.since_s, age_s)
+        cluster.cohort.clusters.append(number)
+        self._leave_cohort(number, before)
+        return cluster.cohort
+
+    def _leave_cohort(self, number: int, cohort: LearnedCohort) -> None:
+        del cohort.clusters[bisect_left(cohort.clusters, number)]
+        if cohort.clusters:
+            return
+        beside = self._cohorts[cohort.since_s]
+        beside.remove(cohort)
+        if not beside:
+            del self._cohorts[cohort.since_s]
+
+    def _separate(self) -> None:
+        """Make each cluster a cohort, as its place in the order counts from now on."""
+        for cohort in self.cohorts():
+            for number in cohort.clusters[1:]:
+                own = self._set_apart(number, cohort.meter.age_s)
+                own.prospect, own.until_s = cohort.prospect, cohort.until_s
+
+    def _mark(self, nodes: Collection[int], *, is_idle: bool) -> None:
+        """Note which nodes are idle by number, as counts of pairs take them."""
+        more = max(nodes, default=-1) + 1 - len(self._is_idle)
+        if more > 0:
+            self._is_idle = np.pad(self._is_idle, (0, more + len(self._is_idle) // 4))
+        self._is_idle[list(nodes)] = is_idle

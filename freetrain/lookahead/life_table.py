@@ -13,13 +13,14 @@ It knows nothing of neighbours or of sizes: a yardstick for forecasters that do.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from freetrain.lookahead.affinity import PRIOR_EVENTS, PRIOR_TOGETHER
 from freetrain.lookahead.base import (
+    Cohort,
     ColdStart,
     Fading,
     LinePosition,
@@ -97,7 +98,7 @@ class LifeTable:
         self._fading = Fading()
         self._stays: dict[int, _Stay] = {}
         self._nodes: dict[int, frozenset[int]] = {}
-        self._since_s: Counter[float] = Counter()
+        self._cohorts: dict[float, Cohort] = {}
         self._numbers = 0
         self._now_s = 0.0
         self._prospects: dict[float, Prospect] = {}
@@ -114,8 +115,10 @@ class LifeTable:
     ) -> None:
         """Count node-seconds lived, and departures by age."""
         self._cold.see(now_s)
-        since_s = np.fromiter(self._since_s, np.float64, len(self._since_s))
-        nodes = np.fromiter(self._since_s.values(), np.float64, len(self._since_s))
+        since_s = np.fromiter(self._cohorts, np.float64, len(self._cohorts))
+        nodes = np.array(
+            [len(own.clusters) for own in self._cohorts.values()], dtype=np.float64
+        )
         self._exposure_s += nodes @ _spans_s(self._now_s - since_s, now_s - since_s)
         if self._stays and (keeps := self._fading.keeps(self._now_s, now_s)) < 1.0:
             self._exposure_s *= keeps
@@ -139,6 +142,15 @@ class LifeTable:
     def members(self, cluster: int) -> AbstractSet[int]:
         """Return the node of *cluster*."""
         return self._nodes[cluster]
+
+    def cohorts(self) -> Collection[Cohort]:
+        """Return all clusters by cohort: those idle since one moment."""
+        return self._cohorts.values()
+
+    def cohort(self, cluster: int) -> Cohort:
+        """Return the cohort of *cluster*."""
+        (node,) = self._nodes[cluster]
+        return self._cohorts[self._stays[node].since_s]
 
     def prospect(self, cluster: int) -> Prospect:
         """Return the prospect of the node of *cluster* until the horizon."""
@@ -179,7 +191,7 @@ class LifeTable:
         """Forget the idle nodes, but nothing that was learned."""
         self._stays.clear()
         self._nodes.clear()
-        self._since_s.clear()
+        self._cohorts.clear()
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._departures[:] = amounts(state["departures"], _CLASSES)
@@ -198,15 +210,18 @@ class LifeTable:
     def _join(self, node: int, stay: _Stay) -> None:
         self._stays[node] = stay
         self._nodes[stay.cluster] = frozenset((node,))
-        self._since_s[stay.since_s] += 1
+        if stay.since_s not in self._cohorts:
+            self._cohorts[stay.since_s] = Cohort(1, [])
+        insort(self._cohorts[stay.since_s].clusters, stay.cluster)
 
     def _part(self, stay: _Stay) -> None:
         del self._nodes[stay.cluster]
         age_s = self._now_s - stay.since_s
         self._departures[_LIMITS_S.searchsorted(age_s, side="right") - 1] += 1.0
-        self._since_s[stay.since_s] -= 1
-        if not self._since_s[stay.since_s]:
-            del self._since_s[stay.since_s]
+        own = self._cohorts[stay.since_s].clusters
+        del own[bisect_left(own, stay.cluster)]
+        if not own:
+            del self._cohorts[stay.since_s]
 
     def _rates(self) -> Floats:
         """Return departures a node and second, by class of age."""
@@ -216,7 +231,7 @@ class LifeTable:
 
     def _all_prospects(self) -> dict[float, Prospect]:
         """Return the prospect of a node until the horizon, by when it became idle."""
-        age_s = self._now_s - np.fromiter(self._since_s, np.float64, len(self._since_s))
+        age_s = self._now_s - np.fromiter(self._cohorts, np.float64, len(self._cohorts))
         rates = self._rates()
         hits = _spans_s(age_s, age_s + self._horizon_s) * rates
         before = hits.cumsum(axis=1) - hits
@@ -225,7 +240,7 @@ class LifeTable:
         return {
             since_s: Prospect(min(life_s, self._horizon_s), hit, 1.0)
             for since_s, life_s, hit in zip(
-                self._since_s, lives_s.tolist(), leaves.tolist(), strict=True
+                self._cohorts, lives_s.tolist(), leaves.tolist(), strict=True
             )
         }
 

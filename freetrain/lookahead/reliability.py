@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.lookahead.base import Prospect, Prospects
+    from freetrain.lookahead.base import Cohort, Prospect, Prospects
     from freetrain.lookahead.promises import DelayInterval
 
 
@@ -128,6 +128,14 @@ class ScoredForecaster:
     def members(self, cluster: int) -> AbstractSet[int]:
         """Return the nodes of *cluster* that are still idle."""
         return self._forecaster.members(cluster)
+
+    def cohorts(self) -> Collection[Cohort]:
+        """Return all clusters by cohort."""
+        return self._forecaster.cohorts()
+
+    def cohort(self, cluster: int) -> Cohort:
+        """Return the cohort of *cluster*."""
+        return self._forecaster.cohort(cluster)
 
     def prospect(self, cluster: int) -> Prospect:
         """Return the prospect of *cluster* until the forecaster's horizon."""

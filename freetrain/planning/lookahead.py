@@ -109,7 +109,7 @@ class Lookahead:
         known = self._trainers.of(trainers)
         own = frozenset(classes)
         free = {k: nodes for k, nodes in request.free.items() if nodes and k in own}
-        held = {k for trainer in trainers for k in trainer.held}
+        used = free.keys() | {k for trainer in trainers for k in trainer.held}
         holders = [trainer.holder for trainer in known]
         if forecast.groups:
             holders = [
@@ -117,13 +117,15 @@ class Lookahead:
                 for holder in holders
             ]
         window = Window(
-            classes={k: forecast.stays[k] for k in classes if k in free or k in held},
+            classes={k: forecast.stays[k] for k in classes if k in used},
             free=free,
             trainers=tuple(holders),
             hit_weight=forecast.hit_weight,
             change_weight=forecast.change_weight,
+            alike=forecast.alike,
+            order=forecast.order,
         )
-        nodes = sum(free.values()) + sum(trainer.state.held[0] for trainer in known)
+        nodes = window.free_nodes + sum([own.state.held[0] for own in known])
         start = self._starts.counts(known, nodes, forecast.reach_s)
         return self._search.find(window, start)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from milp.problem import Curve
-    from milp.window import Holding, Window, WindowClass
+    from milp.window import AlikeClasses, Holding, Window, WindowClass
 
 
 # Records that are made at every event of a replay are not frozen: a frozen one takes
@@ -73,6 +73,9 @@ class ClassForecast:
         change_weight: [η] What a change counts.
         groups: Classes whose nodes leave together, where these are several: those that
             last longest first, as they are filled up first.
+        alike: Classes besides those of ``stays``, all of whose nodes are free; only
+            where every trainer may use every class.
+        order: As ``Window`` has it.
     """
 
     stays: Mapping[int, WindowClass]
@@ -80,6 +83,8 @@ class ClassForecast:
     hit_weight: float
     change_weight: float
     groups: tuple[tuple[int, ...], ...] = ()
+    alike: Sequence[AlikeClasses] = ()
+    order: Callable[[int], int] = int
 
     def fresh(
         self, held: Mapping[int, int], free: Mapping[int, int]

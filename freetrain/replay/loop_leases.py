@@ -24,6 +24,7 @@ from freetrain.broker.yielding import (
     find_claims,
     keep_free,
 )
+from freetrain.lookahead.base import Cohort
 from freetrain.lookahead.promises import Promise, Promises, departures_per_s
 from freetrain.replay.policies.base import Change
 from freetrain.replay.pool import Nodes
@@ -311,6 +312,7 @@ class PromisedForecaster:
         self._now_s = 0.0
         self._group_of: dict[int, int] = {}
         self._groups: dict[int, set[int]] = {}
+        self._cohorts: dict[int, Cohort] = {}
         self._numbers = 0
 
     @property
@@ -342,6 +344,14 @@ class PromisedForecaster:
     def members(self, cluster: int) -> AbstractSet[int]:
         """Return the nodes of a group."""
         return self._groups[cluster]
+
+    def cohorts(self) -> Collection[Cohort]:
+        """Return all groups by cohort: each is one, as promises are made by node."""
+        return self._cohorts.values()
+
+    def cohort(self, cluster: int) -> Cohort:
+        """Return the cohort of a group."""
+        return self._cohorts[cluster]
 
     def prospect(self, cluster: int) -> Prospect:
         """Return the prospect of a group until the horizon."""
@@ -385,6 +395,7 @@ class PromisedForecaster:
                 self._numbers += 1
             self._group_of[node] = numbers[key]
             self._groups[numbers[key]].add(node)
+        self._cohorts = {k: Cohort(len(own), [k]) for k, own in self._groups.items()}
 
     def _key(self, node: int) -> tuple[str, float | str]:
         usable_until_s = self._leases.usable_until_s(node)

@@ -84,6 +84,25 @@ def test_each_idle_node_is_in_one_cluster_and_no_other_node_is(
 
 
 @every_with(events=histories())
+def test_the_same_is_expected_of_all_clusters_of_a_cohort(
+    name: str, events: list[PoolEvent]
+) -> None:
+    forecaster = made(name)
+    for event in events:
+        shown(forecaster, [event])
+        clusters = clusters_of(forecaster)
+        cohorts = forecaster.cohorts()
+        assert sorted(k for own in cohorts for k in own.clusters) == sorted(clusters)
+        for own in cohorts:
+            assert own.clusters == sorted(own.clusters)
+            lowest = [min(clusters[k]) for k in own.clusters]
+            assert lowest == sorted(lowest)
+            assert {len(clusters[k]) for k in own.clusters} == {own.nodes}
+            assert len({forecaster.prospect(k) for k in own.clusters}) == 1
+            assert all(forecaster.cohort(k) is own for k in own.clusters)
+
+
+@every_with(events=histories())
 def test_no_node_changes_clusters_and_numbers_of_clusters_are_not_used_again(
     name: str, events: list[PoolEvent]
 ) -> None:

@@ -18,6 +18,7 @@ from freetrain.lookahead.learned import (
     Calibration,
     Hazard,
     LearnedForecaster,
+    added,
 )
 from freetrain.replay.pool import PoolEvent
 from tests.lookahead.forecasters import (
@@ -67,7 +68,7 @@ def test_exposure_is_counted_at_each_age_however_often_a_cluster_is_seen(
 
     meter = hazard.meter(nodes, born)
     for age_s in later:
-        meter.live(age_s)
+        meter.live(age_s, 1)
 
     size = max(place for place, least in enumerate(SIZES) if nodes >= least)
     last, ends = max(ages_s), (*AGES_S[1:], math.inf)
@@ -83,10 +84,21 @@ def test_exposure_is_counted_at_each_age_however_often_a_cluster_is_seen(
     assert meter.age_s == last
 
 
+@given(st.floats(0.0, 1e6), st.floats(0.0, 1e3), st.integers(0, 100))
+def test_clusters_counted_together_are_counted_as_one_by_one_to_the_bit(
+    total: float, each: float, times: int
+) -> None:
+    one_by_one = total
+    for _ in range(times):
+        one_by_one += each
+
+    assert added(total, each, times) == one_by_one
+
+
 def test_counts_of_hazards_fade_and_the_prior_stays() -> None:
     hazard, prior = Hazard(), Hazard().to_state()
     meter = hazard.meter(4, 0.0)
-    meter.live(1_000.0)
+    meter.live(1_000.0, 1)
     hazard.hit(4, 1_000.0, 2)
     counted = hazard.to_state()
 
@@ -96,7 +108,7 @@ def test_counts_of_hazards_fade_and_the_prior_stays() -> None:
         half = (np.array(prior[part]) + np.array(counted[part])) / 2
         assert np.array_equal(np.array(now), half)
     faded_s = np.array(hazard.to_state()["exposure"])
-    meter.live(1_100.0)
+    meter.live(1_100.0, 1)
     exposure_s = np.array(hazard.to_state()["exposure"])
     assert (exposure_s - faded_s).sum() == pytest.approx(100.0)
     hazard.fade(0.0)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from freetrain.lookahead.base import Prospect
+from freetrain.lookahead.base import Cohort, Prospect
 from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.lookahead.promises import DelayInterval
 from freetrain.lookahead.reliability import ScoredForecaster
@@ -43,6 +43,12 @@ class Counting:
 
     def members(self, cluster: int) -> AbstractSet[int]:
         return {cluster}
+
+    def cohorts(self) -> Collection[Cohort]:
+        return ()
+
+    def cohort(self, cluster: int) -> Cohort:
+        return Cohort(1, [cluster])
 
     def prospect(self, cluster: int) -> Prospect:
         del cluster

@@ -234,7 +234,7 @@ def test_a_plan_is_sound_and_no_worse_than_the_present_one_and_any_start(
     window: Window, data: st.DataObject
 ) -> None:
     start = draw_start(data, window)
-    state = PlanState(window, WindowTerms(window, TermCache()))
+    state = PlanState(WindowTerms(window, TermCache()))
     state.resize(start)
     assert [holding.nodes for holding in state.holdings] == start
 

@@ -17,13 +17,13 @@ from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
 from freetrain.planning.rating import start_cost_s, start_loss_s
 from freetrain.planning.settings import DEFAULT_T_FWD_S, HORIZON_S
 from freetrain.replay.policies.base import Change
-from milp.window import WindowClass
+from milp.window import AlikeClasses, WindowClass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
-    from freetrain.lookahead.base import Prospect, Prospects
+    from freetrain.lookahead.base import Cohort, Prospect, Prospects
     from freetrain.planning.policy import Policy
     from freetrain.replay.policies.base import TrainerView, View
     from freetrain.replay.policies.ratings import CurveSource
@@ -47,6 +47,10 @@ class Weights:
     hit: float | None = None
     change: float | None = None
     t_fwd_s: float = DEFAULT_T_FWD_S
+
+
+_FEW_CLUSTERS = 2
+"""Of cohorts of so few clusters a search looks at each."""
 
 
 class LookaheadPolicy:
@@ -83,7 +87,7 @@ class LookaheadPolicy:
         self._curves = curves
         self._weights = weights
         self._trainers = ClusteredTrainers()
-        self._stays: dict[int, tuple[Prospect, WindowClass]] = {}
+        self._stays: dict[Cohort, tuple[Prospect, WindowClass]] = {}
         self._regroups = regroups
         self._learns = learned is None
         self.experience = Experience() if learned is None else learned
@@ -120,50 +124,80 @@ class LookaheadPolicy:
             _waiting_costs_s, stay_s=self.experience.service.stay_s, reach_s=reach_s
         )
         trainers = self._trainers.of(view.trainers, curves, cluster, waiting)
-        free = by_cluster(view.free, cluster)
-        used = sorted(set(free).union(*[trainer.held for trainer in trainers]))
+        used: dict[int, int] = {}
+        for trainer in trainers:
+            for k, nodes in trainer.held.items():
+                used[k] = used.get(k, 0) + nodes
+        forecast = self._forecast(view, used)
         request = Request(
             trainers=trainers,
-            free=free,
+            free={
+                k: nodes
+                for k, stay in forecast.stays.items()
+                if (nodes := stay.nodes - used.get(k, 0))
+            },
             t_fwd_s=self._weights.t_fwd_s,
-            forecast=self._forecast(used),
+            forecast=forecast,
         )
         holdings = self._policy.plan(request).holdings
         return changes_to_holdings(holdings, trainers, view, self._forecaster)
 
-    def _forecast(self, clusters: Sequence[int]) -> ClassForecast:
+    def _forecast(self, view: View, used: Collection[int]) -> ClassForecast:
+        """Return the forecast of all clusters; of large cohorts *used* ones are named.
+
+        Args:
+            view: The pool.
+            used: The clusters of which trainers hold nodes.
+        """
         weights, known = self._weights, self.experience
-        self._stays = self._stays_of(clusters)
-        stays = {k: stay for k, (_, stay) in self._stays.items()}
         change, reach_s = known.change_weight(weights.horizon_s), weights.horizon_s
+        by_cohort = self._stays_by_cohort()
         if self._forecaster.is_learning:
             change, reach_s = 1.0, weights.t_fwd_s
-            shorter = {stay: stay.until(reach_s) for stay in set(stays.values())}
-            stays = {k: shorter[stay] for k, stay in stays.items()}
+            by_cohort = {own: stay.until(reach_s) for own, stay in by_cohort.items()}
+        stays: dict[int, WindowClass] = {}
+        for cohort, stay in by_cohort.items():
+            if len(cohort.clusters) <= _FEW_CLUSTERS:
+                stays.update(dict.fromkeys(cohort.clusters, stay))
+        left = {own: len(own.clusters) for own in by_cohort}
+        for k in used:
+            if k not in stays:
+                cohort = self._forecaster.cohort(k)
+                stays[k] = by_cohort[cohort]
+                left[cohort] -= 1
         return ClassForecast(
             stays=stays,
             reach_s=reach_s,
             hit_weight=known.hit_weight if weights.hit is None else weights.hit,
             change_weight=change if weights.change is None else weights.change,
+            alike=[
+                AlikeClasses(stay, own.clusters, left[own])
+                for own, stay in by_cohort.items()
+                if left[own] and len(own.clusters) > _FEW_CLUSTERS
+            ],
+            order=partial(self._lowest_free, view, used),
         )
 
-    def _stays_of(
-        self, clusters: Sequence[int]
-    ) -> dict[int, tuple[Prospect, WindowClass]]:
-        """Return prospect and stay of *clusters*; as at the last event if unchanged.
+    def _stays_by_cohort(self) -> dict[Cohort, WindowClass]:
+        """Return how long nodes stay by cohort, those of the last event if unchanged.
 
-        Most clusters lose no node at an event and keep their prospect, and a large
-        machine has thousands of them.
+        Most cohorts keep their prospect from one event to the next.
         """
-        prospect, members = self._forecaster.prospect, self._forecaster.members
-        before, stays = self._stays.get, {}
-        for k in clusters:
-            ahead, nodes = prospect(k), len(members(k))
-            known = before(k)
+        prospect, before, self._stays = self._forecaster.prospect, self._stays, {}
+        for cohort in self._forecaster.cohorts():
+            ahead, known = prospect(cohort.clusters[0]), before.get(cohort)
+            nodes = cohort.nodes
             if known is None or known[0] is not ahead or known[1].nodes != nodes:
                 known = ahead, WindowClass(nodes, *ahead)
-            stays[k] = known
-        return stays
+            self._stays[cohort] = known
+        return {cohort: stay for cohort, (_, stay) in self._stays.items()}
+
+    def _lowest_free(self, view: View, used: Collection[int], cluster: int) -> int:
+        nodes = self._forecaster.members(cluster)
+        if cluster not in used:
+            return min(nodes)
+        held = [trainer.held for trainer in view.trainers]
+        return min([n for n in nodes if not any(n in own for own in held)])
 
 
 class _Clustered(NamedTuple):

@@ -493,9 +493,9 @@ class GapSampler:
         self._known.append(gap)
 
     def keep(self, window: Window, gain: float) -> None:
-        """Record a plan of *window* that gains *gain*; neither may change."""
+        """Record a plan of *window* that gains *gain*."""
         if self._plans % self._every == 0:
-            self._kept.append((window, gain))
+            self._kept.append((window.to_keep(), gain))
             if len(self._kept) > self._most:
                 self._kept, self._every = self._kept[::2], 2 * self._every
         self._plans += 1
