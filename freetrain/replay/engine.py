@@ -109,8 +109,12 @@ class Engine:
         return self.play_until(event.time_s) and self._play(event)
 
     def settle(self, now_s: float) -> None:
-        """Play all up to *now_s*, and count the progress made by then."""
-        if now_s > self._now_s and self.play_until(now_s):
+        """Play all up to *now_s* and at it, and count the progress made by then."""
+        # Whoever finishes at this very time makes room, which is an event.
+        goes_on = now_s <= self._now_s or self.play_until(
+            math.nextafter(now_s, math.inf)
+        )
+        if goes_on and now_s > self._now_s:
             self._settle(NO_NODES, now_s)
 
     def play_until(self, until_s: float) -> bool:

@@ -142,7 +142,13 @@ def _policy_of(
         return engine_for(endless, stated, own, policy)
 
     return AdaptivePolicy(
-        shadows_for(settings, shadow, clock, use),
+        shadows_for(
+            settings,
+            shadow,
+            clock,
+            use,
+            scalings={each.scaling for each in stated},
+        ),
         is_alike=not any(each.quality for each in trainers),
     )
 

@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 
 from freetrain.losscurve.forecast import MetricDirection
-from freetrain.replay.policies.adaptive import JUDGED_EVERY_S, SampleRecord
-from freetrain.replay.settings import Accounting
-from freetrain.replay.trainers import truth_of
-from tests.replay.worlds import linear, replay, trainer
+from freetrain.replay.policies.adaptive import (
+    BY_PRICE,
+    JUDGED_EVERY_S,
+    AdaptivePolicy,
+    SampleRecord,
+)
+from freetrain.replay.pool import PoolTimeline
+from freetrain.replay.run import play
+from freetrain.replay.settings import Accounting, ReplaySettings
+from freetrain.replay.trainers import builtin_trainers, truth_of
+from tests.replay.worlds import linear, no_clock, replay, trace_of, trainer
 
 HOUR_S = 3_600.0
 
@@ -47,16 +54,16 @@ def test_what_was_trained_long_ago_counts_little() -> None:
     assert record.leader("first") == "second"
 
 
-def holes(hours: int, *, until: int | None = None) -> dict[int, Any]:
-    """Return four nodes for good, and one that comes and goes every 200 s.
+def holes(hours: int, *, until: int | None = None, nodes: int = 4) -> dict[int, Any]:
+    """Return *nodes* for good, and one that comes and goes every 200 s.
 
     From the hour *until* on it is gone.
     """
     end_s = hours * HOUR_S
     last_s = end_s if until is None else until * HOUR_S
     starts = np.arange(0.0, last_s, 200.0).tolist()
-    return {n: [(0.0, end_s)] for n in range(4)} | {
-        4: [(at_s, at_s + 100.0) for at_s in starts]
+    return {n: [(0.0, end_s)] for n in range(nodes)} | {
+        nodes: [(at_s, at_s + 100.0) for at_s in starts]
     }
 
 
@@ -98,6 +105,39 @@ def test_it_follows_another_policy_that_trains_more() -> None:
     assert ours.samples > ahead.samples + 0.6 * (equal.samples - ahead.samples)
 
 
+def test_it_plans_by_price_where_speed_ups_favour_networks_of_few_samples() -> None:
+    pool, team = holes(4, nodes=10), builtin_trainers("imagenet")
+    choices: dict[str, Any] = {"priority": "speedup", "parallel": 10, "requeue": True}
+
+    ahead, equal, ours = (
+        replay(pool, team, policy=name, **choices)
+        for name in ("lookahead", "equal", "adaptive")
+    )
+
+    assert ahead.samples < equal.samples < ours.samples
+    assert dict(ours.followed_s)[BY_PRICE] > HOUR_S
+
+
+@pytest.mark.parametrize(
+    ("priority", "team"),
+    [
+        pytest.param("throughput", TEAM[:1], id="alike"),
+        pytest.param("price", TEAM, id="by price already"),
+        pytest.param(
+            "throughput",
+            [*TEAM, trainer("none", scaling=linear(0.0))],
+            id="without one",
+        ),
+    ],
+)
+def test_no_second_look_ahead_is_in_shadow_where_prices_change_nothing(
+    priority: str, team: list[Any]
+) -> None:
+    ours = replay(holes(1), team, policy="adaptive", priority=priority)
+
+    assert BY_PRICE not in dict(ours.followed_s)
+
+
 def test_until_then_it_is_the_first_policy_to_the_digit() -> None:
     pool = {n: [(0.0, JUDGED_EVERY_S)] for n in range(4)} | {4: [(200.0, 400.0)]}
 
@@ -106,6 +146,21 @@ def test_until_then_it_is_the_first_policy_to_the_digit() -> None:
 
     assert (ours.samples, ours.steps) == (ahead.samples, ahead.steps)
     assert ours.solver_calls == ahead.solver_calls
+
+
+def test_shadows_go_on_though_a_trainer_finishes_just_when_they_are_compared() -> None:
+    idle = {n: [(0.0, 2 * HOUR_S)] for n in range(4)}
+    one = trainer(samples=40.0 * JUDGED_EVERY_S, fixed_nodes=None)
+    asked = ReplaySettings(policy="adaptive", requeue=True)
+
+    ours, _ = play(
+        PoolTimeline.from_trace(trace_of(idle)), [one], asked, clock=no_clock
+    )
+
+    assert isinstance(ours.policy, AdaptivePolicy)
+    shadow = ours.policy.shadows["freetrain"].engine
+    shadow.settle(2 * HOUR_S)
+    assert shadow.tally.samples == pytest.approx(ours.tally.samples) != 0.0
 
 
 @pytest.mark.parametrize("accounting", [Accounting.PUBLISHED, Accounting.REAL])

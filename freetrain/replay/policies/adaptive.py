@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 FOLLOWED = ("lookahead", "freetrain", "equal")
 """The policies in shadow; the first is followed at first."""
 
+BY_PRICE = "lookahead by price"
+"""In shadow, too, where trainers scale in several ways. A plan by throughput starves
+networks of few samples a node, which then keep their places for long; one by speed-up
+gives such networks nodes on which others would train more samples."""
+
 RIGID_SIZES = (1, 2, 4, 8, 16)
 """Jobs of these sizes are in shadow, too, each by itself."""
 

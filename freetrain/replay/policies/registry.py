@@ -22,7 +22,7 @@ from freetrain.planning.rating import start_cost_s
 from freetrain.planning.settings import HORIZON_S, POLICIES, RATED_POLICIES
 from freetrain.plugins import load
 from freetrain.priority.base import RatingBasis, priority_named
-from freetrain.replay.policies.adaptive import FOLLOWED, RIGID_SIZES, Shadow
+from freetrain.replay.policies.adaptive import BY_PRICE, FOLLOWED, RIGID_SIZES, Shadow
 from freetrain.replay.policies.base import Change
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
 from freetrain.replay.policies.ratings import (
@@ -39,7 +39,7 @@ from milp.planner import Planner, SolverName
 from milp.window import window_gap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from freetrain.lookahead.base import Forecaster, Prospects
     from freetrain.lookahead.experience import Experience
@@ -97,6 +97,8 @@ def shadows_for(
     engine_for: Callable[[ReplaySettings, ReplayPolicy], Engine],
     clock: Callable[[], float],
     use: SolverUse,
+    *,
+    scalings: Collection[Scaling],
 ) -> dict[str, Shadow]:
     """Return the shadows of the policy ``adaptive``, by policy.
 
@@ -105,11 +107,9 @@ def shadows_for(
         engine_for: Makes a shadow's engine with these settings and policy.
         clock: Seconds from any moment on.
         use: Counts of the solver's calls by the policy that looks ahead.
+        scalings: The trainers', each once.
     """
     asked = replace(settings, record_steps=False)
-    forecaster: Prospects = forecaster_for(settings)
-    if settings.record_forecasts:
-        forecaster = ScoredForecaster(forecaster)
 
     def rigid(size: int) -> Shadow:
         own = replace(asked, policy="scavenger")
@@ -117,26 +117,49 @@ def shadows_for(
             engine_for(own, ScavengerPolicy(size)), lambda: ScavengerPolicy(size)
         )
 
+    def ahead(own: ReplaySettings, counts: SolverUse) -> Shadow:
+        forecaster: Prospects = forecaster_for(own)
+        if own.record_forecasts:
+            forecaster = ScoredForecaster(forecaster)
+        policy = lookahead_by(forecaster, own, clock, counts)
+        inner = policy.policy if isinstance(policy, WatchedPolicy) else policy
+        known = inner.experience if isinstance(inner, LookaheadPolicy) else None
+        return Shadow(
+            engine_for(own, policy),
+            lambda: lookahead_by(forecaster, own, clock, use, learned=known),
+        )
+
     def shadow(name: str) -> Shadow:
         own = replace(asked, policy=name)
-        counts = use if name == FOLLOWED[0] else SolverUse()
-        if name == "lookahead":
-            ahead = lookahead_by(forecaster, own, clock, counts)
-            inner = ahead.policy if isinstance(ahead, WatchedPolicy) else ahead
-            known = inner.experience if isinstance(inner, LookaheadPolicy) else None
-            return Shadow(
-                engine_for(own, ahead),
-                lambda: lookahead_by(forecaster, own, clock, use, learned=known),
-            )
-        policy = policy_for(own, clock, counts)
+        if name == FOLLOWED[0]:
+            return ahead(own, use)
+        policy = policy_for(own, clock, SolverUse())
         service = policy.service if isinstance(policy, PlannedPolicy) else None
         return Shadow(
             engine_for(own, policy),
             lambda: policy_for(own, clock, use, service=service),
         )
 
-    jobs = {f"scavenger of {size}": rigid(size) for size in RIGID_SIZES}
-    return {name: shadow(name) for name in FOLLOWED} | jobs
+    shadows = {name: shadow(name) for name in FOLLOWED}
+    if _is_mixed(scalings) and settings.priority != "price":
+        own = replace(
+            asked,
+            policy=FOLLOWED[0],
+            priority="price",
+            priority_settings=(),
+            record_forecasts=False,
+        )
+        shadows[BY_PRICE] = ahead(own, SolverUse())
+    return shadows | {f"scavenger of {size}": rigid(size) for size in RIGID_SIZES}
+
+
+def _is_mixed(scalings: Collection[Scaling]) -> bool:
+    """Tell whether trainers scale in several ways, and each trains on some size.
+
+    Else ``price`` plans as ``throughput`` does, or refuses a trainer.
+    """
+    works = all(scaling.best_samples_per_s > 0 for scaling in scalings)
+    return len(scalings) > 1 and works
 
 
 _BY_SAMPLES = ("throughput", "speedup", "price")
