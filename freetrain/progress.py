@@ -1,77 +1,48 @@
 """Progress of training programs, read from the files and output that they write.
 
-``parser_for`` chooses what turns one line into a record: a parser for lines of
-``freetrain.elastic``, or for the JSON lines, CSV tables and patterns of job.toml's
-``[progress]``. Each parser is one class. All of them hand the fields that they find to
-one function, which checks the numbers.
-
 ``ProgressReader`` follows a trainer's files from their beginning as they grow, reads
 nothing twice, and leaves a ``Bookmark`` from which another process reads on.
-``latest_progress`` reads only the ends of the files.
+``latest_progress`` reads only the ends of the files. ``freetrain.formats`` makes
+records of their lines.
 """
 
 from __future__ import annotations
 
-import csv
-import json
-import math
+import fnmatch
 import os
 import re
+import stat
+import zlib
+from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from freetrain.config.job import ProgressFormat
+from freetrain.config.job import COUNTED, ProgressFormat
+from freetrain.formats import (
+    FIELDS,
+    MOST_METRICS,
+    REPEATING,
+    CsvLines,
+    PatternLines,
+    UnreadableLineError,
+    limited,
+    parser_for,
+    splitter_for,
+)
 from freetrain.opening import open_plain
-from freetrain.patterns import LimitedPattern, SlowPatternError, advice
+from freetrain.patterns import SlowPatternError, advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
 
-    from freetrain.config.job import ProgressSettings, TrainerJob, WorkSettings
-
-
-_MOST_METRICS = 200
-_DELIMITERS = (",", ";", "\t")
-
-
-class UnreadableLineError(ValueError):
-    """A line that claims to be progress, and cannot be."""
+    from freetrain.config.job import TrainerJob, WorkSettings
+    from freetrain.formats import Parser, ProgressRecord
 
 
 # ----------------------------------------------------------------------
-# Records, and the progress that they add up to
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgressRecord:
-    """One line of progress. A field that the line leaves out is None.
-
-    Attributes:
-        t: Unix time by the program's clock, if the line gives it.
-        step: Steps done since the training began.
-        samples: Samples done since the training began.
-        epoch: Epoch of the step. ``freetrain.elastic`` counts from 0; the number that
-            other programs print is kept as it is.
-        generation: The generation that wrote the line.
-        world_size: Ranks of that generation.
-        metrics: The loss and other measured values; may be nan or infinite.
-    """
-
-    t: float | None = None
-    step: int | None = None
-    samples: float | None = None
-    epoch: float | None = None
-    generation: int | None = None
-    world_size: int | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
-
-
-FIELDS = ("t", "step", "samples", "epoch", "generation", "world_size")
-"""A record's fields, apart from its metrics."""
-
-_NOT_METRICS = frozenset((*FIELDS, "event", "nonfinite", "rewound_from_step"))
+# The progress that records add up to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,273 +92,19 @@ def work_is_done(work: WorkSettings, progress: Progress | None) -> bool:
 
 
 # ----------------------------------------------------------------------
-# The formats
-
-
-class Parser(Protocol):
-    """Turns lines of one file into records, in order.
-
-    Attributes:
-        header: The line that explains those after it; empty for none.
-    """
-
-    header: str
-
-    def parse(self, line: str) -> tuple[ProgressRecord, ...]:
-        """Return the records in *line*, which is not blank.
-
-        Raises:
-            UnreadableLineError: It claims to be progress, and cannot be.
-        """
-        ...
-
-
-def parser_for(progress: ProgressSettings | None) -> Parser:
-    """Return the parser of *progress*; None is ``freetrain.elastic``'s lines."""
-    if progress is None:
-        return ElasticLines()
-    if progress.form is ProgressFormat.PATTERN:
-        return PatternLines(progress.pattern)
-    if progress.form is ProgressFormat.CSV:
-        return CsvLines(progress.fields)
-    return JsonLines(progress.fields)
-
-
-class ElasticLines:
-    """Lines of ``progress.jsonl``."""
-
-    header = ""
-
-    def parse(self, line: str) -> tuple[ProgressRecord, ...]:
-        """Return the one record in *line*, which has to have a step."""
-        values = _json_object(line)
-        _count(values.get("step"))
-        not_finite = values.get("nonfinite")
-        metrics = {k: v for k, v in values.items() if k not in _NOT_METRICS}
-        if isinstance(not_finite, dict):
-            metrics |= {k: not_finite[k] for k in not_finite if k in metrics}
-        return (_record({**{k: values.get(k) for k in FIELDS}, **metrics}),)
-
-
-class JsonLines:
-    """Lines of a JSON object each, whose keys the user named."""
-
-    header = ""
-
-    def __init__(self, fields: tuple[tuple[str, str], ...]) -> None:
-        self._fields = fields
-
-    def parse(self, line: str) -> tuple[ProgressRecord, ...]:
-        """Return the record in *line*, if it has any of the keys."""
-        values = _json_object(line)
-        return _records({name: _value_at(values, key) for name, key in self._fields})
-
-
-class CsvLines:
-    """Rows of a table whose columns the user named.
-
-    The delimiter is that of comma, semicolon and tab with which a line has all of the
-    columns' names. A program may write its header again at each start.
-
-    Attributes:
-        header: The last line of column names; empty before the first.
-    """
-
-    def __init__(self, fields: tuple[tuple[str, str], ...]) -> None:
-        self._fields = fields
-        self._columns: dict[str, int] = {}
-        self._delimiter = ","
-        self.header = ""
-
-    def parse(self, line: str) -> tuple[ProgressRecord, ...]:
-        """Return the record in *line*, unless it is a header."""
-        if self._is_header(line):
-            return ()
-        if not self._columns:
-            raise UnreadableLineError("a row before the line of column names")
-        row = _row(line, self._delimiter)
-        return _records(
-            {
-                name: (row[index] or None) if index < len(row) else None
-                for name, index in self._columns.items()
-            }
-        )
-
-    def _is_header(self, line: str) -> bool:
-        for delimiter in _DELIMITERS:
-            names = [name.strip("# \t") for name in _row(line, delimiter)]
-            if all(column in names for _, column in self._fields):
-                self._delimiter, self.header = delimiter, line
-                self._columns = {f: names.index(column) for f, column in self._fields}
-                return True
-        return False
-
-
-class PatternLines:
-    """Lines in which a regular expression of the user's is found.
-
-    Output of several ranks that ran into one line gives a record for each match. Only
-    the beginning of a line is searched (``patterns.LONGEST_LINE``).
-
-    Attributes:
-        pattern: The expression; its ``limited`` bounds the time of many lines.
-    """
-
-    header = ""
-
-    def __init__(self, pattern: str) -> None:
-        """Compile *pattern*.
-
-        Raises:
-            SlowPatternError: That takes too long.
-        """
-        self.pattern = LimitedPattern(pattern)
-
-    def parse(self, line: str) -> tuple[ProgressRecord, ...]:
-        """Return a record for each match in *line*."""
-        groups = self.pattern.groups(line)
-        return tuple(record for found in groups for record in _records(found))
-
-
-@contextmanager
-def _limited(parser: Parser) -> Iterator[None]:
-    """Limit the time that *parser* takes in the block, where a user made it slow.
-
-    Raises:
-        SlowPatternError: It took longer.
-    """
-    if isinstance(parser, PatternLines):
-        with parser.pattern.limited():
-            yield
-    else:
-        yield
-
-
-def _json_object(line: str) -> dict[str, object]:
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UnreadableLineError(f"no JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise UnreadableLineError("no JSON object")
-    return values
-
-
-def _value_at(values: Mapping[str, object], key: str) -> object:
-    """Return the value of *key*, or of a path of keys joined by dots."""
-    if key in values or "." not in key:
-        return values.get(key)
-    first, _, rest = key.partition(".")
-    inner = values.get(first)
-    return _value_at(inner, rest) if isinstance(inner, dict) else None
-
-
-def _row(line: str, delimiter: str) -> list[str]:
-    try:
-        return [text.strip() for text in next(csv.reader([line], delimiter=delimiter))]
-    except (csv.Error, StopIteration) as error:
-        raise UnreadableLineError(f"no row: {error}") from error
-
-
-# ----------------------------------------------------------------------
-# From fields to a record
-
-
-def _records(values: Mapping[str, object]) -> tuple[ProgressRecord, ...]:
-    """Return the record of the fields that have a value; none where none has."""
-    present = {name: value for name, value in values.items() if value is not None}
-    return (_record(present),) if present else ()
-
-
-def _record(values: Mapping[str, object]) -> ProgressRecord:
-    metrics: dict[str, float] = {}
-    for name, value in values.items():
-        measured = number(value) if name not in FIELDS else None
-        if measured is not None and len(metrics) < _MOST_METRICS:
-            metrics[name] = measured
-    record = ProgressRecord(
-        t=_optional_amount(values.get("t")),
-        step=_optional_count(values.get("step")),
-        samples=_optional_amount(values.get("samples")),
-        epoch=_optional_amount(values.get("epoch")),
-        generation=_optional_count(values.get("generation")),
-        world_size=_optional_count(values.get("world_size")),
-        metrics=metrics,
-    )
-    if record == ProgressRecord():
-        raise UnreadableLineError("none of its fields is a number")
-    return record
-
-
-# ----------------------------------------------------------------------
-# Numbers as programs print them
-
-_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?", re.ASCII)
-# What \S+ in a pattern takes along: "Loss 0.52, accuracy (93%)".
-_AROUND = " \t\"'()[]{},;:%"
-_LONGEST = 64
-# Above this a float does not tell one step from the next.
-_LARGEST_COUNT = 2.0**53
-
-
-def number(value: object) -> float | None:
-    """Return *value* as a number, nan and infinities included; None for no number."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int | float):
-        try:
-            return float(value)
-        except OverflowError:
-            return math.inf if value > 0 else -math.inf
-    return _number_in(value) if isinstance(value, str) else None
-
-
-def _number_in(text: str) -> float | None:
-    text = text.strip(_AROUND)
-    if len(text) > _LONGEST or "_" in text or not text.isascii():
-        return None
-    if _THOUSANDS.fullmatch(text):
-        text = text.replace(",", "")
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _amount(value: object) -> float:
-    """Return *value* as a time or an amount of work: finite, at least 0."""
-    found = number(value)
-    if found is None or not 0 <= found <= _LARGEST_COUNT:
-        raise UnreadableLineError(f"{str(value)[:_LONGEST]!r} is no amount of work")
-    return found
-
-
-def _count(value: object) -> int:
-    """Return *value* as a whole number, at least 0; ``1e3`` is one."""
-    found = _amount(value)
-    if found != int(found):
-        raise UnreadableLineError(f"{str(value)[:_LONGEST]!r} is no whole number")
-    return int(found)
-
-
-def _optional_amount(value: object) -> float | None:
-    return None if value is None else _amount(value)
-
-
-def _optional_count(value: object) -> int | None:
-    return None if value is None else _count(value)
-
-
-# ----------------------------------------------------------------------
 # The files in which a trainer reports its progress
 
 MOST_BYTES = 1 << 20
-"""Of one reading: about 0.13 s of work, so that callers that read once a second stay
-quick."""
-
-LONGEST_LINE_BYTES = 1 << 18
+"""Of one reading, so that callers that read once a second stay quick: 0.2 s of work for
+lines of JSON, 0.5 s for TensorBoard's events, 0.7 s for a table's shortest rows."""
 
 _PIECE_BYTES = 1 << 18
+_MARKED_BYTES = 512
+
+MOST_BACKLOG_BYTES = 4 * MOST_BYTES
+"""Of a file that grows faster than it is read, as one of 17 kB/s does where ticks read
+``MOST_BYTES`` a minute. Of a longer backlog one reading takes stretches at even
+distances, the last at its end."""
 
 _PATTERN_PIECE_BYTES = 1 << 16
 """The same for patterns, whose time is limited for each piece: 65 of the longest lines
@@ -407,15 +124,76 @@ _LOG = re.compile(r"([0-9]{10})(?:[.-].*)?", re.ASCII | re.DOTALL)
 _PROGRESS = "progress.jsonl"
 
 
+def files_of(job: TrainerJob, run_dir: Path) -> Path | None:
+    """Return where *job* reports its progress, with ``*`` for the newest of several."""
+    if job.elastic:
+        return run_dir / _PROGRESS
+    return job.progress.files if job.progress else None
+
+
 def progress_file(job: TrainerJob, run_dir: Path) -> Path | None:
-    """Return the one file in which *job* reports its progress.
+    """Return the one file in which *job* reports its progress, or will report it.
 
     Returns:
         None where it is what the program prints, or nothing at all.
     """
-    if job.elastic:
-        return run_dir / _PROGRESS
-    return job.progress.file if job.progress else None
+    files = files_of(job, run_dir)
+    return files if files is None or job.elastic else newest_file(files)
+
+
+def report_folder(job: TrainerJob, run_dir: Path) -> Path | None:
+    """Return a folder in which *job* writes its ``progress_file``, or will make one."""
+    file = progress_file(job, run_dir)
+    if file is None or job.elastic or not _WILD.search(str(file)):
+        return file and file.parent
+    return next((place for place in file.parents if place.is_dir()), file.parent)
+
+
+_WILD = re.compile(r"[*?]")
+_MOST_LISTED = 10_000
+"""Names that one search for files looks at."""
+
+
+def newest_file(files: Path) -> Path:
+    """Return the plain file last changed of those that *files* stands for.
+
+    Without ``*`` and ``?``, with a file of just that name, and where there is none,
+    *files* is returned. Links are not followed where a name has ``*`` or ``?``.
+    """
+    if not _WILD.search(str(files)) or os.path.lexists(files):
+        return files
+    first = next(n for n, part in enumerate(files.parts) if _WILD.search(part))
+    places = [str(Path(*files.parts[:first]))]
+    listed = iter(range(_MOST_LISTED))
+    for part in files.parts[first:]:
+        places = [found for place in places for found in _in(place, part, listed)]
+    found = [
+        (changed_ns, place) for place in places if (changed_ns := _changed_ns(place))
+    ]
+    return Path(max(found)[1]) if found else files
+
+
+def _in(folder: str, part: str, listed: Iterator[int]) -> list[str]:
+    """Return what *folder* has under the name *part*, as far as *listed* goes."""
+    if not _WILD.search(part):
+        return [f"{folder}/{part}"] if next(listed, None) is not None else []
+    name = re.compile(fnmatch.translate(part.replace("[", "[[]")))
+    with suppress(OSError), os.scandir(folder) as entries:
+        return [
+            entry.path
+            for entry, _ in zip(entries, listed, strict=False)
+            if name.match(entry.name) and not entry.is_symlink()
+        ]
+    return []
+
+
+def _changed_ns(file: str) -> int:
+    """Return when *file* was changed; 0 where it is no plain file."""
+    try:
+        status = os.lstat(file)
+    except OSError:
+        return 0
+    return status.st_mtime_ns if stat.S_ISREG(status.st_mode) else 0
 
 
 def log_files(logs: Path, since_generation: int = 0) -> list[tuple[int, Path]]:
@@ -448,11 +226,16 @@ class GrowingFile:
         inode: Its number in its file system, None before the first read. Devices
             have other numbers on other hosts, so they do not count.
         offset: Where the next read begins.
+        size: At the last read, None before it.
+        head: Length and checksum of its first bytes at the last read, by which a file
+            that was written again in place is known; empty for unknown.
     """
 
     path: Path
     inode: int | None = None
     offset: int = 0
+    size: int | None = None
+    head: str = ""
 
     def grow(self, most_bytes: int) -> tuple[bytes, bool]:
         """Return the bytes beyond the last read, *most_bytes* at the most.
@@ -466,14 +249,31 @@ class GrowingFile:
         try:
             with _plain_file(self.path) as descriptor:
                 status = os.fstat(descriptor)
-                is_new = status.st_ino != self.inode or status.st_size < self.offset
+                head = os.pread(descriptor, _MARKED_BYTES, 0)
+                is_new = (
+                    status.st_ino != self.inode
+                    or status.st_size < self.offset
+                    or not _begins_as(head, self.head)
+                )
+                self.head = f"{len(head)}:{zlib.crc32(head)}"
                 if is_new:
                     self.inode, self.offset = status.st_ino, 0
+                self.size = status.st_size
                 piece = os.pread(descriptor, most_bytes, self.offset)
         except OSError:
             return b"", False
         self.offset += len(piece)
         return piece, is_new
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes that the last read left for the next."""
+        return max(0, (self.size or 0) - self.offset)
+
+
+def _begins_as(content: bytes, head: str) -> bool:
+    length, _, checksum = head.partition(":")
+    return not head or zlib.crc32(content[: int(length)]) == int(checksum)
 
 
 def read_tail(path: Path, most_bytes: int) -> bytes:
@@ -501,56 +301,6 @@ def _plain_file(path: Path) -> Iterator[int]:
 
 
 # ----------------------------------------------------------------------
-# Bytes to lines
-
-# A progress bar ends its lines with a carriage return.
-_END = re.compile(rb"[\r\n]")
-# A crash on a network file system leaves NULs where data never arrived.
-_PADDING = b"\0 \t\v\f"
-# What spreadsheets put before the first column's name.
-_BYTE_ORDER_MARK = "\ufeff"
-
-
-@dataclass(slots=True)
-class Lines:
-    """Joins pieces of a file and yields its whole lines, the same for all pieces.
-
-    Attributes:
-        too_long: Lines left out because they exceed ``LONGEST_LINE_BYTES``.
-        is_skipping: Whether the present line is such a line.
-    """
-
-    too_long: int = 0
-    is_skipping: bool = False
-    _rest: bytes = b""
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes at the end of the input that wait for the rest of their line."""
-        return len(self._rest)
-
-    def feed(self, piece: bytes) -> tuple[str, ...]:
-        """Return the lines that *piece* completes, without blank ones.
-
-        Args:
-            piece: The bytes after those of the last call.
-        """
-        *whole, self._rest = _END.split(self._rest + piece)
-        lines = [line for line in map(self._checked, whole) if line]
-        if len(self._rest) > LONGEST_LINE_BYTES:
-            self._rest, self.is_skipping = b"", True
-        return tuple(lines)
-
-    def _checked(self, line: bytes) -> str:
-        if self.is_skipping or len(line) > LONGEST_LINE_BYTES:
-            self.is_skipping = False
-            self.too_long += 1
-            return ""
-        text = line.strip(_PADDING).decode("utf-8", errors="replace")
-        return text.removeprefix(_BYTE_ORDER_MARK)
-
-
-# ----------------------------------------------------------------------
 # Where reading stopped, for a reader in another process
 
 
@@ -559,11 +309,14 @@ class FilePosition:
     """Where reading a file stopped: before its first incomplete line.
 
     Attributes:
-        name: The file's, without its folder.
+        name: The file's, without its folder unless that may be one of several.
         inode: Its number; another number is another file.
         offset: Bytes that were read and parsed.
         is_skipping: Whether the next bytes are the rest of a line that is too long.
         header: The line that explains those to come; empty for none.
+        head: As ``GrowingFile`` has it.
+        step: Of a format whose files repeat what they had (``REPEATING``), the first
+            step that is new.
     """
 
     name: str
@@ -571,6 +324,8 @@ class FilePosition:
     offset: int
     is_skipping: bool = False
     header: str = ""
+    head: str = ""
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -580,6 +335,7 @@ class Bookmark:
     Attributes:
         generation: The last generation whose files were looked at; 0 for none.
         bad_lines: Lines so far that could not be parsed.
+        bad_metrics: By metric, how many lines had no number for it.
         has_caught_up: Whether a reading has reached the end of the files.
         marks: Positions in the files that may still grow.
         slow_pattern: The pattern that took too long, with which nothing more is read;
@@ -593,6 +349,7 @@ class Bookmark:
     marks: tuple[FilePosition, ...] = ()
     slow_pattern: str = ""
     problem: str = ""
+    bad_metrics: Mapping[str, int] = field(default_factory=dict)
 
 
 BEGINNING = Bookmark()
@@ -611,12 +368,16 @@ def bookmark_from(fields: Mapping[str, Any]) -> Bookmark:
 # ----------------------------------------------------------------------
 # One file's records, read on as it grows
 
+MOST_BAD_METRICS = 20
+"""Names of a file's metrics that are counted."""
+
 
 class Feed:
     """One file's new records.
 
     Attributes:
         bad_lines: Lines so far that could not be parsed.
+        bad_metrics: By metric, how many lines had no number for it.
     """
 
     def __init__(
@@ -632,24 +393,41 @@ class Feed:
             SlowPatternError: The job's pattern takes too long to compile.
         """
         self.bad_lines = 0
+        self.bad_metrics: Counter[str] = Counter()
         self._job = job
         self._generation = generation
+        self._form = None if job.progress is None else job.progress.form
         self._file = GrowingFile(path)
+        # Records of earlier steps are left out, and the least step of the next file.
+        self._first_step = self._next_step = 0
         self._begin()
         if start is not None:
-            self._file = GrowingFile(path, start.inode, start.offset)
+            self._file = GrowingFile(path, start.inode, start.offset, head=start.head)
+            self._first_step = self._next_step = start.step
             self._lines.is_skipping = start.is_skipping
             if start.header:
                 self._parser.parse(start.header)
+            elif start.offset:
+                _read_columns(self._parser, path)
 
     def _begin(self) -> None:
-        self._lines = Lines()
         self._parser = parser_for(self._job.progress)
+        self._lines = splitter_for(self._parser)
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self._file.path
 
     @property
     def name(self) -> str:
-        """The file's name."""
-        return self._file.path.name
+        """The file's name in bookmarks."""
+        return _name_of(self._file.path, self._job)
+
+    @property
+    def next_step(self) -> int:
+        """The first step that is new in a file that repeats this one."""
+        return self._next_step
 
     @property
     def position(self) -> FilePosition | None:
@@ -662,6 +440,8 @@ class Feed:
             offset=self._file.offset - self._lines.pending_bytes,
             is_skipping=self._lines.is_skipping,
             header=self._parser.header,
+            head=self._file.head,
+            step=self._next_step,
         )
 
     def read_on(self, left_bytes: int, records: list[ProgressRecord]) -> int:
@@ -675,6 +455,7 @@ class Feed:
         until_s = self.spent_s + _MOST_PATTERN_S
         is_pattern = isinstance(self._parser, PatternLines)
         piece_bytes = _PATTERN_PIECE_BYTES if is_pattern else _PIECE_BYTES
+        is_catching_up = False
         while left_bytes:
             most_bytes = min(left_bytes, piece_bytes)
             read_bytes = self._read(most_bytes, records)
@@ -683,7 +464,22 @@ class Feed:
                 break
             if self.spent_s > until_s:
                 return 0
+            if is_catching_up or self._file.backlog_bytes > MOST_BACKLOG_BYTES:
+                is_catching_up, piece_bytes = True, _PATTERN_PIECE_BYTES
+                self._skip_ahead(left_bytes, max(1, left_bytes // piece_bytes))
         return left_bytes
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the file may have more than was read."""
+        return self._file.size is None or self._file.backlog_bytes > 0
+
+    def _skip_ahead(self, left_bytes: int, pieces: int) -> None:
+        """Move on so that *pieces*, of *left_bytes* in all, end where the file does."""
+        gap_bytes = (self._file.backlog_bytes - left_bytes) // pieces
+        if left_bytes and gap_bytes > 0:
+            self._file.offset += gap_bytes
+            self._lines.skip()
 
     @property
     def spent_s(self) -> float:
@@ -692,11 +488,16 @@ class Feed:
         return parser.pattern.spent_s if isinstance(parser, PatternLines) else 0.0
 
     def _read(self, most_bytes: int, records: list[ProgressRecord]) -> int:
+        inode = self._file.inode
         piece, is_new_file = self._file.grow(most_bytes)
         if is_new_file:
+            is_repeated = self._form in REPEATING and (
+                self._form is ProgressFormat.HUGGINGFACE or inode == self._file.inode
+            )
+            self._first_step = self._next_step = self._next_step * is_repeated
             self._begin()
         too_long = self._lines.too_long
-        with _limited(self._parser):
+        with limited(self._parser):
             records.extend(self._parse(self._lines.feed(piece)))
         self.bad_lines += self._lines.too_long - too_long
         return len(piece)
@@ -709,8 +510,26 @@ class Feed:
                 self.bad_lines += 1
                 continue
             for record in found:
+                if self._form in REPEATING and not self._is_new(record):
+                    continue
+                if record.unreadable:
+                    self._count(record.unreadable)
                 known = record.generation is not None or self._generation is None
                 yield record if known else replace(record, generation=self._generation)
+
+    def _is_new(self, record: ProgressRecord) -> bool:
+        """Tell whether a file that repeats what it had tells something new."""
+        if record.step is None or record.step < self._first_step:
+            return False
+        # Lightning writes its file again with a row for a step whose row was read.
+        step = record.step + (self._form is ProgressFormat.HUGGINGFACE)
+        self._next_step = max(self._next_step, step)
+        return True
+
+    def _count(self, unreadable: Iterable[str]) -> None:
+        for name in unreadable:
+            if name in self.bad_metrics or len(self.bad_metrics) < MOST_BAD_METRICS:
+                self.bad_metrics[name] += 1
 
 
 # ----------------------------------------------------------------------
@@ -735,7 +554,9 @@ class ProgressTracker:
     def add(self, record: ProgressRecord) -> None:
         """Add *record*, the newest."""
         self._measure(record)
-        self._metrics.update(record.metrics)
+        for name, value in record.metrics.items():
+            if name in self._metrics or len(self._metrics) < MOST_METRICS:
+                self._metrics[name] = value
         for name in FIELDS:
             value = getattr(record, name)
             if value is not None:
@@ -791,6 +612,34 @@ def _progress_after(records: Iterable[ProgressRecord]) -> Progress | None:
 # All files of a trainer
 
 
+def _name_of(file: Path, job: TrainerJob) -> str:
+    """Return the name of *file* in bookmarks."""
+    files = job.progress.files if job.progress else None
+    return str(file) if files and _WILD.search(str(files)) else file.name
+
+
+def _last_file(job: TrainerJob, since: Bookmark) -> Path | None:
+    """Return the file that was read last; None where *job* names just one."""
+    files = job.progress.files if job.progress else None
+    if not files or not since.marks or not _WILD.search(str(files)):
+        return None
+    return Path(since.marks[-1].name)
+
+
+def bookmark_at_end(job: TrainerJob, run_dir: Path, generation: int) -> Bookmark:
+    """Return the bookmark behind all that the file of *job* has by now.
+
+    Raises:
+        OSError: The file cannot be looked at.
+    """
+    file = progress_file(job, run_dir)
+    if file is None or not file.exists():
+        return Bookmark(generation=generation)
+    status = file.stat()
+    end = FilePosition(_name_of(file, job), status.st_ino, status.st_size)
+    return Bookmark(generation=generation, marks=(end,))
+
+
 class ProgressReader:
     """Reads a trainer's progress, from its beginning on, without reading twice.
 
@@ -835,14 +684,21 @@ class ProgressReader:
         self._logs = logs
         self._unix_s = unix_s
         self._has_caught_up = since.has_caught_up
-        self._progress_file = progress_file(job, run_dir)
+        self._files = files_of(job, run_dir)
+        self._file = _last_file(job, since)
         self._feeds: dict[Path, Feed] = {}
         self._starts: dict[str, FilePosition | None] = {
             position.name: position for position in since.marks
         }
         self._generation = since.generation
         self._bad_lines = since.bad_lines
+        self._bad_metrics = Counter(since.bad_metrics)
         self._tracker = ProgressTracker()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of the last readings that have anything in them."""
+        return tuple(f.path for f in self._feeds.values() if f.position is not None)
 
     @property
     def bad_lines(self) -> int:
@@ -850,10 +706,22 @@ class ProgressReader:
         return self._bad_lines + sum(feed.bad_lines for feed in self._feeds.values())
 
     @property
+    def bad_metrics(self) -> dict[str, int]:
+        """By metric, how many lines so far had no number for it."""
+        found = self._bad_metrics.copy()
+        for feed in self._feeds.values():
+            found += feed.bad_metrics
+        return dict(found.most_common(MOST_BAD_METRICS))
+
+    @property
     def bookmark(self) -> Bookmark:
         """Where it stopped, for another reader."""
         now = {feed.name: feed.position for feed in self._feeds.values()}
         marks = tuple(p for p in (self._starts | now).values() if p is not None)
+        if self._file is not None and _WILD.search(str(self._files)):
+            name = _name_of(self._file, self._job)
+            marks = tuple(sorted(marks, key=lambda mark: mark.name == name))
+            marks = marks[-_MOST_FILES:]
         return Bookmark(
             self._generation,
             self.bad_lines,
@@ -861,6 +729,7 @@ class ProgressReader:
             marks,
             slow_pattern=self._pattern if self.problem else "",
             problem=self.problem,
+            bad_metrics=self.bad_metrics,
         )
 
     def read(self, *, most_bytes: int = MOST_BYTES) -> tuple[ProgressRecord, ...]:
@@ -882,13 +751,17 @@ class ProgressReader:
                     left_bytes = feed.read_on(left_bytes, records)
                 finally:
                     self.pattern_s += feed.spent_s - before_s
-                if not left_bytes:
+                self.is_behind = not left_bytes and feed.has_more
+                if self.is_behind:
                     break
         except SlowPatternError as error:
             self.problem = advice(error, self._pattern)
-        self.is_behind = not left_bytes and not self.problem
+            self.is_behind = False
         self.read_bytes = most_bytes - left_bytes
-        timed = [self._timed(record) for record in records]
+        # What Hugging Face wrote together took place at many times before.
+        form = None if self._job.progress is None else self._job.progress.form
+        late = len(records) - 1 if form is ProgressFormat.HUGGINGFACE else 0
+        timed = records[:late] + [self._timed(record) for record in records[late:]]
         self._has_caught_up |= not self.is_behind
         for record in timed:
             self._tracker.add(record)
@@ -904,8 +777,13 @@ class ProgressReader:
         return replace(record, t=self._unix_s())
 
     def _present_feeds(self) -> Iterator[Feed]:
-        if self._progress_file is not None:
-            yield self._feed(self._progress_file, None)
+        if self._files is not None:
+            if self._file is not None:
+                yield self._feed(self._file, None)
+            newest = self._files if self._job.elastic else newest_file(self._files)
+            if newest != self._file:
+                self._move_to(newest)
+                yield self._feed(newest, None)
         elif self._job.progress is not None:
             for generation, path in log_files(self._logs, self._generation):
                 self._move_on(generation)
@@ -913,16 +791,101 @@ class ProgressReader:
 
     def _feed(self, path: Path, generation: int | None) -> Feed:
         if path not in self._feeds:
-            start = self._starts.get(path.name)
+            start = self._starts.get(_name_of(path, self._job))
             self._feeds[path] = Feed(self._job, path, generation, start)
         return self._feeds[path]
+
+    def _move_to(self, file: Path) -> None:
+        """Read on in *file*, and forget the oldest of many that were read before."""
+        name = _name_of(file, self._job)
+        form = None if self._job.progress is None else self._job.progress.form
+        if self._file in self._feeds and form is ProgressFormat.HUGGINGFACE:
+            step = self._feeds[self._file].next_step
+            self._starts.setdefault(name, FilePosition(name, 0, 0, step=step))
+        if len(self._feeds) > _MOST_FILES:
+            oldest = self._feeds.pop(next(iter(self._feeds)))
+            self._bad_lines += oldest.bad_lines
+            self._bad_metrics += oldest.bad_metrics
+            self._starts.pop(oldest.name, None)
+        self._file = file
 
     def _move_on(self, generation: int) -> None:
         """Forget the files of earlier generations, which are read to their ends."""
         if generation > self._generation:
             self._generation = generation
             self._bad_lines = self.bad_lines
+            self._bad_metrics = Counter(self.bad_metrics)
             self._feeds, self._starts = {}, {}
+
+
+# ----------------------------------------------------------------------
+# What is understood of the files, for users who set up a job
+
+MOST_SURVEYED_BYTES = 1 << 25
+"""Read for one survey: about four seconds of work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyedValues:
+    """The values of one field or metric."""
+
+    points: int
+    first: float
+    last: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressSurvey:
+    """What is understood of the files in which a trainer reports its progress.
+
+    Attributes:
+        files: Those that were read.
+        records: Records found.
+        values: By field or metric; ``t`` is Unix time in seconds.
+        t_unit: What the files count time in; empty where they have none.
+        bad_lines: Lines that could not be understood.
+        bad_metrics: By metric, how many lines had no number for it.
+        problem: Why reading ended early, for people; empty where it did not.
+    """
+
+    files: tuple[Path, ...]
+    records: int
+    values: Mapping[str, SurveyedValues]
+    t_unit: str
+    bad_lines: int
+    bad_metrics: Mapping[str, int]
+    problem: str
+
+
+def survey_of(job: TrainerJob, run_dir: Path, logs: Path) -> ProgressSurvey:
+    """Return what is understood of all that *job* has reported; sampled where long."""
+    reader = ProgressReader(job, run_dir, logs)
+    left_bytes, records = MOST_SURVEYED_BYTES, 0
+    values: dict[str, SurveyedValues] = {}
+    t_unit = ""
+    while reader.is_behind and left_bytes > 0:
+        for record in reader.read(most_bytes=left_bytes):
+            records += 1
+            t_unit = t_unit if record.t is None else record.t_unit
+            fields = {name: getattr(record, name) for name in ("t", *COUNTED)}
+            for name, value in {**fields, **record.metrics}.items():
+                known = values.get(name)
+                if value is not None and (known or len(values) < MOST_METRICS):
+                    values[name] = SurveyedValues(
+                        points=1 if known is None else known.points + 1,
+                        first=value if known is None else known.first,
+                        last=value,
+                    )
+        left_bytes -= max(1, reader.read_bytes)
+    return ProgressSurvey(
+        files=reader.files,
+        records=records,
+        values=values,
+        t_unit=t_unit,
+        bad_lines=reader.bad_lines,
+        bad_metrics=reader.bad_metrics,
+        problem=reader.problem,
+    )
 
 
 # ----------------------------------------------------------------------
@@ -972,24 +935,29 @@ def _records_in_tail(
     if isinstance(parser, PatternLines):
         tail_bytes = min(tail_bytes, _PATTERN_PIECE_BYTES)
     tail = read_tail(path, tail_bytes + 1)
-    if len(tail) > tail_bytes:
-        if job.progress and job.progress.form is ProgressFormat.CSV:
-            head, _ = GrowingFile(path).grow(_HEAD_BYTES)
-            _parsed(parser, head)  # for the names of the columns
-        tail = _from_a_line_on(tail)
-    return _parsed(parser, tail)
+    is_cut = len(tail) > tail_bytes
+    if is_cut:
+        _read_columns(parser, path)
+    return _parsed(parser, tail, is_cut=is_cut)
 
 
-def _from_a_line_on(tail: bytes) -> bytes:
-    """Leave out the bytes that may be the rest of a line that began before *tail*."""
-    ends = [end for end in (tail.find(b"\n"), tail.find(b"\r")) if end >= 0]
-    return tail[min(ends) + 1 :] if ends else b""
+def _read_columns(parser: Parser, path: Path) -> None:
+    """Let *parser* see the names of columns at the beginning of the table in *path*."""
+    if isinstance(parser, CsvLines):
+        head, _ = GrowingFile(path).grow(_HEAD_BYTES)
+        _parsed(parser, head)
 
 
-def _parsed(parser: Parser, content: bytes) -> list[ProgressRecord]:
+def _parsed(
+    parser: Parser, content: bytes, *, is_cut: bool = False
+) -> list[ProgressRecord]:
+    """Return the records in *content*, but for the line that began before it."""
     records: list[ProgressRecord] = []
-    with _limited(parser):
-        for line in Lines().feed(content):
+    splitter = splitter_for(parser)
+    if is_cut:
+        splitter.skip()
+    with limited(parser):
+        for line in splitter.feed(content):
             with suppress(UnreadableLineError):
                 records.extend(parser.parse(line))
     return records

@@ -28,11 +28,11 @@ from freetrain.errors import FreeTrainError, TryLaterError
 from freetrain.launch.base import log_of, logs_of, run_dir_of
 from freetrain.opening import open_plain, read_plain
 from freetrain.progress import (
-    Bookmark,
-    FilePosition,
     ProgressReader,
+    bookmark_at_end,
     progress_file,
     read_tail,
+    report_folder,
     work_is_done,
 )
 from freetrain.state.files import (
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from freetrain.config.job import TrainerJob
     from freetrain.elastic.contract import Outcome
     from freetrain.elastic.files import RunDir
-    from freetrain.progress import ProgressRecord
+    from freetrain.formats import ProgressRecord
     from freetrain.state.files import (
         AssignmentFile,
         GenerationEnding,
@@ -302,8 +302,8 @@ class Board:
         An elastic program trains on without, as on a full disk.
         """
         job = self.job(trainer)
-        file = progress_file(job, self._run_dir(trainer).path)
-        folder = file.parent if file else logs_of(job, self._trainer_dir(trainer))
+        folder = report_folder(job, self._run_dir(trainer).path)
+        folder = folder or logs_of(job, self._trainer_dir(trainer))
         probe = folder / f".freetrain-{os.uname().nodename}-{os.getpid()}"
         try:
             with os.fdopen(open_plain(probe, _NEW_FILE), "wb") as trial:
@@ -554,11 +554,7 @@ class _StepReader:
         self._is_elastic = job.elastic
         self._generation = generation
         self._file = progress_file(job, run_dir)
-        since = Bookmark(generation=generation)
-        if self._file is not None and self._file.exists():
-            status = self._file.stat()
-            end = FilePosition(self._file.name, status.st_ino, status.st_size)
-            since = Bookmark(generation=generation, marks=(end,))
+        since = bookmark_at_end(job, run_dir, generation)
         self._reader = ProgressReader(job, run_dir, logs, since=since)
         self._logs = logs
         self._elapsed_s = elapsed_s

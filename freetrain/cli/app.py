@@ -147,6 +147,8 @@ freetrain curves
 freetrain curves digits --out curves.html
 
 freetrain curves digits --json
+
+freetrain curves --try logs/metrics.csv
 """,
     "drill": """
 freetrain drill digits
@@ -357,12 +359,25 @@ def curves(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         Path | None,
         typer.Option(metavar="FILE", help="Draw them, too: a page without network."),
     ] = None,
+    tried: Annotated[
+        Path | None,
+        typer.Option(
+            "--try",
+            metavar="FILE",
+            help="Show what is understood of a job's progress, or of a file of it.",
+        ),
+    ] = None,
     force: Force = False,
     config: Config = None,
 ) -> None:
     """Show measured values, fits and forecasts, and when targets are expected."""
-    from freetrain.cli.explain import show_curves  # noqa: PLC0415
+    from freetrain.cli.explain import show_curves, show_tried  # noqa: PLC0415
 
+    if tried is not None:
+        if trainer is not None or out is not None:
+            raise UsageError("--try goes with neither a trainer nor --out")
+        show_tried(ctx.obj, config, tried, as_json=as_json)
+        return
     show_curves(ctx.obj, config, trainer, out=out, force=force, as_json=as_json)
 
 

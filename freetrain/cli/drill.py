@@ -22,8 +22,9 @@ from freetrain.client.status import Doing, TrainerStatus, overview
 from freetrain.client.trainers import author_text
 from freetrain.config.job import TrainerJob
 from freetrain.errors import TryLaterError, UsageError
+from freetrain.formats import ProgressRecord
 from freetrain.launch.base import logs_of, run_dir_of
-from freetrain.progress import ProgressReader, ProgressRecord
+from freetrain.progress import ProgressReader
 from freetrain.state.files import (
     AgentState,
     AssignedLease,

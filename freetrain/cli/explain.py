@@ -36,7 +36,8 @@ from freetrain.cli.status import (
     pack_record,
     reason_of,
 )
-from freetrain.client.curves import Aim, TrainerCurves, curves_of
+from freetrain.cli.submit import number_or_word, survey_record, survey_text
+from freetrain.client.curves import Aim, TrainerCurves, curves_of, job_to_try
 from freetrain.client.status import (
     Doing,
     Overview,
@@ -45,10 +46,13 @@ from freetrain.client.status import (
     overview,
 )
 from freetrain.client.trainers import author_text
+from freetrain.errors import BadDataError
+from freetrain.launch.base import logs_of, run_dir_of
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
 from freetrain.losscurve.fit import FittedForecast
 from freetrain.losscurve.forecast import MetricPoint
+from freetrain.progress import survey_of
 from freetrain.state.files import AssignmentFile, GenerationEnding, StateDir
 from freetrain.state.tables import TrainerState
 from freetrain.text import (
@@ -58,6 +62,7 @@ from freetrain.text import (
     per_cent,
     render_duration,
     scaled,
+    shown,
 )
 from freetrain.tick.status_report import (
     HoleLine,
@@ -457,6 +462,25 @@ def _generation_record(
 # freetrain curves
 
 
+def show_tried(
+    context: CliContext, config: Path | None, file: Path, *, as_json: bool
+) -> None:
+    """Show what is understood of the progress files of a job, or of one file.
+
+    Raises:
+        BadDataError: Nothing is.
+    """
+    job = job_to_try(context.cwd / file, named=str(file), home=context.home)
+    folder = StateDir(context.site(config).state_directory).trainer(job.name)
+    survey = survey_of(job, run_dir_of(job, folder).path, logs_of(job, folder))
+    if as_json:
+        write_out(context, json_text(survey_record(survey), allow_nan=False))
+    else:
+        write_out(context, survey_text(survey, job))
+    if not survey.records:
+        raise BadDataError(f"{shown(str(file))}: no progress was understood.")
+
+
 def show_curves(  # noqa: PLR0913 - one parameter an option
     context: CliContext,
     config: Path | None,
@@ -635,7 +659,7 @@ def _curve_record(curves: TrainerCurves) -> dict[str, Any]:
     forecast = curves.forecast
     return forecast_record(curves) | {
         "points": [
-            {"t_s": p.t_s, "work": p.samples, "value": _measured(p.value)}
+            {"t_s": p.t_s, "work": p.samples, "value": number_or_word(p.value)}
             for p in curves.measured
         ],
         "forecast": None
@@ -662,8 +686,3 @@ def _aim_record(aim: Aim) -> dict[str, Any]:
 def _finite(value: float) -> float | None:
     """Return *value* for JSON; null where it is not finite."""
     return value if math.isfinite(value) else None
-
-
-def _measured(value: float) -> float | str:
-    """Return a measured value for JSON; a word such as "nan" where it is not finite."""
-    return value if math.isfinite(value) else str(value)

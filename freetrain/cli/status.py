@@ -27,7 +27,7 @@ from freetrain.client.trainers import author_text
 from freetrain.pack.pack import MemberEnd, MemberRecord, PackRecord, how_it_failed
 from freetrain.state.files import StateDir
 from freetrain.state.tables import Delivery, DeliveryStage, TrainerState
-from freetrain.text import UNKNOWN, one_line, per_cent, scaled
+from freetrain.text import UNKNOWN, counted, one_line, per_cent, scaled
 from freetrain.tick.status_report import TrainerLine
 
 EVERY_S = 2.0
@@ -262,8 +262,13 @@ def _ending_text(trainer: TrainerStatus) -> str:
 
 
 def aim_lines(trainer: TrainerStatus, view: Overview) -> Iterator[str]:
-    """Yield whether *trainer* diverges, and the state of its delivery."""
+    """Yield what is wrong with its metrics, and the state of its delivery."""
     line = view.of_trainer(trainer.row.name)
+    for metric, count in {} if line is None else line.bad_metrics.items():
+        yield (
+            f"{counted(count, 'line')} of its progress had no number for {metric}; "
+            f"`freetrain curves --try FILE` shows how its files are read."
+        )
     if line is not None and line.is_diverging:
         yield (
             "it is diverging: its last values are no numbers, or far worse than its "
@@ -361,6 +366,7 @@ def _record(trainer: TrainerStatus, view: Overview) -> dict[str, Any]:
         "last_message": None if ending is None else ending.message,
         "reason": reason_of(trainer, view),
         "is_diverging": line is not None and line.is_diverging,
+        "bad_metrics": {} if line is None else dict(line.bad_metrics),
         "delivery": _delivery_record(view.delivery_of(trainer.row)),
         "pack": None if trainer.pack is None else pack_record(trainer.pack),
         "run_dir": trainer.row.run_dir,

@@ -1,5 +1,6 @@
 """``freetrain submit``, ``cancel``, ``pause`` and ``resume``."""
 
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ import typer
 from freetrain.cli.context import (
     EX_USAGE,
     CliContext,
+    clock_text,
     json_text,
     nodes_text,
     write_out,
@@ -23,9 +25,11 @@ from freetrain.client.submit import (
     submit_file,
 )
 from freetrain.client.trainers import Changed, Verb, change, job_of
+from freetrain.config.job import TrainerJob
+from freetrain.progress import ProgressSurvey, survey_of
 from freetrain.state.files import StateDir
 from freetrain.state.tables import TrainerState
-from freetrain.text import one_line, render_duration
+from freetrain.text import counted, one_line, render_duration
 from freetrain.tick.environment import real_environment
 
 
@@ -42,15 +46,20 @@ def submit_and_show(
         uid=context.uid,
         now_s=context.now_s(),
     )
-    preview = None
+    preview = survey = None
     if request.is_dry_run:
         outside = real_environment(context.environ)
-        preview = preview_of(result.submission, site, outside)
+        submission = result.submission
+        preview = preview_of(submission, site, outside)
+        if submission.job.progress is not None:
+            survey = survey_of(submission.job, submission.run_dir, submission.logs)
     if as_json:
         write_out(
             context,
             json_text(
                 _submitted_record(result, preview, is_dry_run=request.is_dry_run)
+                | ({} if survey is None else {"progress": survey_record(survey)}),
+                allow_nan=False,
             ),
         )
     else:
@@ -60,6 +69,8 @@ def submit_and_show(
         ]
         write_out(context, "".join(lines))
         write_out(context, "" if preview is None else _preview_text(preview))
+        if survey is not None:
+            write_out(context, survey_text(survey, result.submission.job))
         for remark in result.remarks:
             context.stderr.write(f"note: {remark}\n")
 
@@ -82,6 +93,69 @@ def _submitted_record(
         "remarks": list(result.remarks),
         "would_run": would_run,
     }
+
+
+def survey_text(survey: ProgressSurvey, job: TrainerJob) -> str:
+    """Return what is understood of the files in which *job* reports its progress."""
+    first, *others = map(one_line, _survey_lines(survey, job))
+    return "".join([f"{first}\n", *(f"  {line}\n" for line in others)])
+
+
+def _survey_lines(survey: ProgressSurvey, job: TrainerJob) -> Iterator[str]:
+    if not survey.files:
+        where = "" if job.progress is None else f" {job.progress.files or ''}".rstrip()
+        yield f"Its progress: nothing is written{where and f' in{where}'} so far."
+        return
+    form = "freetrain.elastic" if job.progress is None else job.progress.form
+    yield f"Its progress, read as {form}: {counted(survey.records, 'record')}."
+    for file in survey.files:
+        yield f"from {file}"
+    for name, found in survey.values.items():
+        if name != "t":
+            many = counted(found.points, "value")
+            yield f"{name}: {many}, {found.first:.6g} to {found.last:.6g}"
+    time = survey.values.get("t")
+    if time is None:
+        yield "time: none; a tick takes the time at which it reads a record"
+    else:
+        first, last = clock_text(time.first), clock_text(time.last)
+        yield f"time: in {survey.t_unit}, {first} to {last}"
+    if survey.bad_lines:
+        yield f"left out: {counted(survey.bad_lines, 'line')} not understood"
+    for name, count in survey.bad_metrics.items():
+        yield f"{name}: no number in {counted(count, 'line')}"
+    if survey.problem:
+        yield f"{survey.problem}"
+    if survey.records and job.measure.metric not in survey.values:
+        yield (
+            f"the metric {job.measure.metric} is not among them; name one of them in "
+            f"[quality], or its column in fields"
+        )
+
+
+def survey_record(survey: ProgressSurvey) -> dict[str, Any]:
+    """Return what is understood as ``--json`` has it; no numbers are words."""
+    return {
+        "files": [str(file) for file in survey.files],
+        "records": survey.records,
+        "values": {
+            name: {
+                "points": found.points,
+                "first": number_or_word(found.first),
+                "last": number_or_word(found.last),
+            }
+            for name, found in survey.values.items()
+        },
+        "t_unit": survey.t_unit or None,
+        "bad_lines": survey.bad_lines,
+        "bad_metrics": dict(survey.bad_metrics),
+        "problem": survey.problem or None,
+    }
+
+
+def number_or_word(value: float) -> float | str:
+    """Return *value* for JSON; a word such as "nan" where it is not finite."""
+    return value if math.isfinite(value) else str(value)
 
 
 def _preview_record(preview: Preview) -> dict[str, Any]:

@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.client.trainers import LIVE, find_trainer, job_of
+from freetrain.config.job import NodeSettings, ProgressSettings, TrainerJob, read_job
+from freetrain.errors import BadDataError, MissingInputError
+from freetrain.formats import guess_format
 from freetrain.losscurve.fit import fit_forecast, has_diverged
+from freetrain.progress import GrowingFile
 from freetrain.state.database import read_store
 from freetrain.state.tables import history_of, trainers
+from freetrain.text import shown
 from freetrain.tick.trainers import history_from, known_from, total_of, unit_of
 
 if TYPE_CHECKING:
     import sqlite3
+    from pathlib import Path
 
-    from freetrain.config.job import TrainerJob
     from freetrain.losscurve.fit import FittedForecast
     from freetrain.losscurve.forecast import MetricDirection, MetricPoint
     from freetrain.state.files import StateDir
@@ -28,6 +33,7 @@ FARTHEST = 2.0
 """Forecasts are shown up to twice the work done."""
 
 _FITTED = 120
+_HEAD_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +110,44 @@ class TrainerCurves:
     def units(self) -> str:
         """The plural of the unit."""
         return self.unit if self.unit.endswith("s") else f"{self.unit}s"
+
+
+def job_to_try(path: Path, *, named: str, home: Path | None) -> TrainerJob:
+    """Return the job that the file at *path* describes, or one that wrote this file.
+
+    Args:
+        path: A job file, whose name ends in .toml, or a file of progress; absolute.
+        named: How the user named it, for messages.
+        home: Replaces ``~`` in paths of a job file.
+
+    Raises:
+        MissingInputError: It is not there or cannot be read.
+        BadConfigurationError: It is no job file.
+        BadDataError: It is a file of progress in no known format.
+    """
+    if path.suffix == ".toml":
+        return read_job(path, named=named, home=home)
+    head, _ = GrowingFile(path).grow(_HEAD_BYTES)
+    if not head:
+        raise MissingInputError(
+            f"{shown(named)} is missing, empty, or no plain file. Name a job file, or "
+            f"a file in which a program reports its progress."
+        )
+    form = guess_format(head)
+    if form is None:
+        raise BadDataError(
+            f"{shown(named)} has none of the formats that are known without a job "
+            f"file: tensorboard, huggingface, a table with a column step, samples or "
+            f"epoch, or JSON lines with such a key. Write a job file whose [progress] "
+            f"says how to read it, and name that."
+        )
+    return TrainerJob(
+        name="tried",
+        directory=path.parent,
+        nodes=NodeSettings(max_nodes=1),
+        elastic=False,
+        progress=ProgressSettings(form=form, file=path),
+    )
 
 
 def curves_of(

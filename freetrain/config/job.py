@@ -10,8 +10,9 @@ import re
 import warnings
 from datetime import UTC, datetime
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct, field
 
@@ -113,8 +114,6 @@ def _read_pattern(value: object, _: BaseFolders) -> str:
 
 def _read_fields(value: object, _: BaseFolders) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, dict) or len(value) > MOST_FIELDS:
-        raise MismatchError
-    if not any(name in value for name in COUNTED):
         raise MismatchError
     for name, column in value.items():
         if _FIELD.fullmatch(name) is None or not isinstance(column, str):
@@ -328,17 +327,52 @@ class ProgressFormat(StrEnum):
     PATTERN = "pattern"
     CSV = "csv"
     JSON_LINES = "json-lines"
+    TENSORBOARD = "tensorboard"
+    HUGGINGFACE = "huggingface"
+    LIGHTNING = "lightning"
+    KERAS = "keras"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ProgressFormat | None":
+        return cls.JSON_LINES if value == "jsonl" else None
+
+
+class LibraryFiles(NamedTuple):
+    """The files that a library writes, whose names and columns are known.
+
+    Attributes:
+        counted: The fields of ``COUNTED`` in them.
+        within: Where they lie in the folder that the library is given; empty where it
+            is given the file.
+    """
+
+    counted: tuple[str, ...]
+    within: str
+
+
+LIBRARIES = {
+    ProgressFormat.TENSORBOARD: LibraryFiles(("step",), "events.out.tfevents.*"),
+    ProgressFormat.HUGGINGFACE: LibraryFiles(
+        ("epoch", "step"), "checkpoint-*/trainer_state.json"
+    ),
+    ProgressFormat.LIGHTNING: LibraryFiles(("epoch", "step"), "version_*/metrics.csv"),
+    ProgressFormat.KERAS: LibraryFiles(("epoch",), ""),
+}
+"""The formats that are a library's; the other ones are described by the user."""
 
 
 class ProgressSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     """``[progress]``: where a program without ``freetrain.elastic`` reports progress.
 
     Attributes:
-        file: The file that it appends to; None for its standard output.
+        file: The file that it appends to; None for its standard output. ``*`` and
+            ``?`` stand for any characters of a name: the newest such file counts. Of
+            a library it may be the folder that the library is given.
         pattern: Regular expression to find in a line, its named groups being the
             fields; for ``PATTERN`` only.
-        fields: Pairs of field and column or key; for the other two only. Fields
-            are ``step``, ``samples``, ``epoch``, and names of metrics.
+        fields: Pairs of field and column or key; for all others. Fields are ``step``,
+            ``samples``, ``epoch``, and names of metrics. Without them, all columns of
+            a library's files count under their own names.
     """
 
     form: ProgressFormat = field(name="format")
@@ -350,7 +384,31 @@ class ProgressSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     def reported(self) -> frozenset[str]:
         """The fields that the program reports."""
         names = {name for name, _ in self.fields}
-        return frozenset(names | re.compile(self.pattern).groupindex.keys())
+        counted = LIBRARIES[self.form].counted if self.form in LIBRARIES else ()
+        return frozenset({*names, *counted, *re.compile(self.pattern).groupindex})
+
+    @property
+    def has_own_names(self) -> bool:
+        """Whether metrics have the names that the program gives them."""
+        return self.form in LIBRARIES and not self.fields
+
+    @property
+    def files(self) -> Path | None:
+        """The file, where ``*`` and ``?`` stand for any characters of a name."""
+        if self.file is None or self.form not in LIBRARIES:
+            return self.file
+        within = Path(LIBRARIES[self.form].within).parts
+        # "logs", "logs/version_3" and "logs/version_3/metrics.csv" are all understood.
+        known = [
+            n for n, part in enumerate(within, 1) if _is_like(self.file.name, part)
+        ]
+        if not known and self.file.suffix in {".csv", ".json"}:
+            return self.file
+        return self.file.joinpath(*within[max(known, default=0) :])
+
+
+def _is_like(name: str, part: str) -> bool:
+    return fnmatchcase(name, part) or (name != "*" and fnmatchcase(part, name))
 
 
 class QualitySettings(Struct, frozen=True, kw_only=True, rename=key_name):
@@ -568,9 +626,15 @@ def _check_progress(job: TrainerJob, progress: ProgressSettings, table: Table) -
             "a program that uses freetrain.elastic tells its progress itself; leave "
             "this table out, or set elastic = false above"
         )
+    is_counted = any(name in COUNTED for name, _ in progress.fields)
     if progress.form is ProgressFormat.PATTERN:
         if not progress.pattern or progress.fields:
             table.refuse('format = "pattern" needs pattern, and takes no fields')
+    elif progress.form in LIBRARIES:
+        if not progress.file or progress.pattern:
+            table.refuse(f'format = "{progress.form}" needs file, and takes no pattern')
+    elif progress.fields and not is_counted:
+        table.refuse_value("fields", FIELDS.expected)
     elif not (progress.file and progress.fields) or progress.pattern:
         table.refuse(
             f'format = "{progress.form}" needs file and fields, and takes no pattern'
@@ -603,7 +667,7 @@ def _check_is_reported(job: TrainerJob, table: Table) -> None:
         )
     names = job.progress.reported
     name = job.measure.metric
-    if name not in names:
+    if name not in names and not job.progress.has_own_names:
         table.refuse(
             f"the metric {shown(name)} is no field of [progress].{closest(name, names)}"
         )

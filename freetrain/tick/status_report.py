@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import LeaseKey, LeaseState
@@ -148,6 +148,7 @@ class TrainerLine:
         rating: Why the priority values it as it does, empty where it wants no nodes.
         is_background: Whether it gets only what the others leave.
         is_diverging: Whether its metric has gone wrong.
+        bad_metrics: By metric, how many lines of its progress had no number for it.
     """
 
     name: str
@@ -167,6 +168,7 @@ class TrainerLine:
     rating: str = ""
     is_background: bool = False
     is_diverging: bool = False
+    bad_metrics: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,6 +372,7 @@ def _trainer_line(trainer: TickTrainer, observed: Observed) -> TrainerLine:
         sizes=() if job is None else job.nodes.sizes,
         problem=trainer.problem or ("" if progress is None else progress.problem),
         is_diverging=_is_diverging(progress, job),
+        bad_metrics={} if progress is None else progress.bookmark.bad_metrics,
     )
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from freetrain.config.job import QualitySettings, TargetSettings, TrainerJob
-    from freetrain.progress import ProgressRecord
+    from freetrain.formats import ProgressRecord
     from freetrain.state.files import (
         AssignmentFile,
         GenerationEnding,

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from freetrain.client.trainers import job_of
-from freetrain.progress import Bookmark, ProgressRecord
+from freetrain.formats import ProgressRecord
+from freetrain.progress import Bookmark
 from freetrain.scaling import LearnedScaling, MeasuredSpeed, to_state
 from freetrain.state.database import open_store, transaction
 from freetrain.state.files import StateDir
@@ -236,6 +237,18 @@ def test_a_diverging_trainer_is_flagged() -> None:
     assert one["is_diverging"]
 
 
+def test_metrics_that_could_not_be_read_are_counted() -> None:
+    state = submitted()
+    seen_by_a_tick(state, bad_metrics={"loss": 1_234, "acc": 1})
+
+    said = run("status").stdout
+    assert "digits: 1,234 lines of its progress had no number for loss;" in said
+    assert "1 line of its progress had no number for acc;" in said
+    assert "1,234 lines of its progress" in run("explain", "digits").stdout
+    (one,) = run_json("status")["trainers"]
+    assert one["bad_metrics"] == {"loss": 1_234, "acc": 1}
+
+
 @pytest.mark.parametrize(
     ("stage", "changes", "said"),
     [
@@ -276,3 +289,144 @@ def test_before_its_target_nothing_is_delivered() -> None:
     assert one["delivery"] is None
     assert not one["is_diverging"]
     assert json.dumps(one)
+
+
+# What is understood of files
+
+RECORDED = Path(__file__).parents[1] / "data" / "progress"
+LEGACY = """
+name = "legacy"
+command = "true"
+elastic = false
+[nodes]
+max = 1
+[progress]
+format = "csv"
+file = "logs/*.csv"
+fields = { step = "step", loss = "train", t = "ms", acc = "acc" }
+"""
+
+
+def legacy(*rows: str) -> None:
+    at_home(LEGACY)
+    Path("logs").mkdir()
+    Path("logs/1.csv").write_text("".join(f"{row}\n" for row in rows))
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        (
+            "torch/events.out.tfevents.1767225600.n1",
+            (
+                "as tensorboard: 4 records",
+                "loss: 3 values, 1 to 0.333333",
+                "in s, 2026",
+            ),
+        ),
+        (
+            "huggingface/checkpoint-16/trainer_state.json",
+            ("as huggingface: 10 records", "eval_loss: 2 values", "time: none"),
+        ),
+        (
+            "lightning/lightning_logs/version_0/metrics.csv",
+            (
+                "as lightning: 8 records",
+                "step: 8 values, 2 to 19",
+                "val_loss: 2 values",
+            ),
+        ),
+        ("keras/log.csv", ("as keras: 3 records", "epoch: 3 values, 1 to 3")),
+    ],
+)
+def test_trying_a_librarys_file_shows_what_is_understood(
+    file: str, said: tuple[str, ...]
+) -> None:
+    at_home(JOB)
+
+    shown = run("curves", "--try", str(RECORDED / file)).stdout
+
+    assert f"from {RECORDED / file}" in shown
+    for text in said:
+        assert text in shown
+
+
+def test_trying_a_job_file_shows_units_and_what_could_not_be_read() -> None:
+    legacy(
+        "step,train,ms,acc",
+        "1,0.5,1767225600000,0.25abc",
+        "2,\x1b[32m0.25\x1b[0m,1767225660000,n/a",
+        "many,0.1,0,0",
+    )
+
+    shown = run("curves", "--try", "job.toml").stdout
+    found = run_json("curves", "--try", "job.toml")
+
+    assert "step: 2 values, 1 to 2" in shown
+    assert "loss: 2 values, 0.5 to 0.25" in shown
+    assert "time: in ms, 2026-01-01 00:00:00Z to 2026-01-01 00:01:00Z" in shown
+    assert "left out: 1 line not understood" in shown
+    assert "acc: no number in 2 lines" in shown
+    assert found["values"]["loss"] == {"points": 2, "first": 0.5, "last": 0.25}
+    assert (found["t_unit"], found["bad_lines"]) == ("ms", 1)
+    assert found["bad_metrics"] == {"acc": 2}
+
+
+def test_a_dry_run_shows_what_is_understood_so_far() -> None:
+    at_home(LEGACY)
+    assert "nothing is written in" in run("submit", "job.toml", "--dry-run").stdout
+    legacy("step,train,ms,acc", "1,nan,1,1")
+
+    assert "loss: 1 value, nan to nan" in run("submit", "job.toml", "--dry-run").stdout
+    found = run_json("submit", "job.toml", "--dry-run")["progress"]
+    assert found["values"]["loss"]["last"] == "nan"
+    assert found["records"] == 1
+
+
+def test_a_metric_that_is_not_in_the_files_is_named() -> None:
+    at_home(LEGACY.replace("fields = {", "fields = { other = 'x',"))
+    Path("logs").mkdir()
+    Path("logs/1.csv").write_text("step,train,ms,acc,x\n1,,,,2\n")
+
+    said = run("curves", "--try", "job.toml").stdout
+
+    assert "the metric loss is not among them; name one" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "said"),
+    [
+        (None, 66, "missing, empty, or no plain file"),
+        (b"hello\n", 65, "none of the formats that are known"),
+        (b"\x00\xff" * 500, 65, "none of the formats that are known"),
+        (b'{"loss": 1}\n', 65, "none of the formats that are known"),
+    ],
+)
+def test_a_file_of_which_nothing_is_understood_is_said_to_be_none(
+    content: bytes | None, code: int, said: str
+) -> None:
+    at_home(JOB)
+    if content is not None:
+        Path("log").write_bytes(content)
+
+    assert said in refused("curves", "--try", "log", code=code)
+
+
+def test_a_table_without_rows_is_shown_and_nothing_is_understood_of_it() -> None:
+    at_home(JOB)
+    Path("log").write_bytes(b"step,loss\nmany,1\n")
+
+    ran = run("curves", "--try", "log")
+
+    assert ran.code == 65
+    assert "read as csv: 0 records" in ran.stdout
+    assert "left out: 1 line not understood" in ran.stdout
+    assert "no progress was understood" in ran.stderr
+
+
+def test_a_file_is_tried_without_a_trainer() -> None:
+    at_home(JOB)
+
+    said = refused("curves", "digits", "--try", "job.toml", code=64)
+
+    assert "neither a trainer nor --out" in said

@@ -181,16 +181,25 @@ works = st.builds(
 told = st.dictionaries(names, words, max_size=2).map(
     lambda more: tuple(sorted((more | {"step": "a step"}).items()))
 )
-progresses = st.builds(
-    jobs.ProgressSettings,
-    form=st.just(jobs.ProgressFormat.PATTERN),
-    file=st.none() | paths,
-    pattern=st.sampled_from([r"(?P<step>\d+)", r'"(?P<epoch>\S+)" é (?P<loss>.*)']),
-) | st.builds(
-    jobs.ProgressSettings,
-    form=st.sampled_from([jobs.ProgressFormat.CSV, jobs.ProgressFormat.JSON_LINES]),
-    file=paths,
-    fields=told,
+progresses = (
+    st.builds(
+        jobs.ProgressSettings,
+        form=st.just(jobs.ProgressFormat.PATTERN),
+        file=st.none() | paths,
+        pattern=st.sampled_from([r"(?P<step>\d+)", r'"(?P<epoch>\S+)" é (?P<loss>.*)']),
+    )
+    | st.builds(
+        jobs.ProgressSettings,
+        form=st.sampled_from([jobs.ProgressFormat.CSV, jobs.ProgressFormat.JSON_LINES]),
+        file=paths,
+        fields=told,
+    )
+    | st.builds(
+        jobs.ProgressSettings,
+        form=st.sampled_from(sorted(jobs.LIBRARIES)),
+        file=paths,
+        fields=st.just(()) | st.just((("loss", "train/loss"),)),
+    )
 )
 variables = st.dictionaries(names, texts, max_size=3).map(
     lambda found: tuple(sorted(found.items()))

@@ -298,6 +298,24 @@ def test_a_mistake_in_a_table_is_named(table: str, line: str, said: str) -> None
     assert message.isprintable()
 
 
+def test_a_librarys_metrics_may_have_any_name_unless_fields_name_them() -> None:
+    text = f'elastic = false\n{LEAST}[progress]\nformat = "lightning"\nfile = "logs"\n'
+    metric = '[quality]\nmetric = "val/acc"\n'
+
+    assert parse(text + metric).measure.metric == "val/acc"
+    named = text + 'fields = { loss = "train_loss" }\n'
+    assert parse(named).progress.reported == {"step", "epoch", "loss"}  # type: ignore[union-attr]
+    assert "is no field of [progress]" in refusal(named + metric)
+
+
+def test_json_lines_may_be_called_jsonl() -> None:
+    text = (
+        f"elastic = false\n{LEAST}[progress]\nfile = 'x'\nfields = {{ step = 's' }}\n"
+    )
+
+    assert parse(f"{text}format = 'jsonl'\n") == parse(f"{text}format = 'json-lines'\n")
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
@@ -313,6 +331,9 @@ def test_a_mistake_in_a_table_is_named(table: str, line: str, said: str) -> None
         ),
         ('format = "csv"\nfile = "x"\nfields = { loss = "l" }', "at least one of step"),
         ('format = "csv"\nfile = "x"\nfields = { step = "" }', "names of columns"),
+        ('format = "lightning"', 'format = "lightning" needs file, and takes no'),
+        ('format = "keras"\nfile = "x"\npattern = "(?P<step>.)"', "takes no pattern"),
+        ('format = "wandb"\nfile = "x"', "expected one of pattern, csv, json-lines,"),
         ('format = "csv"\nfile = "x"\nfields = { "s t" = "a", step = "b" }', "names"),
     ],
 )

@@ -11,12 +11,8 @@ from pathlib import Path
 import pytest
 
 from freetrain.config.job import read_job
-from freetrain.progress import (
-    ProgressReader,
-    ProgressRecord,
-    latest_progress,
-    work_is_done,
-)
+from freetrain.formats import ProgressRecord
+from freetrain.progress import ProgressReader, latest_progress, work_is_done
 from tests.elastic.launching import REPOSITORY, clean_environment, wait_until
 
 FOLDER = REPOSITORY / "examples" / "legacy"

@@ -18,6 +18,7 @@ from freetrain.broker.lease import parse_comment
 from freetrain.client.submit import kept_environment
 from freetrain.config.document import BaseFolders
 from freetrain.config.job import (
+    LIBRARIES,
     NodeSettings,
     ProgressFormat,
     ProgressSettings,
@@ -298,10 +299,21 @@ def _read_pack(content: bytes, folder: Path) -> object:
     return read_pack(path, home=folder)
 
 
+def _of_library(name: str) -> bytes:
+    """Return the one file that a library wrote in the folder *name*."""
+    folder = Path(__file__).parents[1] / "data" / "progress" / name
+    (file,) = folder.iterdir()
+    return file.read_bytes()
+
+
 PROGRESS = {
     ProgressFormat.PATTERN: b"step 1 loss 0.5\nepoch 2 step 1,234 loss nan\r[3/9] ok\n",
     ProgressFormat.CSV: b"step,loss,t\n1,0.5,1767225600\n2,,\nstep;loss;t\n3;1e-3;7\n",
     ProgressFormat.JSON_LINES: b'{"step": 1, "val": {"loss": 0.5}}\n{"step": "2"}\n',
+    ProgressFormat.TENSORBOARD: _of_library("torch"),
+    ProgressFormat.HUGGINGFACE: _of_library("huggingface/checkpoint-8"),
+    ProgressFormat.LIGHTNING: _of_library("lightning/lightning_logs/version_0"),
+    ProgressFormat.KERAS: _of_library("keras"),
 }
 ELASTIC = _json(
     {"t": 1.0, "step": 1, "samples": 32, "epoch": 0, "generation": 1, "world_size": 2},
@@ -318,9 +330,10 @@ def _progress(form: ProgressFormat | None) -> Callable[[bytes, Path], object]:
         file.write_bytes(rest if mark else content)
         progress = None
         if form is not None:
-            fields = () if pattern else NAMED
+            fields = () if pattern or form in LIBRARIES else NAMED
+            files = file if form not in LIBRARIES else folder / "progress.*"
             progress = ProgressSettings(
-                form=form, file=file, pattern=pattern, fields=fields
+                form=form, file=files, pattern=pattern, fields=fields
             )
         job = TrainerJob(
             name="t",

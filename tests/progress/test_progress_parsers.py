@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +15,14 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from freetrain.config.job import ProgressFormat, ProgressSettings
-from freetrain.patterns import LONGEST_LINE
-from freetrain.progress import (
+from freetrain.formats import (
     ProgressRecord,
     UnreadableLineError,
     number,
     parser_for,
+    without_colours,
 )
+from freetrain.patterns import LONGEST_LINE
 
 EPOCH_LOSS = r"Epoch (?P<epoch>\d+) .* Loss (?P<loss>\S+)"
 STEP_LOSS = r"step (?P<step>\S+) loss (?P<loss>\S+)"
@@ -128,7 +131,9 @@ def test_several_metrics_are_all_kept_and_one_without_a_number_is_left_out() -> 
 
     (record,) = by_pattern("step 4 loss -inf acc N/A", pattern)
 
-    assert record == ProgressRecord(step=4, metrics={"loss": -math.inf})
+    assert record == ProgressRecord(
+        step=4, metrics={"loss": -math.inf}, unreadable=("acc",)
+    )
 
 
 @pytest.mark.parametrize("step", ["-1", "nan", "1.5", "inf", "1e30", "many"])
@@ -227,3 +232,71 @@ def test_no_line_does_worse_than_being_refused(line: str) -> None:
     for progress in (None, BY_CSV, BY_JSON, anything):
         with suppress(UnreadableLineError):
             parser_for(progress).parse(line)
+
+
+COLOURED = "\x1b[1mstep\x1b[0m 4 \x1b[2K\x1b[32mloss \x1b[38;5;9m0.25\x1b[0m"
+
+
+def test_colours_of_a_terminal_hide_neither_a_line_nor_its_values() -> None:
+    found = ProgressRecord(step=4, metrics={"loss": 0.25})
+
+    assert by_pattern(COLOURED) == (found,)
+    assert by_pattern("step 4 loss 0.25\x1b[0m") == (found,)
+    assert by_csv("\x1b[1mstep,loss\x1b[0m", "4,\x1b[32m0.25\x1b[0m") == [found]
+    assert by_json('\x1b[1m{"step": 4, "loss": "0.25"}\x1b[0m', **dict(FIELDS)) == (
+        found,
+    )
+    assert by_json(r'{"step": 4, "loss": "0.25\u001b[0m"}', **dict(FIELDS)) == (found,)
+
+
+@pytest.mark.parametrize("escape", [r"\x1b", r"\033", "\x1b"])
+def test_a_pattern_that_names_colours_sees_them(escape: str) -> None:
+    pattern = rf"step (?P<step>\d+) {escape}\[32m(?P<loss>[\d.]+){escape}\[0m"
+
+    (record,) = by_pattern("step 4 \x1b[32m0.25\x1b[0m", pattern)
+
+    assert record == ProgressRecord(step=4, metrics={"loss": 0.25})
+
+
+@given(st.text(st.sampled_from("\x1b[;0m1K?"), max_size=200))
+def test_any_escape_sequences_are_taken_out_in_one_pass(text: str) -> None:
+    plain = without_colours(text)
+
+    assert without_colours(text.replace("\x1b", "")) == text.replace("\x1b", "")
+    assert len(plain) <= len(text)
+
+
+@pytest.mark.parametrize("factor", [1, 1e3, 1e6, 1e9], ids=["s", "ms", "µs", "ns"])
+def test_times_are_unix_seconds_whatever_unit_the_program_writes(
+    factor: float,
+) -> None:
+    (record,) = by_json(
+        json.dumps({"step": 1, "at": 1767225600.5 * factor}), step="step", t="at"
+    )
+
+    assert record.t == pytest.approx(1767225600.5, abs=1e-3)
+
+
+@pytest.mark.parametrize("t", ["1e30", "-1", "nan", "yesterday"])
+def test_an_absurd_time_is_refused(t: str) -> None:
+    with pytest.raises(UnreadableLineError):
+        by_json(json.dumps({"step": 1, "t": t}), step="step", t="t")
+
+
+def test_a_metric_without_a_number_is_named_by_its_record() -> None:
+    (record,) = by_json('{"step": 1, "loss": "0.25abc"}', **dict(FIELDS))
+
+    assert record == ProgressRecord(step=1, unreadable=("loss",))
+
+
+def test_a_metrics_file_of_mlflow_is_read_with_the_pattern_that_the_guide_gives() -> (
+    None
+):
+    page = Path(__file__).parents[2] / "docs" / "guide" / "job-file.md"
+    (pattern,) = re.findall(r"MLflow: .* pattern `'(.*)'`", page.read_text())
+
+    (record,) = by_pattern("1767225600500 0.25 7", pattern)
+
+    assert record == ProgressRecord(
+        t=1767225600.5, t_unit="ms", step=7, metrics={"loss": 0.25}
+    )

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -19,13 +20,13 @@ from freetrain.config.job import (
     TrainerJob,
     WorkSettings,
 )
+from freetrain.formats import LONGEST_LINE_BYTES, Lines, ProgressRecord
 from freetrain.progress import (
     BEGINNING,
-    LONGEST_LINE_BYTES,
+    MOST_BACKLOG_BYTES,
+    MOST_BYTES,
     Bookmark,
-    Lines,
     ProgressReader,
-    ProgressRecord,
     bookmark_from,
     latest_progress,
     work_is_done,
@@ -639,3 +640,83 @@ def test_a_pattern_that_is_merely_slow_is_read_in_parts(tmp_path: Path) -> None:
 
     assert not reader.problem
     assert readings > 1
+
+
+# Logs that grow faster than they are read.
+
+A_TICK_BYTES = 1 << 18
+
+
+def long_log(stage: Stage, steps: range) -> None:
+    padding = " " * 900
+    stage.print(1, "".join(f"step {n} loss {1 / n}{padding}\n" for n in steps))
+
+
+def test_a_log_faster_than_it_is_read_is_caught_up_with_by_skipping_ahead(
+    printing: Stage,
+) -> None:
+    bookmark, lag, last = BEGINNING, [], 0
+    for tick in range(40):  # 0.46 MB a tick, of which 0.26 MB can be read
+        long_log(printing, range(1 + 500 * tick, 501 + 500 * tick))
+        records, bookmark = read_on(printing.job, bookmark, most_bytes=A_TICK_BYTES)
+        last = max([last, *(record.step or 0 for record in records)])
+        lag.append((500 * tick + 500 - last) * 920)
+
+    assert max(lag) <= MOST_BACKLOG_BYTES + 500 * 920
+    assert min(lag[20:]) <= 920
+    assert bookmark.bad_lines == 0
+    assert bookmark.has_caught_up
+
+
+def test_what_is_read_of_a_long_backlog_lies_at_even_distances(printing: Stage) -> None:
+    long_log(printing, range(1, 20_001))
+    reader = printing.reader()
+
+    steps_read = np.array([record.step for record in reader.read()])
+
+    assert steps_read[0] == 1
+    assert steps_read[-1] == 20_000
+    assert np.all(np.diff(steps_read) > 0)
+    assert np.diff(steps_read).max() < 20_000 / 10
+    assert reader.bad_lines == 0
+    assert not reader.is_behind
+    assert reader.read_bytes <= MOST_BYTES
+
+
+def test_a_backlog_that_is_not_long_is_read_whole(printing: Stage) -> None:
+    long_log(printing, range(1, 3_001))
+    reader = printing.reader()
+    found: list[int | None] = []
+    while reader.is_behind:
+        found += steps(reader)
+
+    assert found == list(range(1, 3_001))
+
+
+def test_a_line_without_an_end_counts_once_however_long_it_is(stage: Stage) -> None:
+    stage.path.write_bytes(b"x" * MOST_BACKLOG_BYTES + b"\n")
+    stage.report(line(1))
+    bookmark = BEGINNING
+    for _ in range(9):
+        _, bookmark = read_on(stage.job, bookmark)
+
+    assert bookmark.bad_lines == 1
+
+
+def test_metrics_without_a_number_are_counted_by_name_from_process_to_process(
+    printing: Stage,
+) -> None:
+    printing.print(1, "step 1 loss 0.5\nstep 2 loss 0.25abc\n")
+    _, bookmark = read_on(printing.job, BEGINNING)
+    printing.print(2, "step 3 loss none\n")
+    _, bookmark = read_on(printing.job, bookmark)
+
+    assert bookmark.bad_metrics == {"loss": 2}
+    assert bookmark.bad_lines == 0
+
+
+def test_a_bookmark_of_an_earlier_release_has_counted_no_metrics() -> None:
+    fields = asdict(BEGINNING)
+    del fields["bad_metrics"]
+
+    assert bookmark_from(fields) == BEGINNING

@@ -31,8 +31,9 @@ from freetrain.config.job import (
 )
 from freetrain.config.site import PlannerSettings
 from freetrain.errors import BadConfigurationError
+from freetrain.formats import ProgressRecord
 from freetrain.losscurve.forecast import MetricDirection
-from freetrain.progress import BEGINNING, ProgressRecord
+from freetrain.progress import BEGINNING
 from freetrain.scaling import (
     LearnedScaling,
     MeasuredSpeed,

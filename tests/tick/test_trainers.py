@@ -7,6 +7,7 @@ import math
 import os
 from dataclasses import replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -32,6 +33,9 @@ from freetrain.tick.trainers import (
 )
 from tests.state.endings import an_ending
 from tests.tick.tick_worlds import NOW_S, TickWorld, printed, printing, running, tell
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def end(world: TickWorld, how: EndingKind, message: str = "") -> None:
@@ -318,3 +322,24 @@ def test_a_pattern_that_takes_too_long_is_its_trainers_problem_alone(
     assert problems["b"] == ""
     assert any(problem.startswith("a: the pattern") for problem in status.problems)
     assert world.generation("a") + world.generation("b") > 0
+
+
+def test_a_librarys_files_are_read_tick_by_tick_and_odd_values_shown(
+    world: TickWorld, tmp_path: Path
+) -> None:
+    form = f'elastic = false\n[progress]\nformat = "lightning"\nfile = "{tmp_path}"\n'
+    world.submit("a", f'{form}[quality]\nmetric = "val_loss"\n')
+    first, second = (tmp_path / f"version_{n}" / "metrics.csv" for n in range(2))
+    for path, rows in (
+        (first, "epoch,step,val_loss\n0,1,0.9\n0,2,n/a\n"),
+        (second, "epoch,step,val_loss\n1,3,0.5\n"),
+    ):
+        path.parent.mkdir()
+        path.write_text(rows)
+        world.tick()
+
+    kept = remembered(world)
+    assert [(p.samples, p.value) for p in kept.metric_points()] == [(1, 0.9), (3, 0.5)]
+    assert (kept.step, kept.epoch) == (3, 1)
+    (line,) = world.status().trainers
+    assert line.bad_metrics == {"val_loss": 1}
