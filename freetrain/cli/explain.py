@@ -37,7 +37,13 @@ from freetrain.cli.status import (
     reason_of,
 )
 from freetrain.cli.submit import number_or_word, survey_record, survey_text
-from freetrain.client.curves import Aim, TrainerCurves, curves_of, job_to_try
+from freetrain.client.curves import (
+    Aim,
+    TrainerCurves,
+    curves_of,
+    job_to_try,
+    range_sentence,
+)
 from freetrain.client.status import (
     Doing,
     Overview,
@@ -550,7 +556,7 @@ def _line(text: str) -> Text:
 
 def _values_table(curves: TrainerCurves) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for heading in (curves.units, curves.metric, "90 % of outcomes"):
+    for heading in (curves.units, curves.metric, "range"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for point in _evenly(curves.measured):
@@ -586,7 +592,8 @@ def forecast_lines(curves: TrainerCurves) -> Iterator[str]:
     left_out = f", {odd} left out that are no numbers" if odd else ""
     yield (
         f"Fitted by the family {curves.loss_forecast.family} to "
-        f"{len(curves.loss_forecast.points)} values{left_out}."
+        f"{len(curves.loss_forecast.points)} values{left_out}. "
+        f"{range_sentence(curves.loss_forecast)}"
     )
     for aim in curves.aims:
         yield _aim_line(aim, curves)
@@ -650,6 +657,7 @@ def forecast_record(curves: TrainerCurves) -> dict[str, Any]:
         "is_diverging": curves.is_diverging,
         "family": curves.loss_forecast.family if curves.loss_forecast else None,
         "expected": expected,
+        "siblings": len(curves.loss_forecast.guides) if curves.loss_forecast else 0,
         "aims": [_aim_record(aim) for aim in curves.aims],
         "bad_lines": curves.bad_lines,
     }

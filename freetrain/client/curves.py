@@ -15,19 +15,26 @@ from freetrain.formats import guess_format
 from freetrain.losscurve.fit import fit_forecast, has_diverged
 from freetrain.progress import GrowingFile
 from freetrain.state.database import read_store
-from freetrain.state.tables import history_of, trainers
+from freetrain.state.tables import TrainerState, history_of, trainers
 from freetrain.text import shown
-from freetrain.tick.trainers import history_from, known_from, total_of, unit_of
+from freetrain.tick.trainers import (
+    history_from,
+    known_from,
+    siblings_of,
+    total_of,
+    unit_of,
+)
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
     from pathlib import Path
 
     from freetrain.losscurve.fit import FittedForecast
     from freetrain.losscurve.forecast import MetricDirection, MetricPoint
     from freetrain.state.files import StateDir
     from freetrain.state.tables import TrainerRow
-    from freetrain.tick.trainers import TrainerHistory
+    from freetrain.tick.trainers import PastTrainer, TrainerHistory
 
 FARTHEST = 2.0
 """Forecasts are shown up to twice the work done."""
@@ -60,8 +67,8 @@ class ForecastLine:
     Attributes:
         work: Work in all, ascending.
         values: The curve up to the work done, what is expected from there on.
-        low: Nine of ten outcomes are above; nan up to the work done.
-        high: Nine of ten outcomes are below; likewise.
+        low: The lower end of the range; nan up to the work done.
+        high: Its upper end; likewise.
     """
 
     work: tuple[float, ...]
@@ -165,11 +172,16 @@ def curves_of(
             wanted = [row for row in rows if row.state in LIVE]
         else:
             wanted = [find_trainer(rows, name)]
-        found = [_curves(connection, row) for row in wanted]
+        finished = [
+            (row, job_of(row)) for row in rows if row.state is TrainerState.FINISHED
+        ]
+        found = [_curves(connection, row, finished) for row in wanted]
     return tuple(curves for curves in found if curves is not None)
 
 
-def _curves(connection: sqlite3.Connection, row: TrainerRow) -> TrainerCurves | None:
+def _curves(
+    connection: sqlite3.Connection, row: TrainerRow, finished: Sequence[PastTrainer]
+) -> TrainerCurves | None:
     """Return the curves of *row*; None where this version cannot read its job."""
     job = job_of(row)
     kept = history_of(connection, row.name, submitted_s=row.submitted_s)
@@ -181,7 +193,13 @@ def _curves(connection: sqlite3.Connection, row: TrainerRow) -> TrainerCurves | 
         past = None
     scaling = known_from({} if kept is None else kept.scaling)
     measured = () if past is None else tuple(past.metric_points())
-    loss_forecast = fit_forecast(measured, job.measure.better)
+    others = [one for one in finished if one[0].name != row.name]
+    loss_forecast = fit_forecast(
+        measured,
+        job.measure.better,
+        lr_steps=job.measure.lr_steps,
+        siblings=siblings_of(connection, job, others),
+    )
     last_seen = [(nodes, seen[-1]) for nodes, seen in sorted(scaling.seen.items())]
     latest = max(last_seen, key=lambda pair: pair[1].began_s, default=None)
     per_s = None if latest is None else latest[1].samples_per_s
@@ -219,6 +237,20 @@ def forecast_of(loss_forecast: FittedForecast) -> ForecastLine:
         low=(*([nan] * _FITTED), *(value.low for value in expected)),
         high=(*([nan] * _FITTED), *(value.high for value in expected)),
     )
+
+
+def range_sentence(loss_forecast: FittedForecast) -> str:
+    """Say what the range of a forecast promises, for people."""
+    count = len(loss_forecast.guides)
+    if not count:
+        return "The range promises no share of outcomes."
+    finished = "a finished training" if count == 1 else f"{count} finished trainings"
+    promise = (
+        "the range is made to hold nine of ten outcomes"
+        if loss_forecast.is_calibrated
+        else "the range promises no share of outcomes"
+    )
+    return f"It goes by {finished} of the same program, too; {promise}."
 
 
 def _aims(

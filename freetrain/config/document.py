@@ -640,6 +640,23 @@ MOST_NODES = 100_000
 _COUNT = re.compile(r"[1-9][0-9]{0,5}", re.ASCII)
 
 
+def _read_amounts(value: object, _: BaseFolders) -> tuple[float, ...]:
+    if not isinstance(value, list) or not value:
+        raise MismatchError
+    if any(isinstance(amount, bool) for amount in value):
+        raise MismatchError
+    try:
+        amounts = msgspec.convert(value, tuple[Positive, ...])
+    except msgspec.ValidationError as error:
+        raise MismatchError from error
+    if not all(map(math.isfinite, amounts)):
+        raise MismatchError
+    return tuple(sorted(set(amounts)))
+
+
+AMOUNTS = Form("a list of numbers above 0, such as [3000, 6000]", _read_amounts, list)
+
+
 def sizes(allowed: range) -> Form[tuple[int, ...]]:
     """Return the form of lists of node counts within *allowed*, ascending."""
     powers = tuple(2**k for k in range(allowed.stop.bit_length()) if 2**k in allowed)

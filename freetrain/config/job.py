@@ -11,12 +11,14 @@ import warnings
 from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct, field
 
 from freetrain.config.document import (
+    AMOUNTS,
     MOST_NODES,
     AbsolutePath,
     Argument,
@@ -412,7 +414,12 @@ def _is_like(name: str, part: str) -> bool:
 
 
 class QualitySettings(Struct, frozen=True, kw_only=True, rename=key_name):
-    """``[quality]``: which metric says how good a trainer's model is."""
+    """``[quality]``: which metric says how good a trainer's model is.
+
+    Attributes:
+        lr_steps: Work after which the learning rate falls, ascending, in the unit in
+            which the program's work is counted; empty where it is not known.
+    """
 
     metric: Annotated[
         str,
@@ -422,6 +429,7 @@ class QualitySettings(Struct, frozen=True, kw_only=True, rename=key_name):
         ),
     ] = "loss"
     better: MetricDirection = MetricDirection.LOWER
+    lr_steps: Annotated[tuple[float, ...], AMOUNTS] = ()
 
     def is_reached(self, target: float, value: float) -> bool:
         """Tell whether *value* is *target* or better; nan never is."""
@@ -511,6 +519,14 @@ class TrainerJob(Struct, frozen=True, kw_only=True, rename=key_name):
     def measure(self) -> QualitySettings:
         """Which metric says how good the model is."""
         return self.quality or QualitySettings()
+
+    @property
+    def program(self) -> tuple[str, ...]:
+        """The command up to its first option that begins with ``--``.
+
+        Trainers of one program may differ in options, such as ``--batch-size 64``.
+        """
+        return tuple(takewhile(lambda word: not word.startswith("--"), self.command))
 
     @property
     def may_have_spares(self) -> bool:

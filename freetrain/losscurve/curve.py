@@ -2,13 +2,8 @@
 
 :class:`LossHistory` keeps the usable values that a trainer reported; ``quality_scale``
 turns a value into quality. ``normalized`` makes few points of many, without spikes, in
-units of their own. In these units a :class:`Family` of curves is fitted, such as power
-laws: ``fit_family`` tries a grid of shapes at once, and ``polished`` finds the last
-digits from the best of them.
-
-A family's curves are ``floor + gain * basis(work; shape)``. Floor and gain are linear:
-given a shape, they follow by least squares (variable projection, Golub and Pereyra
-1973).
+units of their own. In these units ``fit_curve`` fits a shifted power law: it tries a
+grid of shapes at once, and then finer ones around the best of them.
 """
 
 from __future__ import annotations
@@ -17,14 +12,14 @@ import math
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from freetrain.losscurve.forecast import LARGEST_VALUE, MetricDirection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -175,8 +170,12 @@ def downsample(
     starts = starts[starts < count]
     weights = np.diff(np.append(starts, count)).astype(np.float64)
     means = np.add.reduceat(samples, starts) / weights
-    medians = [np.median(bin_) for bin_ in np.split(values, starts[1:])]
-    return Downsampled(means, np.array(medians), weights)
+    ends = np.append(starts[1:], count)
+    # One sort for all bins: np.median for each took most of the time of a forecast.
+    bins = np.repeat(np.arange(starts.size), ends - starts)
+    ordered = values[np.lexsort((values, bins))]
+    lower, upper = (starts + ends - 1) // 2, (starts + ends) // 2
+    return Downsampled(means, (ordered[lower] + ordered[upper]) / 2, weights)
 
 
 def weighted_quantile(
@@ -262,7 +261,9 @@ def running_median(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     if values.size < 3:  # noqa: PLR2004 - of three values
         return values
-    inner = np.median(np.lib.stride_tricks.sliding_window_view(values, 3), axis=1)
+    one, two, three = values[:-2], values[1:-1], values[2:]
+    low, high = np.minimum(one, two), np.maximum(one, two)
+    inner = np.maximum(low, np.minimum(high, three))
     return np.concatenate((inner[:1], inner, inner[-1:]))
 
 
@@ -332,15 +333,6 @@ class NormalizedCurve:
         """The noise of the later half: as rates of learning fall, so does it."""
         half = len(self) // 2
         return noise_of(self.heights[half:], self.weights[half:])
-
-    def until(self, count: int) -> NormalizedCurve:
-        """Return the first *count* points, with the noise that was known then."""
-        return NormalizedCurve(
-            self.work[:count],
-            self.heights[:count],
-            self.weights[:count],
-            noise_of(self.heights[:count], self.weights[:count]),
-        )
 
     def without_spikes(self) -> NormalizedCurve:
         """Return the same points, spikes at the height of their neighbours."""
@@ -447,139 +439,42 @@ def quality_scale(points: Downsampled, better: MetricDirection) -> QualityScale:
 
 
 # ----------------------------------------------------------------------
-# Families of curves
+# Shifted power laws: floor + gain * (work + late) ** -alpha
 
-Basis: TypeAlias = (
-    "Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]"
-)
+_ALPHAS = np.geomspace(0.05, 6, 16)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Family:
-    """Curves ``floor + gain * basis(work; shape)`` with a gain of 0 or more.
-
-    The basis falls towards 0 as work grows, so a curve only ever gets better and has
-    an end.
-
-    Attributes:
-        name: For people.
-        parameters: Free parameters of a fit, floor and gain included.
-        shapes: Where the search starts: shapes to try, shape (g, parameters - 2),
-            read-only, its rows ordered as a grid; its columns' extremes are the
-            bounds.
-        basis: From work above 0, shape (n,), and shapes, shape (g, parameters - 2),
-            to the basis of each, shape (g, n), finite, 0 or more.
-    """
-
-    name: str
-    parameters: int
-    shapes: NDArray[np.float64]
-    basis: Basis
+_LATES = np.geomspace(0.01, 1, 6)
 
 
-def grid(*axes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return every combination of the *axes*' entries, one a row, read-only."""
-    columns = [axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")]
-    shapes = np.stack(columns, axis=1)
+def _grid(
+    alphas: NDArray[np.float64], lates: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return every pair of *alphas* and *lates*, one a row, read-only."""
+    axes = np.meshgrid(alphas, lates, indexing="ij")
+    shapes = np.stack([axis.ravel() for axis in axes], axis=1)
     shapes.flags.writeable = False
     return shapes
 
 
-def _basis_exponential(
+SHAPES = _grid(_ALPHAS, _LATES)
+"""Exponents and shifts that are tried at first, shape (96, 2)."""
+
+PLAIN_SHAPES = _grid(np.geomspace(0.05, 3, 8), np.zeros(1))
+"""Power laws without a shift, for short stretches of a curve."""
+
+
+def basis_of(
     work: NDArray[np.float64], shapes: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    (tau,) = shapes.T[:, :, None]
-    return np.asarray(np.exp(-work / tau))
+    """Return ``(work + late) ** -alpha`` of each shape, shape (g, n).
 
-
-EXPONENTIAL = Family(
-    "exponential", 3, grid(np.geomspace(0.02, 5, 32)), _basis_exponential
-)
-"""``c + a * exp(-k / tau)``; the same curves as SLAQ's ``mu ** (k - b) + c``."""
-
-_SHAPES = np.zeros((1, 0))
-
-_SHAPES.flags.writeable = False
-
-
-def _basis_flat(
-    work: NDArray[np.float64], shapes: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    return np.zeros((len(shapes), work.size))
-
-
-FLAT = Family("no further gain", 1, _SHAPES, _basis_flat)
-"""``c``, which follows the last values; every other family has to beat it."""
-
-
-def _basis_inverse_linear(
-    work: NDArray[np.float64], shapes: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    (late,) = shapes.T[:, :, None]
-    return np.asarray(late / (work + late))
-
-
-INVERSE_LINEAR = Family(
-    "inverse linear", 3, grid(np.geomspace(0.003, 5, 32)), _basis_inverse_linear
-)
-"""``c + gain * s / (k + s)``: ``1 / (a * k + b) + c`` of Optimus (EuroSys 2018)."""
-
-
-def _basis_inverse_quadratic(
-    work: NDArray[np.float64], shapes: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    late, bend = shapes.T[:, :, None]
-    return np.asarray(late / (late + (1 - bend) * work + bend * work**2))
-
-
-INVERSE_QUADRATIC = Family(
-    "inverse quadratic",
-    4,
-    grid(np.geomspace(0.003, 5, 16), np.linspace(0, 1, 5)),
-    _basis_inverse_quadratic,
-)
-"""``1 / (a * k ** 2 + b * k + c) + d`` of SLAQ (SoCC 2017), all 0 or more."""
-
-
-def _basis_power(
-    work: NDArray[np.float64], shapes: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    (alpha,) = shapes.T[:, :, None]
-    return np.asarray(work**-alpha)
-
-
-POWER = Family("power law", 3, grid(np.geomspace(0.05, 4, 32)), _basis_power)
-"""``c + a * k ** -alpha``, as learning curves of many kinds are found to go."""
-
-
-def _basis_shifted_power(
-    work: NDArray[np.float64], shapes: NDArray[np.float64]
-) -> NDArray[np.float64]:
+    Args:
+        work: Above 0, shape (n,).
+        shapes: Alpha above 0 and late of 0 or more, shape (g, 2).
+    """
     alpha, late = shapes.T[:, :, None]
     return np.asarray((work + late) ** -alpha)
 
-
-SHIFTED_POWER = Family(
-    "shifted power law",
-    4,
-    grid(np.geomspace(0.05, 6, 16), np.geomspace(0.01, 1, 6)),
-    _basis_shifted_power,
-)
-"""``c + a * (k + s) ** -alpha``; Optimus is its alpha of 1."""
-
-CURVES: tuple[Family, ...] = (
-    POWER,
-    EXPONENTIAL,
-    INVERSE_LINEAR,
-    INVERSE_QUADRATIC,
-    SHIFTED_POWER,
-)
-
-KNOWN: tuple[Family, ...] = (FLAT, *CURVES)
-
-
-# ----------------------------------------------------------------------
-# One family fitted to one curve
 
 HALF_LIFE = 0.5
 """Of a point's weight, as a share of the work done. SLAQ forgets exponentially too
@@ -589,7 +484,7 @@ FURTHEST_FLOOR = 1.0
 """No trainer is expected to gain more than this many times its gain so far."""
 
 LEAST_SCATTER = 0.01
-"""In heights: families fit the truth no better than that, however calm it is."""
+"""In heights: curves fit the truth no better than that, however calm it is."""
 
 SCATTER_OF_NOISE = 2.0
 
@@ -607,28 +502,27 @@ LAG_LENGTH = 0.25
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """A family's curve through a trainer's curve.
+    """A shifted power law through a trainer's curve.
 
     Attributes:
-        family: The family.
-        shape: Its shape, shape (parameters - 2,).
+        alpha: Its exponent, above 0.
+        late: Its shift, in work, 0 or more.
         gain: 0 or more.
         floor: Where it ends, in heights.
         lag: Heights by which the last points were above the curve.
         end: Work at the last point.
     """
 
-    family: Family
-    shape: NDArray[np.float64]
+    alpha: float
+    late: float
     gain: float
     floor: float
     lag: float = 0.0
     end: float = 1.0
 
     def curve(self, work: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the family's curve at *work*, shape (n,)."""
-        basis = self.family.basis(work, self.shape[None, :])[0]
-        return np.asarray(self.floor + self.gain * basis)
+        """Return the power law at *work* above 0, shape (n,)."""
+        return np.asarray(self.floor + self.gain * (work + self.late) ** -self.alpha)
 
     def forecast(self, work: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the heights to expect at *work* from the end on, shape (n,).
@@ -639,38 +533,109 @@ class Fit:
         return self.curve(work) + self.lag * np.exp(-ahead / LAG_LENGTH)
 
 
-def fit_family(family: Family, curve: NormalizedCurve) -> Fit:
-    """Return *family*'s best curve on its grid of shapes, robust and weighted."""
-    end = float(curve.work[-1])
-    if family.parameters == 1:
-        return Fit(family, family.shapes[0], 0.0, recent_level(curve), end=end)
-    shapes = family.shapes
-    costs, gains, floors = _projected(family, curve)
-    best = int(np.argmin(costs))
-    fit = Fit(family, shapes[best], float(gains[best]), float(floors[best]), end=end)
-    return with_lag(fit, curve)
+_FEWEST_TO_POLISH = 5
+"""Points; four parameters fit fewer exactly, with many shapes."""
+
+_LEAST_GAIN = 1e-6
+"""Of the cost: with less by a step, the minimum is found."""
+
+_STEPS = 15
+"""Of the search for the minimum; SciPy's costs are reached within a thousandth."""
 
 
-def costs_of(family: Family, curve: NormalizedCurve) -> NDArray[np.float64]:
-    """Return the robust sums of squares of *family*'s shapes, shape (g,)."""
-    return _projected(family, curve)[0]
+def fit_curve(curve: NormalizedCurve) -> Fit:
+    """Return the best shifted power law through *curve*, robust and weighted.
 
-
-def _projected(
-    family: Family, curve: NormalizedCurve
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    return project(
-        family.basis(curve.work, family.shapes),
+    Newer points count more. Floor and gain are linear: given a shape, they follow by
+    least squares (variable projection, Golub and Pereyra 1973). From the best shape of
+    a grid, damped steps lead to the minimum (Marquardt 1963).
+    """
+    weights, scatter = fading_weights(curve), scatter_of(curve)
+    lowest = lowest_floor(curve)
+    costs, gains, floors = project(
+        basis_of(curve.work, SHAPES),
         curve.heights,
-        fading_weights(curve),
-        lowest=lowest_floor(curve),
-        scatter=scatter_of(curve),
+        weights,
+        lowest=lowest,
+        scatter=scatter,
+        rounds=2,
     )
+    best = int(np.argmin(costs))
+    start = curve.work[0]
+    alpha, late = SHAPES[best]
+    found = np.array(
+        [alpha, late, gains[best] * (start + late) ** -alpha, floors[best]]
+    )
+    if len(curve) >= _FEWEST_TO_POLISH:
+        found = _polished(found, curve, np.sqrt(weights) / scatter, lowest)
+    alpha, late, drop, floor = found.tolist()
+    gain = drop * float(start + late) ** alpha
+    fit = Fit(alpha, late, gain, floor, end=float(curve.work[-1]))
+    return replace(fit, lag=_level(curve, curve.heights - fit.curve(curve.work)))
 
 
-def with_lag(fit: Fit, curve: NormalizedCurve) -> Fit:
-    """Return *fit* with the lag of *curve*'s last points."""
-    return replace(fit, lag=recent_level(curve, above=fit.curve(curve.work)))
+def _polished(
+    found: NDArray[np.float64],
+    curve: NormalizedCurve,
+    roots: NDArray[np.float64],
+    lowest: float,
+) -> NDArray[np.float64]:
+    """Return *found* at the robust least-squares minimum, within the grid's bounds.
+
+    Args:
+        found: Alpha, late, the gain from the first point on, and the floor.
+        curve: The points.
+        roots: Square roots of their weights, over the scatter.
+        lowest: No floor is below this.
+    """
+    least = np.array([*SHAPES[0], 0.0, lowest])
+    most = np.array([*SHAPES[-1], np.inf, np.inf])
+    damping, cost = 0.01, np.inf
+    tried = found
+    for _ in range(_STEPS):
+        alpha, late, drop, floor = tried
+        shifted = curve.work + late
+        ratio = shifted / shifted[0]
+        basis = ratio**-alpha
+        misses = roots * (floor + drop * basis - curve.heights)
+        stretch = np.sqrt(1 + misses**2)
+        if (total := float(stretch.sum())) < cost:
+            if cost - total < _LEAST_GAIN * total:
+                return np.asarray(tried)
+            found, cost, damping = tried, total, damping / 5
+            slopes = roots * np.stack(
+                (
+                    -drop * basis * np.log(ratio),
+                    drop * basis * alpha * (1 / shifted[0] - 1 / shifted),
+                    basis,
+                    np.ones_like(basis),
+                )
+            )
+            square = (slopes / stretch) @ slopes.T
+            downhill = (slopes / stretch) @ misses
+        else:
+            damping *= 10
+        at_bound = ((found <= least) & (downhill > 0)) | (
+            (found >= most) & (downhill < 0)
+        )
+        damped = square + np.diag(damping * np.diag(square) + TINY)
+        damped[at_bound] = damped[:, at_bound] = 0.0
+        damped[at_bound, at_bound] = 1.0
+        step = np.linalg.solve(damped, np.where(at_bound, 0.0, downhill))
+        tried = np.clip(found - step, least, most)
+    return found
+
+
+def fit_level(curve: NormalizedCurve) -> Fit:
+    """Return a curve that stays where the last points of *curve* are."""
+    level = _level(curve, curve.heights)
+    return Fit(1.0, 0.0, 0.0, level, end=float(curve.work[-1]))
+
+
+def _level(curve: NormalizedCurve, heights: NDArray[np.float64]) -> float:
+    """Return the median of the last *heights*, so that no spike among them counts."""
+    last = _recent_count(len(curve))
+    return weighted_quantile(heights[-last:], curve.weights[-last:], 0.5)
 
 
 def refreshed_lag(
@@ -694,18 +659,6 @@ def refreshed_lag(
     return replace(fit, lag=lag, end=max(float(work[-1]), fit.end))
 
 
-def recent_level(
-    curve: NormalizedCurve, *, above: NDArray[np.float64] | None = None
-) -> float:
-    """Return where the last points are, in heights, or how far above a curve.
-
-    Their median, so that no spike among them counts.
-    """
-    last = _recent_count(len(curve))
-    heights = curve.heights if above is None else curve.heights - above
-    return weighted_quantile(heights[-last:], curve.weights[-last:], 0.5)
-
-
 def _recent_count(count: int) -> int:
     return max(FEWEST_RECENT, int(RECENT_SHARE * count))
 
@@ -727,22 +680,17 @@ def scatter_of(curve: NormalizedCurve) -> float:
     return max(SCATTER_OF_NOISE * curve.noise, LEAST_SCATTER)
 
 
-# ----------------------------------------------------------------------
-# All shapes of a grid at once
-
-ROUNDS = 4
-"""Of reweighting; a further one moves nothing that the noise does not hide."""
-
 TINY = 1e-30
 
 
-def project(
+def project(  # noqa: PLR0913 - a least-squares problem
     basis: NDArray[np.float64],
     heights: NDArray[np.float64],
     weights: NDArray[np.float64],
     *,
     lowest: float,
     scatter: float,
+    rounds: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return the robust least-squares gain and floor of each row of *basis*.
 
@@ -755,6 +703,7 @@ def project(
         weights: Above 0, shape (n,).
         lowest: No floor is below this.
         scatter: Residuals beyond it count as lines, above 0.
+        rounds: Of reweighting; a fifth moves nothing that the noise does not hide.
 
     Returns:
         Costs, which are robust sums of squares, gains and floors, each of shape (g,).
@@ -763,7 +712,7 @@ def project(
     scaled = basis / np.maximum(top, TINY)
     trust = np.broadcast_to(weights, scaled.shape)
     roots = np.sqrt(weights) / scatter
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         gains, floors = _solve(scaled, heights, trust, lowest)
         misses = roots * (heights - floors[:, None] - gains[:, None] * scaled)
         stretch = np.sqrt(1 + misses**2)
@@ -779,65 +728,16 @@ def _solve(
     lowest: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return gains and floors of weighted least squares within their bounds."""
-    total = trust.sum(axis=1)
+    columns = np.stack((np.ones_like(heights), heights), axis=1)
     weighted = trust * basis
-    first = weighted.sum(axis=1)
-    height = trust @ heights
-    cross = weighted @ heights
+    total, height = (trust @ columns).T
+    first, cross = (weighted @ columns).T
     square = np.einsum("gn,gn->g", weighted, basis)
     spread = np.maximum(square - first**2 / total, TINY)
     gains = np.maximum((cross - first * height / total) / spread, 0.0)
     floors = (height - gains * first) / total
-    at_bound = np.maximum((cross - lowest * first) / np.maximum(square, TINY), 0.0)
     low = floors < lowest
+    if not low.any():
+        return gains, floors
+    at_bound = np.maximum((cross - lowest * first) / np.maximum(square, TINY), 0.0)
     return np.where(low, at_bound, gains), np.where(low, lowest, floors)
-
-
-# ----------------------------------------------------------------------
-# The last digits, between the shapes of the grid
-
-MOST_EVALUATIONS = 30
-
-
-def polished(fit: Fit, curve: NormalizedCurve) -> Fit:
-    """Return *fit* with all of its parameters at the robust least-squares minimum.
-
-    SciPy's trust-region reflective method, from the grid's best shape and within the
-    grid's bounds; ``soft_l1`` as in the grid search.
-    """
-    if fit.family.parameters == 1 or len(curve) <= fit.family.parameters:
-        return fit
-    from scipy.optimize import least_squares  # noqa: PLC0415 - half a second to import
-
-    lowest = fit.family.shapes.min(axis=0)
-    highest = fit.family.shapes.max(axis=0)
-    scale = _scale(fit, curve)
-    roots = np.sqrt(fading_weights(curve)) / scatter_of(curve)
-
-    def misses(parameters: NDArray[np.float64]) -> NDArray[np.float64]:
-        *shape, gain, floor = parameters
-        basis = fit.family.basis(curve.work, np.array([shape]))[0] / scale
-        return np.asarray(roots * (floor + gain * basis - curve.heights))
-
-    low = np.array([*lowest, 0.0, lowest_floor(curve)])
-    high = np.array([*highest, np.inf, np.inf])
-    start = np.array([*fit.shape, fit.gain * scale, fit.floor])
-    found = least_squares(
-        misses,
-        np.clip(start, low, high),
-        bounds=(low, high),
-        loss="soft_l1",
-        x_scale="jac",
-        max_nfev=MOST_EVALUATIONS,
-    )
-    *shape, gain, floor = found.x
-    better = replace(
-        fit, shape=np.array(shape), gain=float(gain) / scale, floor=float(floor)
-    )
-    return with_lag(better, curve)
-
-
-def _scale(fit: Fit, curve: NormalizedCurve) -> float:
-    """Return the basis at the first point: divided by it, gains are heights."""
-    first = fit.family.basis(curve.work[:1], fit.shape[None, :])[0, 0]
-    return max(float(first), 1e-30)

@@ -1,10 +1,10 @@
 """From reported losses to a forecast.
 
 ``fit_forecast`` has all steps: clean the values, leave out warm-up and earlier phases,
-choose the family of curves that would have forecast the past best, fit it, and learn
-from the same back-tests how wide intervals have to be. The sections of this module
-follow that order. ``to_state`` keeps a forecast as JSON from one tick to the next;
-``LossForecasts`` keeps the forecasts of all trainers within a replay.
+fit a shifted power law, and say how far from it values may be. Where trainings of the
+same program have finished, their way on counts as much as the curve's. The sections of
+this module follow that order. ``to_state`` keeps a forecast as JSON from one tick to
+the next; ``LossForecasts`` keeps the forecasts of all trainers within a replay.
 """
 
 from __future__ import annotations
@@ -20,25 +20,22 @@ import numpy as np
 from freetrain.errors import BadDataError
 from freetrain.losscurve.curve import (
     CHI_OF_COST,
-    CURVES,
-    FLAT,
-    KNOWN,
-    POWER,
+    PLAIN_SHAPES,
+    SHAPES,
     Fit,
     Frame,
     LossHistory,
     QualityScale,
-    costs_of,
+    basis_of,
     downsample,
-    fit_family,
+    fit_curve,
+    fit_level,
     normalized,
-    polished,
     project,
     quality_scale,
     refreshed_lag,
     running_median,
     scatter_of,
-    weighted_quantile,
 )
 from freetrain.losscurve.forecast import Expected, MetricDirection
 
@@ -48,7 +45,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.losscurve.curve import Family, NormalizedCurve
+    from freetrain.losscurve.curve import NormalizedCurve
     from freetrain.losscurve.forecast import LossForecast, MetricPoint
 
 _FEWEST_TO_FIT = 3
@@ -56,37 +53,84 @@ _FEWEST_TO_FIT = 3
 
 
 def fit_forecast(
-    points: Iterable[MetricPoint], better: MetricDirection
+    points: Iterable[MetricPoint],
+    better: MetricDirection,
+    *,
+    lr_steps: Sequence[float] = (),
+    siblings: Sequence[Sibling] = (),
 ) -> FittedForecast | None:
     """Return the forecast from *points*; None with fewer than three usable points.
 
     Args:
         points: In the order in which they were reported; with any values.
         better: Which values are good.
+        lr_steps: Samples after which the learning rate falls, ascending; empty where
+            that is not known.
+        siblings: Finished trainings of the same program, by the same metric.
     """
-    return fit_history(LossHistory(points), better)
+    history = LossHistory(points)
+    return fit_history(history, better, lr_steps=lr_steps, siblings=siblings)
 
 
-def fit_history(history: LossHistory, better: MetricDirection) -> FittedForecast | None:
+def fit_history(
+    history: LossHistory,
+    better: MetricDirection,
+    *,
+    lr_steps: Sequence[float] = (),
+    siblings: Sequence[Sibling] = (),
+) -> FittedForecast | None:
     """Return the forecast of a history; as :func:`fit_forecast`."""
     samples, values = history.samples, history.values
     if samples.size < _FEWEST_TO_FIT:
         return None
     scale = quality_scale(downsample(samples, values), better)
     diverging = is_diverging(values, scale, broken=history.broken)
-    start = 0 if diverging else present_start(samples, values, better)
+    start = 0
+    if not diverging:
+        start = present_start(samples, values, better, lr_steps=lr_steps)
     curve, frame = normalized(samples[start:], values[start:], better)
-    family, back_tests = (FLAT, ()) if diverging else choose(curve)
     return FittedForecast(
         better=better,
         points=history.points,
         is_diverging=diverging,
         phase_samples=float(samples[start]),
         frame=frame,
-        fit=polished(fit_family(family, curve), curve),
-        spread=spread_of(curve, back_tests),
+        fit=fit_level(curve) if diverging else fit_curve(curve),
+        spread=spread_of(curve),
         scale=scale,
+        lr_steps=tuple(lr_steps),
+        siblings=tuple(siblings),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sibling:
+    """A finished training of the same program, by the same metric.
+
+    Attributes:
+        samples: Work done, ascending, shape (n,).
+        values: The metric, spikes set aside, shape (n,).
+    """
+
+    samples: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+    def gains(self, done: float, samples: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return by how much its value changed from *done* to *samples*, shape (k,).
+
+        After its end it changes no more.
+        """
+        at = np.interp(np.append(done, samples), self.samples, self.values)
+        return np.asarray(at[1:] - at[0])
+
+
+def sibling_of(points: Iterable[MetricPoint]) -> Sibling | None:
+    """Return a finished training by its *points*; None with too few that are usable."""
+    history = LossHistory(points)
+    if len(history) < _FEWEST_TO_FIT:
+        return None
+    calm = downsample(history.samples, history.values)
+    return Sibling(calm.samples, running_median(calm.values))
 
 
 FURTHEST = 1e4
@@ -94,6 +138,22 @@ FURTHEST = 1e4
 
 STEPS = 400
 """Of the search for the work at which a value is reached."""
+
+FEWEST_SIBLINGS = 2
+"""Finished trainings with which nine of ten outcomes are in the range."""
+
+GAIN_OF_STEP = 0.5
+"""Of the gain so far: by so much the first fall of the learning rate that is to come
+widens the range on its better side. What it brings cannot be known before."""
+
+NEXT_STEP = 0.3
+"""By how much each further one does, as a share of the one before."""
+
+OWN_OF_RANGE = 0.7
+"""Of the range without siblings, beside the differences between siblings."""
+
+_LOOKS = 8
+"""Of the way to a later value, at which continuations are compared: they may cross."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,9 +166,11 @@ class FittedForecast:
         is_diverging: Whether the training has gone wrong.
         phase_samples: Where the present phase began, or the warm-up ended.
         frame: The units of *fit* and *spread*.
-        fit: The chosen family's curve.
-        spread: How wide its intervals are.
+        fit: The curve.
+        spread: How far values may be from it.
         scale: The unit of quality.
+        lr_steps: Samples after which the learning rate falls.
+        siblings: Finished trainings of the same program.
     """
 
     better: MetricDirection
@@ -119,22 +181,39 @@ class FittedForecast:
     fit: Fit
     spread: Spread
     scale: QualityScale
+    lr_steps: tuple[float, ...] = ()
+    siblings: tuple[Sibling, ...] = ()
 
     @property
     def family(self) -> str:
-        """The name of the family that was chosen."""
-        return self.fit.family.name
+        """The kind of curve that was fitted."""
+        return "no further gain" if self.is_diverging else "shifted power law"
+
+    @property
+    def guides(self) -> tuple[Sibling, ...]:
+        """The siblings that show how it may go on: those that went on from here."""
+        done = self.points[-1].samples
+        return tuple(
+            sibling
+            for sibling in self.siblings
+            if sibling.samples[0] <= done < sibling.samples[-1]
+            and not self.is_diverging
+        )
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether ranges are made to hold nine of ten outcomes."""
+        return len(self.guides) >= FEWEST_SIBLINGS
 
     def expected(self, samples: float) -> Expected:
         """Return the value expected after *samples* in all, at least those done."""
-        work = max(self.frame.work(samples), self.fit.end)
-        now, then = self.fit.forecast(np.array([self.fit.end, work]))
-        half = self.spread.half_width(work / self.fit.end - 1, float(now - then))
-        ends = (
-            self.frame.value(float(then) - half),
-            self.frame.value(float(then) + half),
+        way = np.linspace(self._done, max(samples, self._done), _LOOKS + 1)[1:]
+        values, halves = self._ahead(way)
+        value, half = float(values[-1]), float(halves[-1])
+        brought = self._gain_of_steps(samples)
+        return Expected(
+            value, value - half + min(brought, 0.0), value + half + max(brought, 0.0)
         )
-        return Expected(self.frame.value(float(then)), min(ends), max(ends))
 
     def quality(self, value: float) -> float:
         """Return *value* as quality; what is not finite is the worst value shown."""
@@ -150,7 +229,7 @@ class FittedForecast:
                 return point.samples
         if not math.isfinite(value):
             return math.inf
-        return self._future_samples_to(self.frame.height(value))
+        return self._future_samples_to(value)
 
     def refreshed(self, history: LossHistory) -> FittedForecast:
         """Return this forecast moved on to *history*'s end, its curve as it was."""
@@ -163,16 +242,60 @@ class FittedForecast:
             fit=refreshed_lag(self.fit, self.frame, history.samples, values),
         )
 
-    def _future_samples_to(self, height: float) -> float:
-        """Return the samples at which the forecast first is *height* or better."""
-        works = self.fit.end * np.geomspace(1.0, FURTHEST, STEPS)
+    @property
+    def _done(self) -> float:
+        """Samples at which the forecast begins."""
+        return self.frame.samples(self.fit.end)
+
+    def _ahead(
+        self, samples: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return values expected at *samples*, ascending, and half widths of ranges.
+
+        The curve's way on from the present level counts as one sibling's does. By how
+        much they differ, up to the sample in question, widens the range.
+        """
+        frame, done = self.frame, self._done
+        work = (samples - frame.origin_samples) / frame.unit_samples
+        work = np.maximum(work, self.fit.end)
+        now, *later = self.fit.forecast(np.append(self.fit.end, work))
+        heights = np.array(later)
+        halves = abs(frame.span) * self.spread.half_widths(
+            work / self.fit.end - 1, now - heights
+        )
+        own = frame.span * (heights - now)
+        guides = self.guides
+        if guides:
+            ways = np.array([own, *(guide.gains(done, samples) for guide in guides)])
+            apart = np.maximum.accumulate(ways.std(axis=0, ddof=1))
+            own = ways.mean(axis=0)
+            halves = np.hypot(OWN_OF_RANGE * halves, apart)
+        return frame.value(now) + own, halves
+
+    def _gain_of_steps(self, samples: float) -> float:
+        """Return what falls of the learning rate until *samples* may bring, signed.
+
+        Siblings show what they bring, and nothing is added to that.
+        """
+        if self.guides:
+            return 0.0
+        passed = sum(step <= self._done for step in self.lr_steps)
+        coming = sum(self._done < step <= samples for step in self.lr_steps)
+        shares = (NEXT_STEP**k for k in range(passed, passed + coming))
+        return GAIN_OF_STEP * sum(shares) * self.scale.sign * self.scale.gained
+
+    def _future_samples_to(self, value: float) -> float:
+        """Return the samples at which *value* is first expected; inf for never."""
+        sign, done = self.scale.sign, self._done
+        work = done - self.frame.origin_samples
+        samples = self.frame.origin_samples + work * np.geomspace(1.0, FURTHEST, STEPS)
         for _ in range(2):
-            reached = np.flatnonzero(self.fit.forecast(works) <= height)
+            reached = np.flatnonzero(sign * (self._ahead(samples)[0] - value) >= 0)
             if reached.size == 0:
                 return math.inf
             first = int(reached[0])
-            works = np.linspace(works[max(first - 1, 0)], works[first], STEPS)
-        return self.frame.samples(float(works[-1]))
+            samples = np.linspace(samples[max(first - 1, 0)], samples[first], STEPS)
+        return float(samples[-1])
 
 
 FEWEST_BROKEN = 3
@@ -245,7 +368,7 @@ def is_diverging(
         scale: Of the same history.
         broken: How many values that were not finite came after the last usable one.
     """
-    if broken:
+    if broken >= FEWEST_BROKEN:
         return True
     if values.size < _FEWEST_TO_DIVERGE:
         return False
@@ -267,7 +390,7 @@ def has_diverged(points: Iterable[MetricPoint], better: MetricDirection) -> bool
     """
     history = LossHistory(points)
     if not history.points:
-        return history.broken > 0
+        return history.broken >= FEWEST_BROKEN
     samples, values = history.samples, history.values
     scale = quality_scale(downsample(samples, values), better)
     return is_diverging(values, scale, broken=history.broken)
@@ -281,8 +404,8 @@ _FEWEST_FOR_PHASES = 12
 
 FEWEST_IN_PHASE = 5
 
-SPLITS = 20
-"""Tried at first; then those between the best and its neighbours."""
+SPLITS = 8
+"""Tried at first; then those halfway between the best and its neighbours, and so on."""
 
 GAIN_OF_SPLIT = 8.0
 """Times the natural logarithm of the number of points: by so many squared deviations
@@ -308,7 +431,11 @@ on as slowly is no warm-up."""
 
 
 def present_start(
-    samples: NDArray[np.float64], values: NDArray[np.float64], better: MetricDirection
+    samples: NDArray[np.float64],
+    values: NDArray[np.float64],
+    better: MetricDirection,
+    *,
+    lr_steps: Sequence[float] = (),
 ) -> int:
     """Return how many points are warm-up or of earlier phases.
 
@@ -316,10 +443,19 @@ def present_start(
         samples: Ascending, shape (n,).
         values: Finite, shape (n,).
         better: Which values are good.
+        lr_steps: Samples after which the learning rate falls. Where there are any,
+            phases begin there and nowhere else, once they have enough points.
     """
+    passed = [int(n) for n in np.searchsorted(samples, lr_steps, side="right")]
+    begun = [start for start in passed if start <= samples.size - FEWEST_IN_PHASE]
+    if any(begun):
+        return max(begun)
     curve = normalized(samples, values, better)[0]
     warm = int(np.sum(curve.weights[: warm_up_end(curve)]))
-    curve = normalized(samples[warm:], values[warm:], better)[0]
+    if lr_steps:
+        return warm
+    if warm:
+        curve = normalized(samples[warm:], values[warm:], better)[0]
     return warm + int(np.sum(curve.weights[: phase_start(curve)]))
 
 
@@ -343,16 +479,16 @@ def warm_up_end(curve: NormalizedCurve) -> int:
 def phase_start(curve: NormalizedCurve) -> int:
     """Return the index of the first point of the present phase; 0 for one phase.
 
-    Two power laws, one up to a split and one from there on, against the best of all
-    families for the whole: the best split counts where it fits far better, and level
+    Two power laws, one up to a split and one from there on, against a shifted one and
+    a cubic for the whole: the best split counts where it fits far better, and level
     or slope break there.
     """
     count = len(curve)
     least_gain = GAIN_OF_SPLIT * np.log(count)
     if count < _FEWEST_FOR_PHASES:
         return 0
-    cost = min(_Segment(curve, 0, count, family).cost for family in CURVES)
-    cost = min(cost, _cost_of_smooth(curve))
+    whole = _Segment(curve, 0, count, shapes=SHAPES).cost
+    cost = min(whole, _cost_of_smooth(curve))
     if cost < least_gain:
         return 0
     split, cost_of_two = _best_split(curve)
@@ -364,13 +500,15 @@ def _best_split(curve: NormalizedCurve) -> tuple[int, float]:
     """Return the index at which two curves fit best, and their cost."""
     first, last = FEWEST_IN_PHASE, len(curve) - FEWEST_IN_PHASE
     stride = max(1, (last - first) // SPLITS)
+    costs: dict[int, float] = {}
     splits = range(first, last + 1, stride)
-    costs = {split: _cost_of_two(curve, split) for split in splits}
-    best = min(costs, key=costs.__getitem__)
-    around = range(max(first, best - stride + 1), min(last + 1, best + stride))
-    costs |= {split: _cost_of_two(curve, split) for split in around if split != best}
-    best = min(costs, key=costs.__getitem__)
-    return best, costs[best]
+    while True:
+        costs |= {k: _cost_of_two(curve, k) for k in splits if k not in costs}
+        best = min(costs, key=costs.__getitem__)
+        if stride == 1:
+            return best, costs[best]
+        stride = stride // 2
+        splits = range(max(first, best - stride), min(last, best + stride) + 1, stride)
 
 
 def _cost_of_two(curve: NormalizedCurve, split: int) -> float:
@@ -379,14 +517,14 @@ def _cost_of_two(curve: NormalizedCurve, split: int) -> float:
 
 
 def _cost_of_smooth(curve: NormalizedCurve) -> float:
-    """Return the cost of a cubic: no family, but one phase all the same."""
+    """Return the cost of a cubic: no power law, but one phase all the same."""
     roots = np.sqrt(curve.weights)
     # With full=True, NumPy does not warn about unevenly spread points.
     cubic, _ = np.polynomial.Polynomial.fit(
         curve.work, curve.heights, 3, w=roots, full=True
     )
     misses = roots * (curve.heights - cubic(curve.work)) / scatter_of(curve)
-    return float(8 * np.sum(np.sqrt(1 + misses**2) - 1))
+    return float(CHI_OF_COST * 2 * np.sum(np.sqrt(1 + misses**2) - 1))
 
 
 def _breaks(curve: NormalizedCurve, split: int) -> bool:
@@ -405,240 +543,92 @@ def _breaks(curve: NormalizedCurve, split: int) -> bool:
     return max(old, new) > LEAST_JUMP and max(old, new) > LEAST_BEND * min(old, new)
 
 
+_SEGMENT_ROUNDS = 2
+"""Of reweighting; four find the same splits, in twice the time."""
+
+
 class _Segment:
-    """A family's curve through some of a curve's points, without fading weights."""
+    """A power law through some of a curve's points, without fading weights."""
 
     def __init__(
-        self, curve: NormalizedCurve, start: int, stop: int, family: Family = POWER
+        self,
+        curve: NormalizedCurve,
+        start: int,
+        stop: int,
+        *,
+        shapes: NDArray[np.float64] = PLAIN_SHAPES,
     ) -> None:
-        self._family = family
         step = curve.work[start] - curve.work[start - 1] if start else 0.0
         self._origin = curve.work[start] - step if start else 0.0
-        work = self._work(curve.work[start:stop])
         costs, gains, floors = project(
-            family.basis(work, family.shapes),
+            basis_of(curve.work[start:stop] - self._origin, shapes),
             curve.heights[start:stop],
             curve.weights[start:stop],
             lowest=-1.0,
             scatter=scatter_of(curve),
+            rounds=_SEGMENT_ROUNDS,
         )
         best = int(np.argmin(costs))
-        self.cost = 4 * float(costs[best])
-        self._shape = family.shapes[best : best + 1]
+        self.cost = CHI_OF_COST * float(costs[best])
+        self._shape = shapes[best : best + 1]
         self._gain, self._floor = gains[best], floors[best]
 
     def height(self, work: float) -> float:
         """Return the curve at *work*."""
-        basis = self._family.basis(self._work(np.array([work])), self._shape)
+        basis = basis_of(np.array([work - self._origin]), self._shape)
         return float(self._floor + self._gain * basis[0, 0])
 
-    def _work(self, work: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(work - self._origin)
-
 
 # ----------------------------------------------------------------------
-# Which family would have forecast the trainer's past best
-
-HANDICAPS = {FLAT.name: 0.95, POWER.name: 1.0}
-"""Factors of a family's error. No further gain wins ties. So does the power
-law, which learning curves are known to follow, among the others: a few cuts of one
-curve are weak evidence, and the best of five tries is always luck in part."""
-
-HANDICAP = 1.1
-
-MOST_MISFIT = 1.5
-"""Errors are multiplied by at most the exponential of this for a worse fit."""
-
-CUTS = (0.3, 0.45, 0.6, 0.75, 0.9)
-"""Of the points: where the past is cut, and the rest predicted."""
-
-FEWEST_SEEN = 4
-"""Points; with fewer, no family has anything to fit."""
-
-NEAR = 0.15
-"""Work ahead, as a share of the work done, that is near."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BackTest:
-    """A forecast from the first part of a curve, and the points after that part.
-
-    Arrays have the shape (n,), an entry for each later point.
-
-    Attributes:
-        noise: The noise at the cut, in heights, as it was known then.
-        ahead: Work ahead, as a share of the work done at the cut.
-        misses: Heights by which the points were above the forecast.
-        weights: Reported points that each stands for.
-    """
-
-    noise: float
-    ahead: NDArray[np.float64]
-    misses: NDArray[np.float64]
-    weights: NDArray[np.float64]
-
-
-def choose(
-    curve: NormalizedCurve, families: Sequence[Family] = KNOWN
-) -> tuple[Family, tuple[BackTest, ...]]:
-    """Return the family that would have forecast *curve* best, and its back-tests.
-
-    Two things count: its errors in the back-tests, and how well it fits all points by
-    the Bayesian information criterion. A family that fits no better than a constant is
-    not tried, because its progress is noise. A family that fits worse than another has
-    its errors multiplied. With too few points for a back-test: no further gain.
-    """
-    misfits = {family.name: _misfit(family, curve) for family in (FLAT, *families)}
-    needed = [f for f in families if f is FLAT or misfits[f.name] < misfits[FLAT.name]]
-    least = min(misfits.values())
-    best = math.inf
-    choice: tuple[Family, tuple[BackTest, ...]] = (FLAT, ())
-    for family in needed:
-        back_tests = back_tests_of(family, curve)
-        error = error_of(back_tests) * HANDICAPS.get(family.name, HANDICAP)
-        if family is not FLAT:
-            error *= math.exp(min(misfits[family.name] - least, MOST_MISFIT))
-        if error < best:
-            best, choice = error, (family, back_tests)
-    return choice
-
-
-def _misfit(family: Family, curve: NormalizedCurve) -> float:
-    """Return the information criterion of *family*'s best curve, for each point."""
-    squares = CHI_OF_COST * float(costs_of(family, curve).min())
-    return (squares + family.parameters * math.log(len(curve))) / len(curve)
-
-
-def back_tests_of(family: Family, curve: NormalizedCurve) -> tuple[BackTest, ...]:
-    """Return *family*'s forecasts of later parts of *curve* from earlier parts."""
-    return tuple(_try(family, curve, count) for count in _cuts(len(curve)))
-
-
-def _cuts(count: int) -> list[int]:
-    seen = {max(FEWEST_SEEN, round(share * count)) for share in CUTS}
-    return sorted(cut for cut in seen if cut < count)
-
-
-def _try(family: Family, curve: NormalizedCurve, count: int) -> BackTest:
-    past = curve.until(count)
-    forecast = fit_family(family, past).forecast(curve.work[count:])
-    return BackTest(
-        noise=past.late_noise,
-        ahead=curve.work[count:] / curve.work[count - 1] - 1,
-        misses=curve.heights[count:] - forecast,
-        weights=curve.weights[count:],
-    )
-
-
-def error_of(back_tests: Iterable[BackTest]) -> float:
-    """Return the mean absolute miss: half of it near by, half over all later points.
-
-    The near points decide which trainer gets nodes next, the far ones when a target is
-    reached. In heights; inf without a back-test.
-    """
-    errors = [
-        (_mean_miss(back_test, NEAR) + _mean_miss(back_test)) / 2
-        for back_test in back_tests
-    ]
-    return float(np.mean(errors)) if errors else np.inf
-
-
-def _mean_miss(back_test: BackTest, within: float = np.inf) -> float:
-    counts = back_test.ahead <= max(within, back_test.ahead[0])
-    return float(
-        np.average(np.abs(back_test.misses[counts]), weights=back_test.weights[counts])
-    )
-
-
-# ----------------------------------------------------------------------
-# How far from the forecast values may be, learned from the back-tests
-
-SHARE = 0.8
-"""Of the back-tests' outcomes that the growth has to cover: fewer than an interval has
-to, because the outermost tenth of a few forecasts is chance."""
-
-NORMAL = 1.2816
-"""That share of normal values is within so many standard deviations."""
+# How far from the forecast values may be
 
 NORMAL_90 = 1.6449
-"""Nine of ten are within so many."""
+"""Nine of ten normal values are within so many standard deviations."""
 
-UNKNOWN_GROWTH = 0.3
-"""In heights: without a back-test, as for a trainer that diverges."""
-
-USUAL_GROWTH = 0.15
-
-USUAL_POINTS = 10
-"""A growth in heights that counts beside that of the back-tests, with the weight of so
-many points. Five back-tests of a single curve are few and alike: where all of them were
-right by chance, intervals were far too narrow (docs/notes/loss-curves.md)."""
+USUAL_DRIFT = 0.2
+"""In heights: half of the range that a training may leave the curve by in the end."""
 
 FEW_POINTS = 14
-"""With fewer, the usual growth rises with the square of the shortfall: most of the
-descent may still come, and heights are measured by the little of it so far. Without
-this, seven tenths of the values that came after the first four were outside of the
-interval."""
-
-DOUBT_OF_GAIN = 0.3
-"""Of the gain that is forecast, which may always be less, or more."""
+"""With fewer, the drift rises with the square of the shortfall: most of the descent may
+still come, and heights are measured by the little of it so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Half of an interval of 90 %, as it grows with distance.
+    """Half of the range of later values, as it grows with distance.
 
     Attributes:
         noise: Standard deviation of single values, in heights.
-        growth: Half width of one of 80 % without noise at the far end, in heights.
+        drift: Half width without noise and gain at the far end, in heights.
     """
 
     noise: float
-    growth: float
+    drift: float
 
-    def half_width(self, ahead: float, gain: float) -> float:
-        """Return the half width in heights.
+    def half_widths(
+        self, ahead: NDArray[np.float64], gains: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the half widths in heights, shape (n,).
 
         Args:
-            ahead: Work ahead, as a share of the work done, 0 or more.
-            gain: Heights that are forecast to be gained by then.
+            ahead: Work ahead, as a share of the work done, 0 or more, shape (n,).
+            gains: Heights that are forecast to be gained by then, shape (n,).
         """
-        drift = self.growth * float(_reach(np.array(ahead)))
-        noise, doubt = NORMAL * self.noise, DOUBT_OF_GAIN * gain
-        return NORMAL_90 / NORMAL * math.hypot(noise, drift, doubt)
+        # The drift saturates: training does, too.
+        drift = self.drift * ahead / (1 + ahead)
+        # The gain that is forecast may be nothing, or twice as much.
+        calm = np.hypot(drift, gains)
+        return np.asarray(np.hypot(NORMAL_90 * self.noise, calm))
 
 
-def spread_of(curve: NormalizedCurve, back_tests: Sequence[BackTest]) -> Spread:
-    """Return the spread by the outcomes of *back_tests*; few points: nearer the usual.
+def spread_of(curve: NormalizedCurve) -> Spread:
+    """Return the spread round a curve.
 
-    Without a back-test it is the usual growth, or the unknown growth where that is
-    more. The noise is at least the step in which values come: the accuracy on fifty
-    samples stays the same for long, and then changes by a fiftieth at once.
+    The noise is at least the step in which values come: the accuracy on fifty samples
+    stays the same for long, and then changes by a fiftieth at once.
     """
     noise = max(curve.late_noise, _step_of(curve.heights))
-    count = len(curve)
-    usual = usual_growth(count)
-    if not back_tests:
-        return Spread(noise, max(usual, UNKNOWN_GROWTH))
-    growth = count * growth_of(back_tests) + USUAL_POINTS * usual
-    return Spread(noise, growth / (count + USUAL_POINTS))
-
-
-def usual_growth(count: int) -> float:
-    """Return the growth in heights that is usual after *count* points."""
-    return USUAL_GROWTH * max(1.0, FEW_POINTS / count) ** 2
-
-
-def growth_of(back_tests: Sequence[BackTest]) -> float:
-    """Return the growth with which 80 % of the outcomes of *back_tests* were inside.
-
-    Every back-test weighs the same, with few outcomes or with many: a wrong forecast
-    is wrong at all of its points.
-    """
-    needed = np.concatenate([_growth_needed(back_test) for back_test in back_tests])
-    weights = np.concatenate(
-        [back_test.weights / back_test.weights.sum() for back_test in back_tests]
-    )
-    return weighted_quantile(needed, weights, SHARE)
+    return Spread(noise, USUAL_DRIFT * max(1.0, FEW_POINTS / len(curve)) ** 2)
 
 
 def _step_of(heights: NDArray[np.float64]) -> float:
@@ -650,25 +640,10 @@ def _step_of(heights: NDArray[np.float64]) -> float:
     return float(steps.min()) if steps.size else 0.0
 
 
-def _growth_needed(back_test: BackTest) -> NDArray[np.float64]:
-    """Return the growth with which each of *back_test*'s outcomes is just inside.
-
-    The noise is that known at the cut: more of it than now is no sign of drift.
-    """
-    beyond = np.maximum(back_test.misses**2 - (NORMAL * back_test.noise) ** 2, 0.0)
-    return np.asarray(np.sqrt(beyond) / _reach(back_test.ahead))
-
-
-def _reach(ahead: NDArray[np.float64]) -> NDArray[np.float64]:
-    # Saturates: training does, too. Fitted to the residuals of curves with
-    # 15-80 % seen, it covered as much as a logarithm with narrower intervals.
-    return ahead / (1 + ahead)
-
-
 # ----------------------------------------------------------------------
 # A forecast as JSON, so that a tick without new values fits nothing
 
-_VERSION = 2
+_VERSION = 3
 """Of the format and of the fits; forecasts of other versions are not used."""
 
 
@@ -682,22 +657,24 @@ def fingerprint(points: Iterable[MetricPoint], better: MetricDirection) -> str:
 
 def to_state(forecast: FittedForecast) -> dict[str, object]:
     """Return *forecast* as JSON, without its points, which are kept elsewhere."""
-    fit = forecast.fit
     return {
         "version": _VERSION,
         "is_diverging": forecast.is_diverging,
         "phase_samples": forecast.phase_samples,
         "frame": asdict(forecast.frame),
-        "family": forecast.family,
-        "shape": fit.shape.tolist(),
-        "curve": [fit.gain, fit.floor, fit.lag, fit.end],
+        "fit": asdict(forecast.fit),
         "spread": asdict(forecast.spread),
         "scale": asdict(forecast.scale),
+        "lr_steps": list(forecast.lr_steps),
     }
 
 
 def from_state(
-    state: Mapping[str, Any], history: LossHistory, better: MetricDirection
+    state: Mapping[str, Any],
+    history: LossHistory,
+    better: MetricDirection,
+    *,
+    siblings: Sequence[Sibling] = (),
 ) -> FittedForecast:
     """Return the forecast of which :func:`to_state` made *state*.
 
@@ -705,6 +682,7 @@ def from_state(
         state: The JSON.
         history: The same points again.
         better: Which values are good.
+        siblings: Finished trainings of the same program, by the same metric.
 
     Raises:
         BadDataError: Another release wrote it, or it is no such state.
@@ -718,17 +696,14 @@ def from_state(
             is_diverging=state["is_diverging"],
             phase_samples=state["phase_samples"],
             frame=Frame(**state["frame"]),
-            fit=_fit(state),
+            fit=Fit(**state["fit"]),
             spread=Spread(**state["spread"]),
             scale=QualityScale(**state["scale"]),
+            lr_steps=tuple(map(float, state["lr_steps"])),
+            siblings=tuple(siblings),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _refusal(f"something else than a forecast ({error!r})") from error
-
-
-def _fit(state: Mapping[str, Any]) -> Fit:
-    family = {family.name: family for family in KNOWN}[state["family"]]
-    return Fit(family, np.array(state["shape"], dtype=np.float64), *state["curve"])
 
 
 def _refusal(found: str) -> BadDataError:

@@ -42,12 +42,15 @@ class MetricPoint:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The value that is expected at some amount of work, and its interval of 90 %.
+    """The value that is expected at some amount of work, and the range of outcomes.
+
+    With two finished trainings of the same program or more the range is made to hold
+    nine of ten outcomes. Without, it is a range that promises no share.
 
     Attributes:
         value: The most likely value.
-        low: Nineteen of twenty outcomes are above this.
-        high: Nineteen of twenty outcomes are below this.
+        low: The lowest value of the range.
+        high: The highest value of the range.
     """
 
     value: float
@@ -56,7 +59,7 @@ class Expected:
 
 
 class LossForecast(Protocol):
-    """A forecast of a trainer's loss, made from its own past values only.
+    """A forecast of a trainer's loss, from its past values and finished trainings.
 
     *Quality* is the metric turned round and scaled so that it is 0 where the trainer
     began and 1 at its best value so far: above 1 for better values than any so far, and
@@ -75,7 +78,7 @@ class LossForecast(Protocol):
 
     @property
     def family(self) -> str:
-        """The name of the chosen family of curves."""
+        """The kind of curve that was fitted."""
         ...
 
     @property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
+from freetrain.client.curves import range_sentence
 from freetrain.report.drawings import NEUTRAL, POLICY_COLOURS, drawn, render
 from freetrain.text import render_duration, scaled
 
@@ -45,8 +46,8 @@ def _sentences(curves: TrainerCurves) -> Iterator[str]:
         yield "The values do not allow a forecast."
     else:
         yield (
-            f"Family {curves.loss_forecast.family}; the band holds nine of ten "
-            f"outcomes. The fit begins where the present phase of training did."
+            f"Fitted by a {curves.loss_forecast.family}, from where the present phase "
+            f"of training began. {range_sentence(curves.loss_forecast)}"
         )
     if curves.is_diverging:
         yield "It is diverging: its last values are no numbers, or far worse."
@@ -95,7 +96,7 @@ def _forecast(line: ForecastLine) -> Iterator[go.Scatter]:
     yield go.Scatter(
         x=[*line.work[done:], *line.work[: done - 1 : -1]],
         y=[*line.high[done:], *line.low[: done - 1 : -1]],
-        name="nine of ten outcomes",
+        name="range",
         fill="toself",
         fillcolor=_BAND,
         line={"width": 0},

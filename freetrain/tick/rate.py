@@ -46,7 +46,13 @@ from freetrain.state.tables import (
     loss_forecast_of,
     priority_memory_of,
 )
-from freetrain.tick.trainers import known_from, total_of, unit_of
+from freetrain.tick.trainers import (
+    kind_of,
+    known_from,
+    siblings_of,
+    total_of,
+    unit_of,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -56,16 +62,15 @@ if TYPE_CHECKING:
 
     from freetrain.config.job import RescaleCosts, TrainerJob
     from freetrain.config.site import PlannerSettings
-    from freetrain.losscurve.forecast import LossForecast, MetricDirection, MetricPoint
+    from freetrain.losscurve.fit import Sibling
+    from freetrain.losscurve.forecast import LossForecast, MetricPoint
     from freetrain.planning.rating import Ratings, RescaleCostsS
     from freetrain.priority.base import Priority
     from freetrain.tick.environment import TickContext
     from freetrain.tick.observe import Observed
-    from freetrain.tick.trainers import TickTrainer, TrainerProgress
+    from freetrain.tick.trainers import PastTrainer, TickTrainer, TrainerProgress
 
-    Fitter = Callable[
-        [str, Sequence[MetricPoint], MetricDirection], LossForecast | None
-    ]
+    Fitter = Callable[[str, TrainerJob, Sequence[MetricPoint]], LossForecast | None]
 
 
 def ratings_of(
@@ -88,7 +93,8 @@ def ratings_of(
     """
     settings = context.site.planner
     priority = priority_of(settings)
-    forecaster = LossForecaster(context.state)
+    past = [(trainer.row, trainer.job) for trainer in observed.trainers]
+    forecaster = LossForecaster(context.state, past)
     fit = forecaster.forecast if priority.basis is RatingBasis.LOSSES else None
     speeds = _measured_speeds(context, observed)
     wanted = [
@@ -159,7 +165,7 @@ def contender_of(
     forecast = None
     if fit is not None and progress is not None:
         points = progress.history.metric_points()
-        forecast = fit(row.name, points, job.measure.better)
+        forecast = fit(row.name, job, points)
     return Contender(
         name=row.name,
         sizes=job.nodes.sizes,
@@ -371,31 +377,44 @@ class LossForecaster:
 
     Args:
         state: The store, with fits of earlier ticks.
+        past: All trainers in order of submission; the finished ones show how others of
+            their program go on.
 
     Attributes:
         fresh: New fits, to be saved for later ticks.
     """
 
-    def __init__(self, state: sqlite3.Connection) -> None:
+    def __init__(
+        self, state: sqlite3.Connection, past: Sequence[PastTrainer] = ()
+    ) -> None:
         self.fresh: list[LossForecastRow] = []
         self._state = state
+        self._past = past
+        self._siblings: dict[tuple[object, ...], tuple[Sibling, ...]] = {}
 
     def forecast(
-        self, name: str, points: Sequence[MetricPoint], better: MetricDirection
+        self, name: str, job: TrainerJob, points: Sequence[MetricPoint]
     ) -> LossForecast | None:
         """Return the forecast of the trainer *name*; None where there is none.
 
         Args:
             name: Unique among trainers.
+            job: Its job file.
             points: All points of its metric, in order.
-            better: Which values are good.
         """
+        better = job.measure.better
+        kind = kind_of(job)
+        if kind not in self._siblings:
+            self._siblings[kind] = siblings_of(self._state, job, self._past)
+        siblings = self._siblings[kind]
         history, points_id = LossHistory(points), fingerprint(points, better)
         saved = loss_forecast_of(self._state, name, fitted_to=points_id)
         if saved is not None:
             with suppress(BadDataError):
-                return from_state(saved, history, better)
-        fitted = fit_history(history, better)
+                return from_state(saved, history, better, siblings=siblings)
+        fitted = fit_history(
+            history, better, lr_steps=job.measure.lr_steps, siblings=siblings
+        )
         if fitted is None:
             return broken_forecast(history, better)
         self.fresh.append(LossForecastRow(name, points_id, fit_to_state(fitted)))

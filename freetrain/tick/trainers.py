@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from freetrain.agent.observation import judge
 from freetrain.config.document import BaseFolders
@@ -41,10 +41,12 @@ from freetrain.state.files import (
 from freetrain.state.tables import HistoryRow, TrainerState, history_of
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from freetrain.config.job import QualitySettings, TargetSettings, TrainerJob
     from freetrain.formats import ProgressRecord
+    from freetrain.losscurve.fit import Sibling
     from freetrain.state.files import (
         AssignmentFile,
         GenerationEnding,
@@ -53,6 +55,9 @@ if TYPE_CHECKING:
     )
     from freetrain.state.tables import TrainerRow
     from freetrain.tick.environment import TickContext
+
+    PastTrainer: TypeAlias = tuple[TrainerRow, TrainerJob | None]
+    """A trainer's row and its job; None where that cannot be read."""
 
 
 _OVER = {TrainerState.FINISHED, TrainerState.FAILED}
@@ -424,6 +429,49 @@ def total_of(job: TrainerJob, history: TrainerHistory) -> float | None:
     if history.work is None or history.epoch is None or history.epoch < 1:
         return None
     return max(history.work, history.work / history.epoch * work.epochs)
+
+
+_MOST_SIBLINGS = 4
+"""Finished trainings that a forecast goes by: the latest."""
+
+
+def siblings_of(
+    connection: sqlite3.Connection, job: TrainerJob, past: Iterable[PastTrainer]
+) -> tuple[Sibling, ...]:
+    """Return the finished trainings of *job*'s program by the same metric, the latest.
+
+    Args:
+        connection: The store.
+        job: The trainer that is forecast.
+        past: Trainers in order of submission; others than finished ones are left out.
+    """
+    # NumPy is loaded only where losses are forecast.
+    from freetrain.losscurve.fit import sibling_of  # noqa: PLC0415
+
+    found: list[Sibling] = []
+    for row, other in reversed(tuple(past)):
+        if len(found) == _MOST_SIBLINGS:
+            break
+        if row.state is not TrainerState.FINISHED or other is None:
+            continue
+        if kind_of(other) != kind_of(job):
+            continue
+        kept = history_of(connection, row.name, submitted_s=row.submitted_s)
+        try:
+            points = () if kept is None else history_from(kept.history).metric_points()
+        except (KeyError, TypeError):  # written by another release
+            continue
+        sibling = sibling_of(points)
+        if sibling is not None:
+            found.append(sibling)
+    return tuple(found)
+
+
+def kind_of(job: TrainerJob) -> tuple[object, ...]:
+    """Return what trainings must have in common to go on alike: program and metric."""
+    measure = job.measure
+    where = job.directory, job.program, job.launch.pack
+    return (*where, measure.metric, measure.better, unit_of(job))
 
 
 def known_from(scaling: Mapping[str, Any]) -> LearnedScaling:

@@ -119,7 +119,7 @@ def test_lines_that_nobody_understood_are_told_of(losses: list[float]) -> None:
 
 
 def test_programs_get_all_of_it() -> None:
-    told(submitted(), [*HALVING[:30], float("nan"), -math.inf])
+    told(submitted(), [*HALVING[:30], math.nan, math.nan, -math.inf])
 
     (found,) = run_json("curves", "digits")
 
@@ -218,12 +218,14 @@ def test_explain_says_what_was_learned_and_who_rated_it_why() -> None:
 
     assert "Rated by slaq: power law expects +0.1. It gets only what the" in shown
     assert "Fitted by the family " in shown
+    assert "The range promises no share" in " ".join(shown.split())
     assert "Samples a second, measured: 50 on 4 nodes." in shown
     found = run_json("explain", "digits")
     assert found["priority"] == "slaq"
     (one,) = found["trainers"]
     assert one["tick"]["rating"] == "power law expects +0.1"
-    assert one["learned"]["family"]
+    assert one["learned"]["family"] == "shifted power law"
+    assert one["learned"]["siblings"] == 0
     assert "points" not in one["learned"]
 
 

@@ -217,6 +217,9 @@ qualities = st.builds(
     jobs.QualitySettings,
     metric=st.sampled_from(["loss", "val/accuracy", "1@5"]),
     better=st.sampled_from(MetricDirection),
+    lr_steps=st.lists(st.floats(1e-3, 1e12), max_size=3, unique=True).map(
+        lambda steps: tuple(sorted(steps))
+    ),
 )
 
 

@@ -280,6 +280,10 @@ def test_a_mistake_at_the_top_is_named(line: str, said: str) -> None:
         ("progress", 'file = "x"', "[progress]: format is missing"),
         ("quality", 'metric = "a b"', 'metric = "a b", expected a metric\'s name'),
         ("quality", 'better = "hihger"', "Did you mean 'higher'?"),
+        *(
+            ("quality", f"lr_steps = {bad}", "expected a list of numbers above 0")
+            for bad in ("[0]", "[]", "3000", "[true]", "[1, inf]", '["1"]')
+        ),
         ("target", "final = 1", "[target]: deliver is missing"),
         ("target", "deliver = nan", "deliver = NaN, expected a number"),
         ("target", 'deliver = "0.1"', 'deliver = "0.1", expected a number'),

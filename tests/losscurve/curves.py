@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from freetrain.losscurve import recorded
 from freetrain.losscurve.forecast import MetricDirection, MetricPoint
+from freetrain.losscurve.recorded import RecordedCurve
 
 FEWEST_EVALUATIONS = 15
 """A fifth of fewer is no forecast: all of BERT's curves have two."""
@@ -25,6 +26,7 @@ class WholeCurve:
     Attributes:
         name: For messages.
         group: What figures are also given for.
+        data_set: What it was trained on.
         samples: Work done, ascending, shape (n,).
         values: The metric, shape (n,).
         better: Which values are good.
@@ -32,6 +34,7 @@ class WholeCurve:
 
     name: str
     group: str
+    data_set: str
     samples: NDArray[np.float64]
     values: NDArray[np.float64]
     better: MetricDirection
@@ -42,6 +45,12 @@ class WholeCurve:
         return tuple(
             MetricPoint(float(i), float(s), float(v)) for i, (s, v) in enumerate(seen)
         )
+
+    def evaluated(self, times: int) -> "WholeCurve":
+        """Return this curve as if it had been evaluated so often in all, evenly."""
+        count = len(self.values)
+        kept = np.round(np.arange(1, times + 1) * count / times).astype(int) - 1
+        return replace(self, samples=self.samples[kept], values=self.values[kept])
 
 
 def real_curves(shared: Path) -> Iterator[WholeCurve]:
@@ -56,23 +65,26 @@ def real_curves(shared: Path) -> Iterator[WholeCurve]:
         group = path.parent.name
         samples, values = np.array(rows).T
         better = MetricDirection.LOWER if group in FALLING else MetricDirection.HIGHER
-        yield WholeCurve(f"{group}/{path.stem}", group, samples, values, better)
+        yield WholeCurve(f"{group}/{path.stem}", group, group, samples, values, better)
 
 
 def recorded_curves() -> Iterator[WholeCurve]:
-    """Yield the recorded losses and validations that stay finite.
+    """Yield the recorded losses and validations that stay finite."""
+    for curve in recorded.load().values():
+        yield from curves_in(curve)
 
-    Two of the constants were chosen by looking at them (docs/notes/loss-curves.md).
-    """
-    for name, curve in sorted(recorded.load().items()):
-        for group, series in (("loss", curve.loss), ("validation", curve.validation)):
-            few = series.values.size < FEWEST_EVALUATIONS
-            if few or not np.isfinite(series.values).all():
-                continue
-            yield WholeCurve(
-                f"{name} {group}",
-                f"recorded {group}",
-                series.samples,
-                series.values,
-                series.better,
-            )
+
+def curves_in(training: RecordedCurve) -> Iterator[WholeCurve]:
+    """Yield the loss and the validation of *training* that are long and finite."""
+    for group, series in (("loss", training.loss), ("validation", training.validation)):
+        few = series.values.size < FEWEST_EVALUATIONS
+        if few or not np.isfinite(series.values).all():
+            continue
+        yield WholeCurve(
+            f"{training.name} {group}",
+            f"recorded {group}",
+            training.data_set.partition(":")[0].partition("(")[0].partition(",")[0],
+            series.samples,
+            series.values,
+            series.better,
+        )

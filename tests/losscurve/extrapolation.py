@@ -1,189 +1,263 @@
-"""How well curves are forecast: ``python -m tests.losscurve.extrapolation [chance]``.
+"""How well curves are forecast: ``python -m tests.losscurve.extrapolation``.
 
-Every curve is cut, its first part fitted, and a later value compared with the forecast.
-Errors are absolute, as a share of the whole curve's range; medians over curves. The
-families are fitted to the same points as the choice: all before the cut. ``chance``
-prints the part of chance in the coverage by group.
+Every curve is cut, its first part fitted, and what comes then compared with the
+forecast. Errors are of the final value, as a share of the whole curve's range. Siblings
+of a real curve are of other batch sizes; those of a recorded training are made anew,
+with other seeds and learning rates, which takes two minutes.
 """
 
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from time import process_time
 from typing import NamedTuple
 
 import numpy as np
 
-from freetrain.losscurve.curve import KNOWN, fit_family, normalized, polished
-from freetrain.losscurve.fit import NORMAL, NORMAL_90, fit_forecast, present_start
+from examples.record_curves.catalogue import TRAININGS
+from examples.record_curves.writing import recorded
+from freetrain.losscurve.fit import (
+    USUAL_DRIFT,
+    FittedForecast,
+    Sibling,
+    fit_forecast,
+    sibling_of,
+)
+from freetrain.losscurve.recorded import parse_curve
 from tests.lookahead.reliability_table import shared_folder
-from tests.losscurve.curves import WholeCurve, real_curves, recorded_curves
+from tests.losscurve.curves import (
+    WholeCurve,
+    curves_in,
+    real_curves,
+    recorded_curves,
+)
+
+STAGES = (0.2, 0.4, 0.6)
+
+FEW = (3, 4, 5, 8)
+"""Values seen of a training that is evaluated twelve times."""
+
+DRIFTS = (0.1, 0.15, 0.2, 0.3, 0.4)
+
+OUTSIDE = 20.0
+"""Cost of a unit outside a range, over that of a unit of width (Gneiting and Raftery,
+2007, for a range of 90 %)."""
+
+RATES = ((11, 0.7), (12, 1.4))
+"""Seeds of the siblings of a recorded training, and factors of its learning rate."""
 
 
-class Cut(NamedTuple):
-    """The part of a curve that is seen, and the later value that is forecast.
+class Outcome(NamedTuple):
+    """One forecast, against what came.
 
     Attributes:
-        seen: Share of the evaluations.
-        ahead: Evaluations from the last seen to the forecast one; None for the last
-            of the curve.
+        error: Of the final value.
+        last: Error of the last value in its place.
+        held: Share of later values inside the range.
+        score: Mean width of the range, and 20 times what is outside.
     """
 
-    seen: float
-    ahead: int | None = None
-
-    def __str__(self) -> str:
-        asked = "final" if self.ahead is None else f"+{self.ahead}"
-        return f"{self.seen:.0%} → {asked}"
+    error: float
+    last: float
+    held: float
+    score: float
 
 
-CUTS = (Cut(0.2), Cut(0.4), Cut(0.6), Cut(0.4, 10))
+def outcome(curve: WholeCurve, forecast: FittedForecast, seen: int) -> Outcome:
+    """Return how *forecast*, of the first *seen* values, did on the others."""
+    expected = [forecast.expected(where) for where in curve.samples[seen:].tolist()]
+    low, high = np.array([(own.low, own.high) for own in expected]).T
+    later, span = curve.values[seen:], float(np.ptp(curve.values))
+    outside = np.maximum(np.maximum(low - later, later - high), 0.0)
+    return Outcome(
+        error=abs(expected[-1].value - later[-1]) / span,
+        last=abs(curve.values[seen - 1] - later[-1]) / span,
+        held=float(np.mean(outside == 0)),
+        score=float(np.mean(high - low + OUTSIDE * outside)) / span,
+    )
 
-LEAST, MOST = 0.80, 0.97
-"""Limits of the coverage of an interval of 90 %."""
 
-DRAWS = 20_000
+def fitted(
+    curve: WholeCurve, seen: int, siblings: Iterable[Sibling] = ()
+) -> FittedForecast:
+    forecast = fit_forecast(curve.points(seen), curve.better, siblings=tuple(siblings))
+    assert forecast is not None
+    return forecast
 
-Errors = Mapping[tuple[str, Cut], list[float]]
 
+def outcomes(
+    curves: Iterable[WholeCurve], stage: float, *, guided: bool
+) -> list[Outcome]:
+    """Return what forecasts at *stage* were worth, with two siblings or without.
 
-def errors_of(curves: Iterable[WholeCurve], cuts: Iterable[Cut] = CUTS) -> Errors:
-    """Return the errors of every way to forecast, by way and cut, curve by curve."""
-    errors: dict[tuple[str, Cut], list[float]] = defaultdict(list)
-    cuts = tuple(cuts)
+    With siblings those curves are left out of which two do not go on from there.
+    """
+    found = []
     for curve in curves:
-        for cut in cuts:
-            count, asked = _places(curve, cut)
-            span = float(np.ptp(curve.values))
-            for way, value in forecasts(curve, count, asked):
-                errors[way, cut].append(abs(value - curve.values[asked]) / span)
-    return errors
+        seen = round(stage * len(curve.values))
+        forecast = fitted(curve, seen, siblings_of(curve) if guided else ())
+        if forecast.is_calibrated or not guided:
+            found.append(outcome(curve, forecast, seen))
+    return found
 
 
-def forecasts(curve: WholeCurve, count: int, asked: int) -> Iterator[tuple[str, float]]:
-    """Yield each way's forecast of point *asked* from the first *count*."""
-    samples, values = curve.samples[:count], curve.values[:count]
-    yield "last value", float(values[-1])
-    start = present_start(samples, values, curve.better)
-    seen, frame = normalized(samples[start:], values[start:], curve.better)
-    work = np.array([frame.work(float(curve.samples[asked]))])
-    for family in KNOWN:
-        fit = polished(fit_family(family, seen), seen)
-        yield family.name, frame.value(float(fit.forecast(work)[0]))
-    forecast = fit_forecast(curve.points(count), curve.better)
-    assert forecast is not None
-    yield "**the choice**", forecast.expected(float(curve.samples[asked])).value
+# Siblings
 
 
-def coverage_of(curves: Iterable[WholeCurve], cut: Cut) -> tuple[float, float]:
-    """Return the shares of all later values inside the 80 % and 90 % intervals.
-
-    Every curve weighs the same. The interval of 80 % is that of 90 %, narrowed as
-    a normal distribution's would be.
-    """
-    inside = [_inside(curve, cut) for curve in curves]
-    tight, wide = np.mean(inside, axis=0)
-    return float(tight), float(wide)
+@cache
+def siblings_of(curve: WholeCurve) -> tuple[Sibling, ...]:
+    """Return two siblings of *curve*."""
+    others = of_other_batch_sizes().get(curve.name) or made_anew()[curve.name]
+    found = (sibling_of(other.points(len(other.values))) for other in others)
+    return tuple(sibling for sibling in found if sibling is not None)
 
 
-def _inside(curve: WholeCurve, cut: Cut) -> tuple[float, float]:
-    count, _ = _places(curve, cut)
-    forecast = fit_forecast(curve.points(count), curve.better)
-    assert forecast is not None
-    stop = len(curve.values) if cut.ahead is None else count + cut.ahead
-    reported = zip(curve.samples[count:stop], curve.values[count:stop], strict=True)
-    shares = []
-    for samples, value in reported:
-        expected = forecast.expected(float(samples))
-        half = max((expected.high - expected.low) / 2, 1e-300)
-        shares.append(abs(value - expected.value) / half)
-    off = np.array(shares)
-    return float(np.mean(off <= NORMAL / NORMAL_90)), float(np.mean(off <= 1))
+@cache
+def of_other_batch_sizes() -> dict[str, list[WholeCurve]]:
+    """Return the next two curves of the same network, by the name of the curve."""
+    curves = tuple(real_curves(shared_folder()))
+    found = {}
+    for curve in curves:
+        alike = [other for other in curves if other.group == curve.group]
+        at = alike.index(curve)
+        found[curve.name] = [*alike[at + 1 :], *alike[:at]][:2]
+    return found
 
 
-def _places(curve: WholeCurve, cut: Cut) -> tuple[int, int]:
-    """Return how many points are seen, and the index of the forecast one."""
-    last = len(curve.values) - 1
-    count = round(cut.seen * (last + 1))
-    asked = last if cut.ahead is None else min(last, count - 1 + cut.ahead)
-    return count, asked
+@cache
+def made_anew() -> dict[str, list[WholeCurve]]:
+    """Return siblings of the recorded trainings, by the name of the curve."""
+    found: dict[str, list[WholeCurve]] = {}
+    for training in TRAININGS:
+        for seed, factor in RATES:
+            rate = replace(training.rate, peak=factor * training.rate.peak)
+            text = recorded(replace(training, seed=seed, rate=rate))
+            for curve in curves_in(parse_curve(text, file=f"{training.name}.csv")):
+                found.setdefault(curve.name, []).append(curve)
+    return found
+
+
+# Tables
 
 
 def lines(shared: Path) -> Iterator[str]:
     """Yield the tables of docs/notes/loss-curves.md."""
-    curves = tuple(real_curves(shared))
-    groups = {"../shared/curves": curves}
-    for curve in (*curves, *recorded_curves()):
+    curves = (*real_curves(shared), *recorded_curves())
+    groups = {"all": curves}
+    for curve in curves:
         groups[curve.group] = (*groups.get(curve.group, ()), curve)
-    yield from _seconds(curves)
+    yield "| | last value | curve | with 2 siblings | in the range | with 2 siblings |"
+    yield "|---" * 6 + "|"
     for name, members in groups.items():
-        yield f"{name}: {len(members)} curves"
-        yield from _table(members)
+        yield _row(f"{name} ({len(members)})", members)
+    yield ""
+    yield from _held_out(curves)
+    yield ""
+    yield from _few(curves)
+    yield from _seconds(curves)
 
 
-def _table(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
-    yield "| | " + " | ".join(map(str, CUTS)) + " |"
-    yield "|---" * (len(CUTS) + 1) + "|"
-    errors = errors_of(curves)
-    for way in dict.fromkeys(way for way, _ in errors):
-        row = (f"{np.median(errors[way, cut]):.3f}".lstrip("0") for cut in CUTS)
-        yield f"| {way} | " + " | ".join(row) + " |"
-    covered = [coverage_of(curves, cut) for cut in CUTS]
-    yield ("| in one of 80 % | " + " | ".join(f"{c:.0%}" for c, _ in covered) + " |")
-    yield (
-        "| in the 90 % interval | " + " | ".join(f"{c:.0%}" for _, c in covered) + " |"
+def _row(name: str, curves: tuple[WholeCurve, ...]) -> str:
+    plain = [outcomes(curves, stage, guided=False) for stage in STAGES]
+    guided = [outcomes(curves, stage, guided=True) for stage in STAGES]
+    cells = (
+        _medians([own.last for own in column] for column in plain),
+        _medians([own.error for own in column] for column in plain),
+        _medians([own.error for own in column] for column in guided),
+        _shares(plain),
+        _shares(guided),
+    )
+    return f"| {name} | " + " | ".join(cells) + " |"
+
+
+def _medians(columns: Iterable[list[float]]) -> str:
+    return " / ".join(
+        f"{np.median(errors):.3f}".lstrip("0") if errors else "-" for errors in columns
     )
 
 
-def _seconds(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
-    forecasts, grids, polishes = [], [], []
-    for curve in curves:
-        points = curve.points(len(curve.values))
-        begin = process_time()
-        fit_forecast(points, curve.better)
-        forecasts.append(process_time() - begin)
-        whole, _ = normalized(curve.samples, curve.values, curve.better)
-        for family in KNOWN:
-            begin = process_time()
-            fit = fit_family(family, whole)
-            grids.append(process_time() - begin)
-            begin = process_time()
-            polished(fit, whole)
-            polishes.append(process_time() - begin)
-    for what, taken in (
-        ("one family on its grid", grids),
-        ("its last digits by SciPy", polishes),
-        ("a whole forecast, phases and back-tests included", forecasts),
-    ):
-        middle, worst = np.median(taken) * 1e3, np.max(taken) * 1e3
-        yield f"{what}: median {middle:.2f} ms, longest {worst:.2f} ms"
+def _shares(columns: Iterable[list[Outcome]]) -> str:
+    means = (np.mean([own.held for own in column]) for column in columns if column)
+    return " / ".join(f"{mean:.0%}" for mean in means)
 
 
-def chance(shared: Path) -> Iterator[str]:
-    """Yield how badly columns of as many curves as each group has show the coverage.
+def _held_out(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
+    """Yield the drift chosen on all data sets but one, and how it did on that one.
 
-    A curve's later values are inside its interval together or outside together; the
-    columns are drawn from all curves and cuts alike.
+    Chosen by the least score among those that hold 90 % of later values.
     """
-    curves = (*real_curves(shared), *recorded_curves())
-    held = np.array([coverage_of([curve], cut)[1] for curve in curves for cut in CUTS])
-    yield f"all: mean {held.mean():.1%}, whole {np.mean(held == 1):.0%}"
-    draws = np.random.default_rng(0)
-    inside = np.zeros(DRAWS)
-    for group, count in Counter(curve.group for curve in curves).items():
-        means = draws.choice(held, (len(CUTS), DRAWS, count)).mean(axis=2)
-        found = (means >= LEAST) & (means <= MOST)
-        inside += found.sum(axis=0)
+    by_set: dict[str, list[WholeCurve]] = {}
+    for curve in curves:
+        by_set.setdefault(curve.data_set, []).append(curve)
+    did = {
+        (name, drift): np.mean([_with(drift, own) for own in members], axis=0)
+        for name, members in by_set.items()
+        for drift in DRIFTS
+    }
+    yield "| left out | chosen on the others | in the range there | in the range here |"
+    yield "|---" * 4 + "|"
+    for left_out in by_set:
+        there = {
+            drift: np.mean([did[o, drift] for o in by_set if o != left_out], axis=0)
+            for drift in DRIFTS
+        }
+        enough = [drift for drift in DRIFTS if there[drift][0] >= 0.9]
+        best = min(enough or DRIFTS[-1:], key=lambda drift: float(there[drift][1]))
+        held = did[left_out, best][0]
+        yield f"| {left_out} | {best} | {there[best][0]:.0%} | {held:.0%} |"
+
+
+def _with(drift: float, curve: WholeCurve) -> tuple[float, float]:
+    """Return the share held and the score of *curve*, as means over stages."""
+    found = []
+    for stage in STAGES:
+        seen = round(stage * len(curve.values))
+        plain = fitted(curve, seen)
+        wider = plain.spread.drift * drift / USUAL_DRIFT
+        spread = replace(plain.spread, drift=wider)
+        did = outcome(curve, replace(plain, spread=spread), seen)
+        found.append((did.held, did.score))
+    held, score = np.mean(found, axis=0)
+    return float(held), float(score)
+
+
+def _few(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
+    yield "| of 12 values | " + " | ".join(f"{seen} seen" for seen in FEW) + " |"
+    yield "|---" * (len(FEW) + 1) + "|"
+    seldom = [curve.evaluated(12) for curve in curves]
+    columns = [
+        [outcome(curve, fitted(curve, seen), seen) for curve in seldom] for seen in FEW
+    ]
+    for name, values in (
+        ("last value", [[own.last for own in column] for column in columns]),
+        ("curve", [[own.error for own in column] for column in columns]),
+    ):
+        medians = (f"{np.median(errors):.3f}".lstrip("0") for errors in values)
+        yield f"| {name} | " + " | ".join(medians) + " |"
+    shares = (f"{np.mean([own.held for own in column]):.0%}" for column in columns)
+    yield "| in the range | " + " | ".join(shares) + " |"
+
+
+def _seconds(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
+    taken: dict[str, list[float]] = {"of all": [], "of 120 values or more": []}
+    for curve in curves:
+        for seen in (round(0.4 * len(curve.values)), len(curve.values)):
+            points = curve.points(seen)
+            begin = process_time()
+            fit_forecast(points, curve.better)
+            passed = process_time() - begin
+            taken["of all"].append(passed)
+            if seen >= 120:
+                taken["of 120 values or more"].append(passed)
+    for name, times in taken.items():
         yield (
-            f"{group}: of columns of {count} curves {found.mean():.0%} are inside, "
-            f"{np.mean(means > MOST):.0%} above"
+            f"a forecast, {name}: median {np.median(times) * 1e3:.1f} ms, "
+            f"longest {np.max(times) * 1e3:.1f} ms"
         )
-    low, middle, high = np.quantile(inside, (0.05, 0.5, 0.95))
-    yield f"columns inside: {low:.0f} .. {high:.0f} in nine of ten draws, {middle:.0f}"
 
 
 if __name__ == "__main__":
-    asked = chance if sys.argv[1:] == ["chance"] else lines
-    for row in asked(shared_folder()):
+    for row in lines(shared_folder()):
         sys.stdout.write(f"{row}\n")

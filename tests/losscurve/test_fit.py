@@ -1,23 +1,15 @@
-"""The steps of a fit: the present phase, the choice of a family, and the interval."""
+"""The steps of a fit: the present phase, and the range of later values."""
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from freetrain.losscurve.curve import FLAT, KNOWN, POWER, NormalizedCurve, normalized
+from freetrain.losscurve.curve import NormalizedCurve, normalized
 from freetrain.losscurve.fit import (
-    NORMAL,
     NORMAL_90,
-    USUAL_GROWTH,
-    BackTest,
     Spread,
-    back_tests_of,
-    choose,
-    error_of,
-    growth_of,
     present_start,
     spread_of,
-    usual_growth,
     warm_up_end,
 )
 from freetrain.losscurve.forecast import MetricDirection
@@ -103,67 +95,28 @@ def test_a_single_spike_is_neither_warm_up_nor_a_phase(at: int) -> None:
     assert start(values) == 0
 
 
-# The choice of a family
+@pytest.mark.parametrize("at", [5, 20, 50, 95])
+def test_a_known_step_of_the_learning_rate_starts_a_phase(at: int) -> None:
+    values = noisy(SMOOTH["power"], noise=0.02)
+
+    for known in ([STEP * at], [STEP, STEP * at], [STEP * at, STEP * 500]):
+        assert (
+            present_start(STEP * K, values, MetricDirection.LOWER, lr_steps=known) == at
+        )
 
 
-def test_back_tests_do_not_know_the_values_after_their_cut() -> None:
-    whole = curve(noisy(steps(50) ** -0.5, noise=0.02))
-    heights = whole.heights.copy()
-    heights[45:] += 7.0
-    other = NormalizedCurve(whole.work, heights, whole.weights, whole.noise)
-    for family in KNOWN:
-        before, after = (back_tests_of(family, own)[-1] for own in (whole, other))
+def test_a_known_step_counts_once_enough_values_have_followed() -> None:
+    values = noisy(stepped(50)[:53], noise=0.02)
 
-        assert before.misses.size == 5
-        assert np.allclose(after.misses - before.misses, 7.0)
-
-
-def test_the_error_counts_near_misses_twice() -> None:
-    back_test = back_tests_of(FLAT, curve(10 - steps(20)))[2]
-    near = np.abs(back_test.misses[back_test.ahead <= 0.15]).mean()
-
-    assert error_of([back_test]) == pytest.approx(
-        (near + np.abs(back_test.misses).mean()) / 2
-    )
+    for known, found in (([50.0], 0), ([20.0, 50.0], 20), ([80.0], 0)):
+        lr_steps = [STEP * step for step in known]
+        start = present_start(
+            STEP * steps(53), values, MetricDirection.LOWER, lr_steps=lr_steps
+        )
+        assert start == found
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        pytest.param(np.array([3.0, 2.0, 1.0]), id="too few values for a back-test"),
-        pytest.param(np.ones(30), id="all values alike"),
-        *(
-            pytest.param(noisy(np.ones(60), noise=0.1, seed=n), id=f"plateau {n}")
-            for n in range(5)
-        ),
-    ],
-)
-def test_no_further_gain_is_chosen(values: NDArray[np.float64]) -> None:
-    assert choose(curve(values))[0] is FLAT
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_power_law_is_distinguished_from_exponential_decay(seed: int) -> None:
-    power = noisy(0.3 + 2 * steps(60) ** -0.5, noise=0.02, seed=seed)
-    exponential = noisy(0.3 + 2 * np.exp(-steps(60) / 25), noise=0.01, seed=seed)
-
-    assert choose(curve(power))[0] is POWER
-    assert choose(curve(exponential))[0] is not POWER
-
-
-def test_a_family_that_would_have_forecast_better_but_fits_worse_is_not_chosen() -> (
-    None
-):
-    exponential = noisy(0.3 + 2 * np.exp(-steps(60) / 20), noise=0.05, seed=3)
-
-    assert choose(curve(exponential))[0].name == "exponential"
-
-
-# The interval
-
-
-WIDER = NORMAL_90 / NORMAL
-"""Growth is learned for an interval of 80 %; forecasts have one of 90 %."""
+# The range
 
 
 def heights(values: NDArray[np.float64]) -> NormalizedCurve:
@@ -171,75 +124,34 @@ def heights(values: NDArray[np.float64]) -> NormalizedCurve:
     return NormalizedCurve(steps(count) / count, values, np.ones(count), 0.0)
 
 
-def straight(count: int) -> NormalizedCurve:
-    return heights(np.linspace(1, 0, count))
+def half(spread: Spread, ahead: float, gain: float = 0.0) -> float:
+    return float(spread.half_widths(np.array([ahead]), np.array([gain]))[0])
 
 
-def back_test(misses: list[float], noise: float = 0.0) -> BackTest:
-    count = len(misses)
-    return BackTest(noise, steps(count) / count, np.array(misses), np.ones(count))
+def test_the_range_has_noise_drift_and_doubt_of_the_gain() -> None:
+    drift = [half(Spread(0.0, 0.5), ahead) for ahead in (0.1, 1.0, 10.0, 1e9)]
 
-
-def test_the_interval_has_noise_drift_and_doubt_of_the_gain() -> None:
-    drift = [Spread(0.0, 0.5).half_width(ahead, 0.0) for ahead in (0.1, 1.0, 10.0, 1e9)]
-
-    assert Spread(0.1, 5.0).half_width(0.0, 0.0) == pytest.approx(0.1 * NORMAL_90)
+    assert half(Spread(0.1, 5.0), 0.0) == pytest.approx(0.1 * NORMAL_90)
     assert drift == sorted(drift)
-    assert drift[1] == pytest.approx(0.25 * WIDER)
-    assert drift[-1] == pytest.approx(0.5 * WIDER)
-    assert Spread(0.0, 0.0).half_width(1.0, 0.2) > 0.0
+    assert drift[1] == pytest.approx(0.25)
+    assert drift[-1] == pytest.approx(0.5)
+    assert half(Spread(0.0, 0.0), 1.0, 0.2) == pytest.approx(0.2)
 
 
-def test_four_of_five_past_outcomes_are_inside_an_interval_of_80_percent() -> None:
-    misses = [0.01 * i for i in range(1, 101)]
-    outcomes = back_test(misses)
-
-    spread = Spread(0.0, growth_of([outcomes]))
-
-    inside = [
-        WIDER * miss <= spread.half_width(float(ahead), 0.0)
-        for ahead, miss in zip(outcomes.ahead, misses, strict=True)
-    ]
-    assert np.mean(inside) == pytest.approx(0.8, abs=0.02)
-
-
-def test_noise_is_no_drift_and_every_back_test_weighs_the_same() -> None:
-    assert growth_of([back_test([0.1, -0.1, 0.1], noise=0.1)]) == 0.0
-    assert growth_of([back_test([0.0] * 3)] * 9 + [back_test([1.0] * 300)]) == 0.0
-
-
-@pytest.mark.parametrize("own", [0.0, 0.01, 0.4, 2.0])
-def test_with_few_points_the_growth_is_near_the_usual(own: float) -> None:
-    outcomes, counts = [back_test([own / 2] * 5)], (4, 10, 40, 120)
-    itself = growth_of(outcomes)
-
-    shares = [
-        (spread_of(straight(n), outcomes).growth - itself) / (usual_growth(n) - itself)
-        for n in counts
-    ]
-    assert shares == sorted(shares, reverse=True)
-    assert 0.5 < shares[0] < 1
-    assert 0 < shares[-1] < 0.1
-
-
-def test_after_few_values_the_usual_growth_is_large() -> None:
-    after = {count: usual_growth(count) for count in (3, 5, 8, 14, 100)}
+def test_after_few_values_the_drift_is_large() -> None:
+    after = {n: spread_of(heights(np.linspace(1, 0, n))).drift for n in (3, 5, 8, 14)}
 
     assert after[3] > 20 * after[14]
     assert after[5] > 5 * after[14]
     assert after[8] > 2 * after[14]
-    assert after[14] == after[100] == USUAL_GROWTH
-    for count in (3, 4):
-        assert spread_of(straight(count), []).growth == usual_growth(count)
-    assert spread_of(straight(10), []).growth > 0.1
+    assert spread_of(heights(np.linspace(1, 0, 100))).drift == after[14]
 
 
 def test_the_noise_is_at_least_the_step_in_which_values_come() -> None:
     accuracy_of_50 = heights(np.array([1.0, *[0.06] * 3, *[0.04] * 17]))
     smooth = heights(noisy(steps(100) ** -0.5, noise=0.01))
-    tests = [back_test([0.0])]
 
     assert accuracy_of_50.late_noise == 0.0
-    assert spread_of(accuracy_of_50, tests).noise == pytest.approx(0.02)
-    assert spread_of(smooth, tests).noise == smooth.late_noise
-    assert spread_of(heights(np.zeros(6)), tests).noise == 0.0
+    assert spread_of(accuracy_of_50).noise == pytest.approx(0.02)
+    assert spread_of(smooth).noise == smooth.late_noise
+    assert spread_of(heights(np.zeros(6))).noise == 0.0

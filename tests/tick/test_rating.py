@@ -24,6 +24,7 @@ from freetrain.config.job import (
     NodeSettings,
     ProgressFormat,
     ProgressSettings,
+    QualitySettings,
     RescaleCosts,
     TargetSettings,
     TrainerJob,
@@ -32,7 +33,8 @@ from freetrain.config.job import (
 from freetrain.config.site import PlannerSettings
 from freetrain.errors import BadConfigurationError
 from freetrain.formats import ProgressRecord
-from freetrain.losscurve.forecast import MetricDirection
+from freetrain.losscurve.fit import FittedForecast
+from freetrain.losscurve.forecast import MetricDirection, MetricPoint
 from freetrain.progress import BEGINNING
 from freetrain.scaling import (
     LearnedScaling,
@@ -45,9 +47,11 @@ from freetrain.scaling import (
 from freetrain.state.database import migrate
 from freetrain.state.files import EndingKind, create_ending
 from freetrain.state.tables import (
+    HistoryRow,
     TrainerRow,
     TrainerState,
     history_of,
+    put_histories,
     put_loss_forecasts,
 )
 from freetrain.tick.rate import (
@@ -83,7 +87,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from freetrain.losscurve.forecast import LossForecast, MetricPoint
+    from freetrain.losscurve.forecast import LossForecast
     from freetrain.priority.base import Contender
     from freetrain.tick.rate import Fitter
 
@@ -149,17 +153,17 @@ def test_a_program_without_our_library_loses_half_a_commit_interval() -> None:
 
 
 def test_losses_are_fitted_where_the_priority_looks_at_them() -> None:
-    fitted: list[tuple[str, list[float], MetricDirection]] = []
+    fitted: list[tuple[str, list[float], str]] = []
 
     def fit(
-        name: str, points: Sequence[MetricPoint], better: MetricDirection
+        name: str, own: TrainerJob, points: Sequence[MetricPoint]
     ) -> LossForecast | None:
-        fitted.append((name, [point.value for point in points], better))
+        fitted.append((name, [point.value for point in points], own.name))
         return None
 
     contender(job(), step(1, 0.9), step(2, 0.4), fit=fit)
 
-    assert fitted == [("a", [0.9, 0.4], job().measure.better)]
+    assert fitted == [("a", [0.9, 0.4], "a")]
 
 
 @pytest.mark.parametrize(("priority", "fits"), [("slaq", 1), ("weight", 0)])
@@ -201,7 +205,7 @@ class Ticks:
     def forecast(self, name: str, count: int) -> LossForecast | None:
         """Forecast by the first points, and save new fits."""
         forecaster = LossForecaster(self.state)
-        found = forecaster.forecast(name, POINTS[:count], MetricDirection.LOWER)
+        found = forecaster.forecast(name, job(), POINTS[:count])
         self.fits += len(forecaster.fresh)
         put_loss_forecasts(self.state, forecaster.fresh)
         return found
@@ -232,6 +236,37 @@ def test_a_fit_of_another_release_is_made_again() -> None:
     assert ticks.fits == 2
 
 
+PROGRAM = ("python", "train.py")
+PAST = {
+    "another batch size": (job(command=(*PROGRAM, "--batch", "8")), "finished"),
+    "the same": (job(command=PROGRAM), "finished"),
+    "another program": (job(command=("python", "other.py")), "finished"),
+    "another folder": (job(command=PROGRAM, directory=Path("/x")), "finished"),
+    "the other direction": (
+        job(command=PROGRAM, quality=QualitySettings(better=MetricDirection.HIGHER)),
+        "finished",
+    ),
+    "stopped by its user": (job(command=PROGRAM), "cancelled"),
+}
+
+
+def test_a_forecast_goes_by_finished_trainings_of_the_same_program_and_metric() -> None:
+    state, past = Ticks().state, []
+    for name, (own, ended) in PAST.items():
+        history = TrainerHistory()
+        history.add([step(n, 1.0 / n) for n in range(1, 60)], own)
+        put_histories(state, [HistoryRow(name, 9.0, {}, history.to_state(), {})])
+        past.append((TrainerRow(name, "", "/r", TrainerState(ended), 9.0, 9.0), own))
+    points = [MetricPoint(n, 10.0 * n, 1.0 / n) for n in range(1, 30)]
+    trainer = job(command=(*PROGRAM, "--batch", "64"))
+
+    found = LossForecaster(state, past).forecast("a", trainer, points)
+
+    assert isinstance(found, FittedForecast)
+    assert len(found.guides) == 2
+    assert found.is_calibrated
+
+
 def test_of_too_few_values_there_is_no_forecast() -> None:
     ticks = Ticks()
     assert (ticks.forecast("a", 2), ticks.fits) == (None, 0)
@@ -248,7 +283,9 @@ for priority in PRIORITIES:
 """
 
 
-def test_without_new_reports_a_tick_loads_no_scipy(quick_folder: Path) -> None:
+def test_a_tick_rates_losses_from_saved_and_new_fits_without_scipy(
+    quick_folder: Path,
+) -> None:
     for priority in PRIORITIES:
         (quick_folder / priority).mkdir()
         planner = PlannerSettings(priority=priority)
@@ -261,7 +298,7 @@ def test_without_new_reports_a_tick_loads_no_scipy(quick_folder: Path) -> None:
     third = in_a_process_of_its_own(quick_folder)
 
     assert second == [[rating, "False"] for rating in first], "rated as if fitted"
-    assert third[-1][1] == "True", "a trainer reported more"
+    assert third[-1][1] == "False", "a trainer reported more, and is fitted again"
 
 
 def ticked(folder: Path, priority: str) -> str:

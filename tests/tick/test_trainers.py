@@ -302,7 +302,7 @@ def test_coming_epochs_take_as_many_steps_as_past_ones(world: TickWorld) -> None
 
 
 def test_a_diverging_trainer_is_marked(world: TickWorld) -> None:
-    tell(world.submit("a"), 0.9, 0.5, math.nan)
+    tell(world.submit("a"), 0.9, 0.5, *[math.nan] * 3)
     tell(world.submit("b"), 0.9, 0.5, 0.4)
     assert [line.is_diverging for line in world.status().trainers] == [True, False]
 
