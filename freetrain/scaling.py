@@ -23,7 +23,7 @@ import numpy as np
 from freetrain.errors import BadDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -225,6 +225,8 @@ _MOST_SEEN = 7
 
 _MOST_PAID = 9
 
+_UNLIKE = math.log(1.15)
+
 _Kept = TypeVar("_Kept", bound=MeasuredSpeed | RescaleCost)
 
 
@@ -260,6 +262,31 @@ class LearnedScaling:
         for kind, costs in newer.paid.items():
             paid[kind] = _newest(paid.get(kind, ()), costs, _MOST_PAID)
         return LearnedScaling(MappingProxyType(seen), MappingProxyType(paid))
+
+    def with_siblings(
+        self, siblings: LearnedScaling, *, now_s: float
+    ) -> LearnedScaling:
+        """Return this with the speeds of *siblings* at sizes that it did not run on.
+
+        Siblings are trainers of the same program, itself included. Where this is 15 %
+        quicker or slower than they on any size, they are left out.
+        """
+        for nodes in self.seen.keys() & siblings.seen.keys():
+            ours = {speed.began_s: speed for speed in self.seen[nodes]}
+            theirs = [own for own in siblings.seen[nodes] if own.began_s not in ours]
+            levels = [
+                pool(own, now_s=now_s) for own in (self.seen[nodes], theirs) if own
+            ]
+            if abs(levels[0].log_speed - levels[-1].log_speed) > _UNLIKE:
+                return self
+        return LearnedScaling(
+            {**siblings.seen, **self.seen}, self.paid or siblings.paid
+        )
+
+    @property
+    def trained_s(self) -> float:
+        """Seconds of training behind all of its speeds."""
+        return sum(speed.trained_s for seen in self.seen.values() for speed in seen)
 
     def cost_s(self, kind: Rescale, *, assumed_s: float) -> float:
         """Return seconds without training: the median of *assumed_s* and the costs.
@@ -484,11 +511,13 @@ class Estimate:
         log_sd: Standard deviation of their natural logarithms, read-only; entry 0
             is 0.
         measured: Sizes that were measured.
+        once: Those among them that were measured in a single fragment.
     """
 
     samples_per_s: NDArray[np.float64]
     log_sd: NDArray[np.float64]
     measured: frozenset[int]
+    once: frozenset[int] = frozenset()
 
 
 def estimate(
@@ -533,7 +562,11 @@ def estimate(
         gain = np.linalg.solve(noisy, covariance[places]).T
         mean = line + gain @ (level - line[places])
         variance = variance - np.einsum("ij,ij->i", gain, covariance[:, places])
-    return _bounded(mean, variance, frozenset(seen))
+        # A prior of smooth curves would pull a measured speed to its neighbours'.
+        sure = log_sd < _SHORT_SD
+        mean[places[sure]], variance[places[sure]] = level[sure], log_sd[sure] ** 2
+    once = frozenset(n for n in seen if len(learned.seen[n]) == 1)
+    return replace(_bounded(mean, variance, frozenset(seen)), once=once)
 
 
 def _of_user(prior: SpeedPrior) -> SpeedPrior:
@@ -607,32 +640,51 @@ def cautious(known: Estimate, *, held: int, deviations: float = DEVIATIONS) -> E
 
 
 # ----------------------------------------------------------------------
-# Profiling: when a size of unknown speed is worth trying.
+# Profiling: which size is worth trying, its ends first, then by bounds (ADR 11).
 
-_FAR = 8.0
-"""Beyond eight standard deviations nothing is gained."""
+_BEYOND = 1.1
+_MOST_FALL = 2.0
+"""Speed is taken to grow at most 1.1 times as fast as nodes, and to fall at most 1.1
+times as fast as the square of nodes grows."""
+
+_MOST_HOPE = 1.0
+_PAYS = 1.5
+"""The gain that is hoped for must be so many times what trying may cost."""
+
+_LEAST_GAIN = 0.02
+"""Speeds that differ by less than 2 % count as equal."""
+
+_LEAST_LEFT_S = 1_800.0
+"""A trainer of unknown length goes on for as long as it ran, half an hour at least."""
+
+_APART = math.log(1.9)
+_APART_NEAR = math.log(1.15)
+_NEAR = math.log(3.7)
+"""Sizes are tried about a doubling apart, and 15 % apart in the gaps around the best
+one, where these are narrower than two doublings."""
+
+_SETTLED_LOG_SD = 0.02
+"""A size tried for two minutes is known to 2.4 %, after three to 2 %."""
+
+_RAISED = 0.06
+"""A little more than priorities ask of a change by default, ``DEFAULT_GAIN``."""
+
+_TILT = 1e-3
+"""Of sizes with as much hope, the one farthest from measured ones is tried first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiling:
-    """How eager trainers are to try sizes.
+    """How trainers try sizes.
 
     Attributes:
-        most: Bonus of a size at most, as a share of its estimated speed.
-        known_log_sd: Sizes known this well are not tried.
-        unknown_log_sd: A waiting trainer whose speed on its smallest size is less
-            certain than this is to be tried there.
         trial_s: How long a trial takes, seconds; about the planner's look-ahead.
-        horizon_s: Seconds over which a measurement counts as useful, where the
-            trainer does not finish sooner. Much less than trainers live: changes of
-            the pool lead to most measurements without trials.
+        scarce_s: Where trainers contend for nodes, seconds over which a measurement
+            counts as useful: changes of the pool lead to others without trials.
     """
 
-    most: float = 0.15
-    known_log_sd: float = 0.03
-    unknown_log_sd: float = 0.3
     trial_s: float = 120.0
-    horizon_s: float = 600.0
+    scarce_s: float = 3_600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -640,19 +692,20 @@ class Stake:
     """What a trainer can gain and lose by trying a size.
 
     Attributes:
-        remaining_samples: Work until it is finished; inf where unknown.
-        rescale_s: Seconds without training to get there and back, its own and those
-            of trainers that make room.
+        sizes: Node counts that it can use, ascending.
         held: Nodes it holds now.
-        smallest: The fewest nodes it can run on.
-        node_per_s: Samples a second that a node brings to other trainers.
+        remaining_samples: Work until it is finished; inf where unknown.
+        trained_s: How long it has trained.
+        rescale_s: Seconds without training at a change.
+        is_scarce: Whether trainers contend for nodes.
     """
 
-    remaining_samples: float = math.inf
-    rescale_s: float = 0.0
+    sizes: Sequence[int]
     held: int = 0
-    smallest: int = 1
-    node_per_s: float = 0.0
+    remaining_samples: float = math.inf
+    trained_s: float = 0.0
+    rescale_s: float = 0.0
+    is_scarce: bool = False
 
 
 def curve_values(
@@ -660,73 +713,125 @@ def curve_values(
 ) -> NDArray[np.float64]:
     """Return samples/s at 0 .. most nodes for a planner, with bonuses for trials.
 
-    Let p be the trainer's samples/s a node now: what a node is worth. Knowing the
-    speed f of n nodes, estimated as e with standard deviation s, is worth ::
+    A trainer that was never measured is worth the same on every size, so that it begins
+    on its smallest; one that runs on more already stays. Then the hope of a size is the
+    most that its speed may be (:func:`_bounds`) over the best measured speed, less 1,
+    at most 1. Where
 
-        I(n) = E[max(0, f - n p)] - max(0, e - n p)
+        hope x time left > 1.5 (trial_s + 2 rescale_s)
 
-    samples a second for as long as it is of use. A trial costs the rescales, and
-    max(0, n p - e) while it lasts. Where it is worth more than it costs, the planner
-    gets e plus the bonus ``I(n) use / trial``, up to the cap. As a size gets known,
-    that becomes e.
+    the planner gets the best measured speed times 1 + hope. So the largest size that
+    is free comes next, then sizes between. Only running trainers get bonuses: of
+    waiting ones the least known would get the largest.
 
-    Only running trainers get bonuses: of waiting ones the least known would get the
-    largest, and each would have its turn. But a trainer that waits because it seemed
-    slow on one bad size would never be measured again. So where its smallest size is
-    as good as unknown, it gets the same bonus at all sizes: what that many nodes bring
-    to other trainers.
+    A planner charges a rescale to its short look-ahead, as if each change of nodes
+    were followed by another. Where there are nodes for all, values of sizes to be
+    tried are raised by that; so is the best measured one, to which a trainer returns.
 
     Args:
-        known: Speeds and their uncertainty.
-        profiling: How eager to be; None for no bonuses.
+        known: Speeds, and the sizes that were measured.
+        profiling: How to try sizes; None for no bonuses.
         stake: Gain and cost of a trial.
 
     Returns:
-        Shape (most + 1,), float64, read-only, at least the estimate; entry 0 is 0.
+        Shape (most + 1,), float64, read-only; entry 0 is 0.
     """
-    if profiling is None:
+    if profiling is None or (known.measured and not stake.held):
         return known.samples_per_s
-    speeds = known.samples_per_s
-    is_unsure = known.log_sd[stake.smallest] > profiling.unknown_log_sd
-    if not known.measured or (is_unsure and not stake.held):
-        elsewhere = stake.smallest * stake.node_per_s
-        bonus = np.full(len(speeds), max(elsewhere, speeds[stake.smallest]))
-    elif not stake.held:
-        return speeds
-    else:
-        bonus = _trial_bonus(known, profiling, stake)
-    values: NDArray[np.float64] = speeds + bonus
-    values[0] = 0.0
+    values = known.samples_per_s.copy()
+    if known.measured:
+        for nodes, value in _raised(known, profiling, stake):
+            values[nodes] = max(values[nodes], value)
+    elif stake.held <= stake.sizes[0]:
+        values[1:] = values[stake.sizes[0]]
     values.flags.writeable = False
     return values
 
 
-def _trial_bonus(
+def _raised(
     known: Estimate, profiling: Profiling, stake: Stake
-) -> NDArray[np.float64]:
-    speeds = known.samples_per_s
-    held = min(stake.held or stake.smallest, len(speeds) - 1)
-    now_per_s = float(speeds[held])
-    short = np.arange(len(speeds)) * (now_per_s / held) - speeds
-    use_s = min(profiling.horizon_s, stake.remaining_samples / now_per_s)
-    gain = _information(short, speeds * known.log_sd) * use_s
-    cost = np.maximum(short, 0.0) * profiling.trial_s + stake.rescale_s * now_per_s
-    bonus: NDArray[np.float64] = np.minimum(
-        gain / profiling.trial_s, profiling.most * speeds
-    )
-    bonus[(gain <= cost) | (known.log_sd <= profiling.known_log_sd)] = 0.0
-    return bonus
+) -> Iterator[tuple[int, float]]:
+    """Yield sizes to be tried, and the best one to return to, with their values."""
+    speeds, held = known.samples_per_s, min(stake.held, len(known.samples_per_s) - 1)
+    best = max(known.measured, key=speeds.__getitem__)
+    left_s = float(stake.remaining_samples / speeds[best])
+    if not math.isfinite(left_s):
+        left_s = max(_LEAST_LEFT_S, stake.trained_s)
+    if stake.is_scarce:
+        left_s = min(left_s, profiling.scarce_s)
+    change = 1.0 + _RAISED + stake.rescale_s / profiling.trial_s
+    trial = speeds[best] * (1.0 if stake.is_scarce else change)
+    cost_s = _PAYS * (profiling.trial_s + 2.0 * stake.rescale_s)
+    least = cost_s / max(left_s, 1.0)
+    enough = speeds[best] * (1.0 + least)
+    bounds = _bounds(known, stake.sizes, best, enough) | _looks_again(known, held)
+    for nodes, bound in bounds.items():
+        hope = min(bound / speeds[best] - 1.0, _MOST_HOPE)
+        if hope > least:
+            apart = _TILT * _distance(nodes, known.measured)
+            yield nodes, trial * (1.0 + hope) * (1.0 + apart)
+    gain = speeds[best] / speeds[held] - 1.0
+    unsure = math.hypot(known.log_sd[best], known.log_sd[held])
+    is_free = best < held or not stake.is_scarce
+    if is_free and gain > max(_LEAST_GAIN, unsure, stake.rescale_s / max(left_s, 1.0)):
+        yield best, speeds[held] * change
 
 
-def _information(
-    short: NDArray[np.float64], sd: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return sd (phi(z) - z Phi(-z)) with z = |short| / sd: normal, both ways alike."""
-    z = np.minimum(np.abs(short) / np.maximum(sd, np.finfo(np.float64).tiny), _FAR)
-    below = np.array([math.erfc(value / math.sqrt(2.0)) / 2 for value in z])
-    density = np.exp(-(z**2) / 2) / math.sqrt(2.0 * math.pi)
-    information: NDArray[np.float64] = sd * np.maximum(density - z * below, 0.0)
-    return information
+def _bounds(
+    known: Estimate, sizes: Sequence[int], best: int, enough: float
+) -> dict[int, float]:
+    """Return the most samples/s that unmeasured sizes may have; of some worth trying.
+
+    From each smaller measured size speed grows at most linearly, to each larger one
+    it falls at most with the square of nodes, both times 1.1. Nothing is known of the
+    smallest size, which is tried before others.
+
+    In the gaps between the best size and its measured neighbours speed may also drop at
+    once: there it exceeds the best by half of the difference between the two at most,
+    on a logarithmic scale. Only the size amid the widest gap is looked at.
+    """
+    speeds, measured = known.samples_per_s, known.measured
+    if sizes[0] < min(measured):
+        return {sizes[0]: math.inf}
+    below = max((n for n in measured if n < best), default=best)
+    above = min((n for n in measured if n > best), default=best)
+    bounds: dict[int, float] = {}
+    near: dict[int, float] = {}
+    for n in sizes:
+        apart = _distance(n, measured)
+        if apart < _APART_NEAR:
+            continue
+        bound = _BEYOND * min(speeds[m] * n / m for m in measured if m < n)
+        neighbour = above if n > best else below
+        if below < n < above and abs(math.log(neighbour / best)) < _NEAR:
+            more = abs(math.log(speeds[neighbour] / speeds[best])) / 2.0
+            bound = min(bound, speeds[best] * math.exp(more + _LEAST_GAIN))
+            if bound > enough:
+                near[n] = bound
+        elif apart >= _APART:
+            larger = () if best < n <= 2 * best else [m for m in measured if m > n]
+            falls = (_BEYOND * speeds[m] * (m / n) ** _MOST_FALL for m in larger)
+            bounds[n] = min(bound, *falls) if larger else bound
+    if near:
+        amid = max(near, key=lambda n: _distance(n, measured))
+        bounds[amid] = near[amid]
+    return bounds
+
+
+def _looks_again(known: Estimate, held: int) -> dict[int, float]:
+    """Return how quick sizes may be that were tried once, and may be the best.
+
+    A second look follows once the held size is well known; and it is not broken off.
+    """
+    brief = {n for n in known.once if known.log_sd[n] > _SETTLED_LOG_SD}
+    sizes = {held} if held in brief else brief
+    more = np.exp(np.minimum(known.log_sd, _MOST_HOPE))
+    return {n: float(known.samples_per_s[n] * more[n]) for n in sizes}
+
+
+def _distance(nodes: int, measured: Iterable[int]) -> float:
+    """Return the distance to the nearest measured size, on a logarithmic scale."""
+    return min(abs(math.log(nodes / own)) for own in measured)
 
 
 # ----------------------------------------------------------------------

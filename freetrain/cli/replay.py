@@ -179,7 +179,7 @@ EveryS = Annotated[
         "--every",
         metavar="S",
         help="Ask the policy at least this often, in seconds.",
-        show_default="60 where ratings change with time",
+        show_default="60 where ratings change with time, or speeds are learned",
         callback=above_zero,
     ),
 ]

@@ -185,8 +185,8 @@ class PlannerSettings(Struct, frozen=True, kw_only=True, rename=key_name):
             ``lookahead.base``.
         learn: Whether measured speeds and costs count; else only those that users
             give, and what is assumed.
-        profile: Whether running trainers may try sizes of unknown speed, where the
-            measurement is worth more than it costs.
+        profile: Whether trainers begin on their smallest size and try others of
+            unknown speed, where that is worth more than it costs.
         solver_limit_s: Time for the solver in one tick.
     """
 
@@ -198,7 +198,7 @@ class PlannerSettings(Struct, frozen=True, kw_only=True, rename=key_name):
         DEFAULT_FORECASTER
     )
     learn: bool = True
-    profile: bool = False
+    profile: bool = True
     solver: Solver = Solver.EXACT
     solver_limit_s: Annotated[float, seconds(0.1, 600.0)] = 10.0
 

@@ -325,7 +325,7 @@ def demo_site(state_directory: Path) -> Site:
             partition="freetrain", shortest_s=60.0, longest_s=_LONGEST_S
         ),
         holes=HoleSettings(margin_s=_MARGIN_S),
-        planner=PlannerSettings(t_fwd_s=_T_FWD_S),
+        planner=PlannerSettings(t_fwd_s=_T_FWD_S, profile=False),
     )
 
 

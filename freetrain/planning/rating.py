@@ -83,6 +83,11 @@ def start_loss_s(lost_s: float, start_s: float, *, stay_s: float) -> float:
     return lost_s * math.exp(-start_s / stay_s)
 
 
+def is_scarce(largest: Sequence[int], nodes: int) -> bool:
+    """Return whether several trainers, given their *largest* sizes, want more nodes."""
+    return len(largest) > 1 and sum(largest) > nodes
+
+
 def learned_speeds(  # noqa: PLR0913 - one fact each
     known: LearnedScaling,
     sizes: Sequence[int],
@@ -94,7 +99,7 @@ def learned_speeds(  # noqa: PLR0913 - one fact each
     profiling: Profiling | None = None,
     remaining_samples: float,
     costs_s: RescaleCostsS,
-    node_per_s: float = 0.0,
+    is_scarce: bool = False,
     stated: Mapping[int, float] | None = None,
 ) -> NDArray[np.float64]:
     """Return samples/s at 0 .. the largest of *sizes*, for the planner.
@@ -113,7 +118,7 @@ def learned_speeds(  # noqa: PLR0913 - one fact each
         profiling: How eager trainers are to try sizes; None for not at all.
         remaining_samples: Work until it is finished; inf where that is not known.
         costs_s: Costs of its rescales.
-        node_per_s: Samples a second that a node brings elsewhere.
+        is_scarce: Whether trainers contend for nodes.
         stated: Samples a second by node count, as its user says.
 
     Returns:
@@ -121,14 +126,13 @@ def learned_speeds(  # noqa: PLR0913 - one fact each
     """
     curve = estimate(known, sizes[-1], now_s=now_s, prior=prior, user=stated)
     curve = cautious(curve, held=held, deviations=deviations)
-    grow_s, shrink_s, _ = costs_s
     stake = Stake(
-        remaining_samples=remaining_samples,
-        # The trainer that gives nodes up for a trial and takes them back pays, too.
-        rescale_s=2.0 * (grow_s + shrink_s),
+        sizes=sizes,
         held=held,
-        smallest=sizes[0],
-        node_per_s=node_per_s,
+        remaining_samples=remaining_samples,
+        trained_s=known.trained_s,
+        rescale_s=max(costs_s[:2]),
+        is_scarce=is_scarce,
     )
     return curve_values(curve, profiling=profiling, stake=stake)
 

@@ -273,6 +273,7 @@ def _with_polls(settings: ReplaySettings) -> ReplaySettings:
     is_steady = priority.basis is RatingBasis.TRAINER
     if settings.policy == "static" and not is_steady:
         return replace(settings, priority=DEFAULT_PRIORITY, priority_settings=())
+    is_steady = is_steady and not settings.learns_speeds
     if is_steady or settings.look_every_s or settings.policy not in RATED_POLICIES:
         return settings
     return replace(settings, look_every_s=LOOK_EVERY_S)

@@ -44,7 +44,7 @@ class ReplaySettings:
         requeue: Whether a finished trainer starts over at the end of the queue.
         solver_limit_s: The longest that one solver call may take.
         look_every_s: The longest time between two decisions; None for a minute if
-            ratings change with time, and for no limit if they do not.
+            ratings change with time or speeds are learned, else for no limit.
         learns_speeds: Whether policies of ``RATED_POLICIES`` learn speeds by node count
             from trainers' pasts, instead of believing their users.
         record_steps: Whether the result lists every step.

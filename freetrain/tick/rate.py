@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from freetrain.losscurve.fit import (
 from freetrain.losscurve.fit import to_state as fit_to_state
 from freetrain.planning.rating import (
     ASSUMED_COSTS_S,
+    is_scarce,
     learned_costs_s,
     learned_speeds,
     rate,
@@ -47,8 +48,10 @@ from freetrain.state.tables import (
     priority_memory_of,
 )
 from freetrain.tick.trainers import (
+    PROGRAM,
     kind_of,
     known_from,
+    program_of,
     siblings_of,
     total_of,
     unit_of,
@@ -96,12 +99,13 @@ def ratings_of(
     past = [(trainer.row, trainer.job) for trainer in observed.trainers]
     forecaster = LossForecaster(context.state, past)
     fit = forecaster.forecast if priority.basis is RatingBasis.LOSSES else None
-    speeds = _measured_speeds(context, observed)
     wanted = [
         (trainer, trainer.job)
         for trainer in observed.trainers
         if trainer.job is not None and trainer.is_wanted
     ]
+    largest = [job.nodes.sizes[-1] for _, job in wanted]
+    speeds = _measured_speeds(context, observed, scarce=is_scarce(largest, nodes))
     contenders = tuple(
         contender_of(
             trainer,
@@ -160,6 +164,8 @@ def contender_of(
             {} if progress is None else progress.scaling,
             held=held,
             remaining=math.inf if total is None else max(0.0, total - done),
+            since_s=None if newest is None else newest.created_s,
+            report_s=progress.history.report_s if progress else 0.0,
         )
     )
     forecast = None
@@ -196,7 +202,9 @@ def _target(job: TrainerJob, progress: TrainerProgress | None) -> Target | None:
     )
 
 
-def _measured_speeds(context: TickContext, observed: Observed) -> MeasuredSpeeds | None:
+def _measured_speeds(
+    context: TickContext, observed: Observed, *, scarce: bool
+) -> MeasuredSpeeds | None:
     settings = context.site.planner
     if not settings.learn:
         return None
@@ -205,6 +213,7 @@ def _measured_speeds(context: TickContext, observed: Observed) -> MeasuredSpeeds
         now_s=observed.now_s,
         profiling=Profiling(trial_s=settings.t_fwd_s) if settings.profile else None,
         deviations=deviations_for(settings.priority),
+        scarce=scarce,
     )
 
 
@@ -246,6 +255,14 @@ def stated_speed(job: TrainerJob) -> TrainerSpeed:
     return TrainerSpeed(speeds_of(job), *costs_s(job.costs))
 
 
+_PATIENCE_S = 600.0
+"""After ten minutes without a report of its speed a trainer need not stay on its
+smallest size; then it gets nodes as if its speed grew as is assumed of all."""
+
+_REPORTS = 3
+"""A speed is measured by the third report at the latest."""
+
+
 class MeasuredSpeeds:
     """How quick trainers were measured to be at one site, and what users say.
 
@@ -256,6 +273,7 @@ class MeasuredSpeeds:
         profiling: How trainers try sizes; None where they do not.
         deviations: By how many standard deviations speeds of trainers that wait are
             lowered.
+        scarce: Whether trainers contend for nodes.
     """
 
     def __init__(
@@ -265,23 +283,35 @@ class MeasuredSpeeds:
         now_s: float,
         profiling: Profiling | None = None,
         deviations: float = 0.0,
+        scarce: bool = False,
     ) -> None:
-        shown = (shown_by(known_from(scaling), now_s=now_s) for scaling in scalings)
+        shown = []
+        self._programs: dict[str, LearnedScaling] = {}
+        for scaling in scalings:
+            known, program = known_from(scaling), scaling.get(PROGRAM)
+            shown.append(shown_by(known, now_s=now_s))
+            if isinstance(program, str):
+                others = self._programs.get(program, LearnedScaling())
+                self._programs[program] = others.merged(known)
         self._prior = site_prior(speeds for speeds in shown if speeds is not None)
+        self._scarce = scarce
         self._now_s = now_s
         self._profiling = profiling
         self._deviations = deviations
 
-    def of(
+    def of(  # noqa: PLR0913 - one fact each
         self,
         job: TrainerJob,
         scaling: Mapping[str, Any],
         *,
         held: int = 0,
         remaining: float = math.inf,
+        since_s: float | None = None,
+        report_s: float = 0.0,
     ) -> TrainerSpeed:
         """Return how quick *job* is; its stated costs count before measured ones.
 
+        What other trainers of the same program showed counts where it has not run yet.
         Speeds of a trainer that waits are lowered by their uncertainty. Where trainers
         may try sizes, speeds of a running one include the gain that it may hope for.
 
@@ -291,8 +321,11 @@ class MeasuredSpeeds:
             held: Nodes that it runs on now.
             remaining: Its work until it is finished, in the unit of its speeds; inf
                 where that is unknown.
+            since_s: Since when it holds these nodes; None for unknown.
+            report_s: Seconds between its reports, about.
         """
-        known = known_from(scaling)
+        siblings = self._programs.get(program_of(job), LearnedScaling())
+        known = known_from(scaling).with_siblings(siblings, now_s=self._now_s)
         rescales_s = costs_s(job.costs, learned_costs_s(known))
         if job.scaling and not known.seen:
             return TrainerSpeed(speeds_of(job), *rescales_s)
@@ -303,13 +336,31 @@ class MeasuredSpeeds:
             now_s=self._now_s,
             prior=self._prior,
             deviations=self._deviations,
-            # Only trainers that run, and were seen to, try sizes.
-            profiling=self._profiling if held and known.seen else None,
+            profiling=self._tries(job, known, held, since_s, report_s),
             remaining_samples=remaining,
             costs_s=rescales_s,
+            is_scarce=self._scarce,
             stated=_stated(job, known),
         )
         return TrainerSpeed(speeds, *rescales_s)
+
+    def _tries(
+        self,
+        job: TrainerJob,
+        known: LearnedScaling,
+        held: int,
+        since_s: float | None,
+        report_s: float,
+    ) -> Profiling | None:
+        """Return how a trainer tries sizes; None where none can be measured."""
+        waited_s = self._now_s - since_s if held and since_s is not None else 0.0
+        reports = job.elastic or job.progress is not None
+        if self._profiling is None or not reports:
+            return None
+        if not known.seen and waited_s > _PATIENCE_S:
+            return None
+        trial_s = max(self._profiling.trial_s, _REPORTS * report_s)
+        return replace(self._profiling, trial_s=trial_s)
 
 
 def speeds_of(job: TrainerJob, *, at_least: int = 0) -> NDArray[np.float64]:

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from msgspec import structs
 
 from freetrain.agent.observation import judge
 from freetrain.config.document import BaseFolders
@@ -325,6 +328,14 @@ class TrainerHistory:
                 grown[self.segment.generation] = (self.segment, self.previous)
         return list(grown.values())
 
+    @property
+    def report_s(self) -> float:
+        """Seconds between two reports of its newest generation; 0 before the second."""
+        marks = None if self.segment is None else self.segment.marks
+        if marks is None or marks.count <= 1:
+            return 0.0
+        return (marks.rows[-1][0] - marks.rows[0][0]) / (marks.count - 1)
+
     def metric_points(self) -> list[MetricPoint]:
         """Return the points of the metric, in the order in which they came."""
         return [MetricPoint(*row) for row in self.points.rows]
@@ -474,6 +485,21 @@ def kind_of(job: TrainerJob) -> tuple[object, ...]:
     return (*where, measure.metric, measure.better, unit_of(job))
 
 
+PROGRAM = "program"
+"""The key of what :func:`program_of` returns, among a trainer's measured speeds."""
+
+
+def program_of(job: TrainerJob) -> str:
+    """Return the same text for jobs whose speeds are taken to be alike.
+
+    They start the same program in the same folder on the same kind of nodes, and count
+    their work in the same unit.
+    """
+    nodes = structs.replace(job.nodes, min_nodes=1, max_nodes=1, only=())
+    alike = job.program, job.directory, job.launch.launcher, nodes, unit_of(job)
+    return sha256(repr(alike).encode()).hexdigest()[:16]
+
+
 def known_from(scaling: Mapping[str, Any]) -> LearnedScaling:
     """Return the measured speeds of a trainer, from the state in the store.
 
@@ -614,7 +640,7 @@ def _read_on(
             fragment = _fragment(folder, segment, previous)
             if fragment is not None:
                 learned = learned.with_fragment(fragment)
-        scaling = to_state(learned)
+        scaling = {**to_state(learned), PROGRAM: program_of(job)}
     progress = replace(known, scaling=scaling, bookmark=reader.bookmark, is_read=True)
     return progress, reader
 

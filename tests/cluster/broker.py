@@ -7,7 +7,7 @@ from pathlib import Path
 
 from freetrain.config.document import BaseFolders
 from freetrain.config.job import TrainerJob, parse_job, render_job
-from freetrain.config.site import LeaseSettings, Site
+from freetrain.config.site import LeaseSettings, PlannerSettings, Site
 from freetrain.state.database import open_store, transaction
 from freetrain.state.files import StateDir, render_environment
 from freetrain.state.tables import TrainerRow, TrainerState, put_trainers, trainers
@@ -27,6 +27,7 @@ class LiveBroker:
         self.cluster = cluster
         self.folder = StateDir(folder)
         self.site = Site(
+            planner=PlannerSettings(profile=False),
             state_directory=folder,
             lease=LeaseSettings(partition=partition, longest_s=600.0),
         )

@@ -24,7 +24,7 @@ from freetrain.replay.policies.ratings import (
 )
 from freetrain.replay.policies.registry import changes_to
 from freetrain.replay.pool import PoolTimeline
-from freetrain.replay.settings import ReplaySettings
+from freetrain.replay.settings import LOOK_EVERY_S, ReplaySettings
 from freetrain.replay.trainers import (
     BUILTIN_NAMES,
     Costs,
@@ -156,6 +156,17 @@ def play(
     costs: Callable[[TrainerView], Costs] | None = None,
 ) -> Tally:
     """Return the sums of one replay; *costs* are the true ones where not given."""
+    return played(pool, case, speeds, costs=costs).tally
+
+
+def played(
+    pool: PoolTimeline,
+    case: Case,
+    speeds: Speeds,
+    *,
+    costs: Callable[[TrainerView], Costs] | None = None,
+) -> Engine:
+    """Return one replay that is over, with decisions a minute apart at most."""
     policy = PlannedPolicy(speeds, costs or _true_costs, case)
     trainers = case.trainers if case.is_real else _as_published(case.trainers)
     accountant = (
@@ -170,10 +181,12 @@ def play(
         if isinstance(speeds, LearnedSpeeds)
         else policy,
         accountant=accountant,
-        settings=ReplaySettings(parallel=case.parallel, record_steps=False),
+        settings=ReplaySettings(
+            parallel=case.parallel, look_every_s=LOOK_EVERY_S, record_steps=False
+        ),
     )
     engine.run()
-    return accountant.tally
+    return engine
 
 
 def _true_costs(trainer: TrainerView) -> Costs:

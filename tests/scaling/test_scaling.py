@@ -210,7 +210,8 @@ def test_estimates_and_curves_are_possible_for_any_reports(
     reports: list[TrainedFragment], most: int
 ) -> None:
     known = estimate(learned_from(*reports), most, now_s=1e9)
-    values = curve_values(known, profiling=Profiling(), stake=Stake(rescale_s=1.0))
+    stake = replace(STAKE, sizes=range(1, most + 1))
+    values = curve_values(known, profiling=Profiling(), stake=stake)
     careful = cautious(known, held=0)
 
     for speeds in (known.samples_per_s, values, careful.samples_per_s):
@@ -218,7 +219,7 @@ def test_estimates_and_curves_are_possible_for_any_reports(
         assert np.isfinite(speeds).all()
         assert (speeds[ALL_NODES] > 0).all()
     assert np.isfinite(known.log_sd).all()
-    assert (values >= known.samples_per_s).all()
+    assert (values >= known.samples_per_s).all() or not known.measured
     assert (careful.samples_per_s <= known.samples_per_s).all()
     assert (careful.log_sd == known.log_sd).all()
     assert careful.measured == known.measured
@@ -377,48 +378,97 @@ def test_only_priorities_that_compare_samples_are_cautious(priority: str) -> Non
     assert deviations_for(priority) == (1.0 if priority == "throughput" else 0.0)
 
 
-# Bonuses for trials
+# Which sizes are tried
+
+DOUBLINGS = (1, 2, 4, 8, 16, 32, 64)
+STAKE = Stake(sizes=DOUBLINGS, held=1, remaining_samples=1e9, rescale_s=30.0)
 
 
-AMPLE = Profiling(horizon_s=3e4)
+def tried(table: dict[int, float], stake: Stake = STAKE) -> list[int]:
+    """Return unmeasured sizes worth more than any measured one, the highest first."""
+    known = estimated(*(steady(n, v, began_s=n) for n, v in table.items()))
+    held = replace(stake, held=max(table, key=table.__getitem__))
+    values = curve_values(known, profiling=Profiling(), stake=held)
+    raised = [n for n in DOUBLINGS if values[n] > max(table.values())]
+    return sorted(set(raised) - set(table), key=lambda n: -values[n])
 
 
-def test_a_running_trainer_gets_bonuses_where_a_trial_is_worth_its_rescales() -> None:
-    known = estimated(steady(4, 1000.0))
-    cheap = Stake(held=4, rescale_s=1.0)
+def test_a_trainer_begins_on_its_smallest_size() -> None:
+    stake = replace(STAKE, sizes=(4, 8), held=0)
+    known = estimate(LearnedScaling(), 8, now_s=0.0)
 
-    values = curve_values(known, profiling=AMPLE, stake=cheap)
+    values = curve_values(known, profiling=Profiling(), stake=stake)
 
-    assert values[8] > known.samples_per_s[8]
-    assert values[4] == known.samples_per_s[4]
-    most = known.samples_per_s * (1.0 + AMPLE.most)
-    assert (values <= most * (1.0 + 1e-9)).all()
-    for stake in (
-        replace(cheap, remaining_samples=5000.0),
-        replace(cheap, rescale_s=1e5),
-        replace(cheap, held=0),
-    ):
-        assert curve_values(known, profiling=AMPLE, stake=stake) == pytest.approx(
-            known.samples_per_s, rel=0.0
-        )
+    assert list(values[[4, 8]]) == [known.samples_per_s[4]] * 2
+    on_more = curve_values(known, profiling=Profiling(), stake=replace(stake, held=8))
+    assert list(on_more) == list(known.samples_per_s), "it is not made to shrink"
 
 
-def test_bonuses_end_as_sizes_get_known() -> None:
-    hours = [steady(n, 100.0 * n, began_s=n, trained_s=36e3) for n in range(1, 9)]
-    known = estimated(*hours, most=8)
-
-    values = curve_values(known, profiling=Profiling(), stake=Stake(held=4))
-
-    assert (values == known.samples_per_s).all()
+def test_the_largest_free_size_comes_next_and_then_sizes_between() -> None:
+    assert tried({1: 100.0})[0] == 64
+    assert tried({1: 100.0, 64: 300.0})[0] == 8
 
 
-def test_a_waiting_trainer_that_seemed_slow_on_a_bad_size_is_tried_again() -> None:
-    known = estimated(steady(64, 10.0))
-    waiting = Stake(node_per_s=1000.0, rescale_s=60.0)
+def test_the_smallest_size_comes_before_others_where_it_is_unknown() -> None:
+    assert 1 in tried({8: 100.0, 64: 120.0})
+    assert 2 not in tried({8: 100.0, 64: 120.0})
 
-    values = curve_values(known, profiling=Profiling(), stake=waiting)
 
-    assert values[1] > 1000.0
-    assert values[64] - values[1] == pytest.approx(
-        known.samples_per_s[64] - known.samples_per_s[1]
+@pytest.mark.parametrize(
+    ("table", "sizes"),
+    [
+        pytest.param({1: 100.0, 64: 6000.0}, [], id="rises: smaller ones are slower"),
+        pytest.param({1: 100.0, 2: 40.0, 64: 1.0}, [], id="falls: 8 has at most 70"),
+        pytest.param({1: 100.0, 64: 20.0}, [2, 4, 8, 16], id="falls slowly"),
+    ],
+)
+def test_sizes_are_tried_that_may_be_quicker_and_no_others(
+    table: dict[int, float], sizes: list[int]
+) -> None:
+    assert sorted(tried(table)) == sorted(sizes)
+
+
+def test_nothing_is_tried_shortly_before_the_end_nor_by_one_that_waits() -> None:
+    known = estimated(steady(1, 100.0))
+    ending, waiting = (
+        replace(STAKE, remaining_samples=100.0 * 200.0),
+        replace(STAKE, held=0),
     )
+
+    for stake in (ending, waiting):
+        values = curve_values(known, profiling=Profiling(), stake=stake)
+        assert values == pytest.approx(known.samples_per_s, rel=0.0)
+
+
+def test_among_contending_trainers_bonuses_are_smaller() -> None:
+    known = estimated(steady(1, 100.0), steady(8, 150.0, began_s=1.0))
+    free, scarce = (
+        curve_values(
+            known, profiling=Profiling(), stake=replace(STAKE, held=8, is_scarce=own)
+        )
+        for own in (False, True)
+    )
+
+    assert known.samples_per_s[4] < scarce[4] <= 2.1 * known.samples_per_s[8]
+    assert free[4] > scarce[4]
+
+
+def test_a_trainer_returns_to_its_best_size() -> None:
+    table = dict.fromkeys(DOUBLINGS, 100.0) | {8: 110.0}
+    known = estimated(*(steady(n, v, began_s=n) for n, v in table.items()))
+
+    values = curve_values(known, profiling=Profiling(), stake=replace(STAKE, held=64))
+
+    assert values[8] > (1.0 + STAKE.rescale_s / 120.0) * values[64]
+    assert [n for n in DOUBLINGS if values[n] > known.samples_per_s[n]] == [8]
+
+
+def test_what_siblings_showed_counts_unless_own_speed_is_another() -> None:
+    siblings = learned_from(steady(1, 100.0), steady(8, 500.0, began_s=1.0))
+    alike, other = (learned_from(steady(1, v, began_s=9.0)) for v in (105.0, 130.0))
+
+    assert alike.with_siblings(siblings, now_s=9.0).seen.keys() == {1, 8}
+    assert alike.with_siblings(siblings, now_s=9.0).seen[1] == alike.seen[1]
+    assert other.with_siblings(siblings, now_s=9.0) is other
+    assert LearnedScaling().with_siblings(siblings, now_s=9.0) == siblings
+    assert siblings.with_siblings(siblings, now_s=9.0) == siblings

@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -15,7 +16,19 @@ from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.trainers import Costs, Scaling, TrainerSpec, builtin_trainers
 from freetrain.scaling import Profiling
 from logs.timeline import UnitRanges
-from tests.scaling.summit import MIXED, Case, play, summit
+from tests.scaling import summit as summit_window
+from tests.scaling.summit import MIXED, Case, summit
+from tests.scaling.tables import (
+    FAMILIES,
+    contending,
+    learning,
+    lost_alone,
+    lost_contending,
+    play,
+    table,
+    took_s,
+    trainer,
+)
 
 COSTS = Costs(grow_s=18.0, shrink_s=12.0, start_s=18.0)
 TRUE_PER_S = 1000.0 * np.array([0.0, 1.0, 1.7, 2.2, 2.5, 1.5])
@@ -157,11 +170,38 @@ def test_replays_are_cautious_where_samples_of_trainers_are_compared(
 
     case = Case(trainers, len(trainers), is_speed_up=priority == "speedup")
     found = [
-        play(timeline, case, LearnedSpeeds(Profiling(), deviations=own)).samples
+        summit_window.play(
+            timeline, case, LearnedSpeeds(Profiling(), deviations=own)
+        ).samples
         for own in (deviations, 1.0 - deviations)
     ]
     assert result.samples == found[0]
     assert result.samples != found[1]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_trainer_alone_loses_at_most_3_percent_by_trying_sizes(family: str) -> None:
+    lost = [lost_alone(table(family, 1000 + k)) for k in range(4)]
+
+    assert fmean(lost) < 0.03
+
+
+def test_contending_trainers_whose_speed_falls_are_as_soon_done() -> None:
+    completion, node_s = lost_contending(contending(["falling"], 100))
+
+    assert completion < 0.1
+    assert node_s < 0.25
+
+
+def test_a_second_trainer_of_a_program_tries_no_sizes() -> None:
+    own = trainer(table("falling", 1000), 1.0)
+    later = replace(own, name="later", arrival_s=7200.0)
+
+    engine = play((own, later), learning())
+
+    first_s, second_s = took_s(engine)
+    assert second_s < 0.99 * first_s
+    assert second_s == pytest.approx(own.shortest_s, rel=0.02)
 
 
 @pytest.mark.shared
@@ -173,7 +213,7 @@ def test_half_a_day_of_summit_gives_nearly_as_much_as_true_curves(
 ) -> None:
     case = Case(builtin_trainers("hps"), 10, is_real=is_real)
 
-    true = play(summit(0.5), case, GivenSpeeds())
-    learned = play(summit(0.5), case, LearnedSpeeds(Profiling()))
+    true = summit_window.play(summit(0.5), case, GivenSpeeds())
+    learned = summit_window.play(summit(0.5), case, LearnedSpeeds(Profiling()))
 
     assert learned.samples > 0.95 * true.samples

@@ -67,6 +67,7 @@ from freetrain.tick.trainers import (
     TrainerHistory,
     TrainerProgress,
     known_from,
+    program_of,
 )
 from tests.losscurve.reported import noisy, reported, steps
 from tests.state.endings import an_ending
@@ -444,11 +445,11 @@ def test_a_waiting_trainer_that_was_seen_for_long_is_believed_more(
     assert [line.name for line in status.trainers if line.planned_nodes] == ["b"]
 
 
-@pytest.mark.parametrize(("profile", "nodes"), [(False, 4), (True, 5)])
+@pytest.mark.parametrize(("profile", "nodes"), [(False, 4), (True, 7)])
 def test_the_site_says_whether_sizes_are_tried(
     quick_folder: Path, nodes: int, *, profile: bool
 ) -> None:
-    """Two alike share eight nodes; one of them runs, and its next sizes are unknown."""
+    """Two alike share eight nodes; the one that never ran begins on one node."""
     settings = PlannerSettings(learn=True, profile=profile)
     world = tick_world(quick_folder, planner=settings)
     for name in "ab":
@@ -467,8 +468,10 @@ SEEN = LearnedScaling(
     MappingProxyType({Rescale.GROW: (RescaleCost(0.0, 9.0), RescaleCost(1.0, 9.0))}),
 )
 CHEAP = tuple(RescaleCost(at_s, 0.1) for at_s in (0.0, 1.0, 2.0))
-ONE_SIZE = LearnedScaling(
-    MappingProxyType({2: (MeasuredSpeed(0.0, 50.0, 1e4),)}),
+ENDS = LearnedScaling(
+    MappingProxyType(
+        {1: (MeasuredSpeed(0.0, 50.0, 1e4),), 16: (MeasuredSpeed(1.0, 50.0, 1e4),)}
+    ),
     MappingProxyType(dict.fromkeys(Rescale, CHEAP)),
 )
 
@@ -528,8 +531,43 @@ def hoped(
 
 def test_a_running_trainer_may_hope_for_unknown_sizes_where_that_pays() -> None:
     dear = MappingProxyType({Rescale.GROW: (RescaleCost(0.0, 900.0),)})
-    added = hoped(ONE_SIZE, held=2)
-    assert (added[3] > 0.0, added[2]) == (True, 0.0), "the size it has is known"
-    assert not hoped(ONE_SIZE, held=0).any(), "it waits"
-    assert not hoped(ONE_SIZE, held=2, remaining=1.0).any(), "it is nearly done"
-    assert not hoped(replace(ONE_SIZE, paid=dear), held=2).any(), "a trial is too dear"
+    added = hoped(ENDS, held=1, remaining=5e4)
+    assert (added[4] > 0.0, added[1]) == (True, 0.0), "the size it has is known"
+    assert not hoped(ENDS, held=0).any(), "it waits"
+    assert not hoped(ENDS, held=1, remaining=1.0).any(), "it is nearly done"
+    paid = replace(ENDS, paid=dear)
+    assert not hoped(paid, held=1, remaining=5e4).any(), "a trial is too dear"
+
+
+def test_a_trainer_that_reports_no_speed_does_not_stay_on_its_smallest_size() -> None:
+    site = MeasuredSpeeds((), now_s=1000.0, profiling=Profiling())
+    new, old = (site.of(job(), {}, held=1, since_s=own) for own in (900.0, 100.0))
+    silent = site.of(job(elastic=False, progress=None), {}, held=1, since_s=900.0)
+
+    assert new.samples_per_s[4] == new.samples_per_s[1], "it begins on one node"
+    assert old.samples_per_s[4] == silent.samples_per_s[4] > 3 * new.samples_per_s[1]
+
+
+def test_slow_reports_make_a_trial_long() -> None:
+    site = MeasuredSpeeds((), now_s=500.0, profiling=Profiling())
+    wide = job(nodes=NodeSettings(max_nodes=16))
+    often, seldom = (
+        site.of(wide, to_state(ENDS), held=1, remaining=5e4, report_s=own)
+        for own in (1.0, 600.0)
+    )
+
+    assert often.samples_per_s[4] > seldom.samples_per_s[4]
+
+
+def test_trainers_of_one_program_share_what_they_showed() -> None:
+    first = job(command=("python", "train.py", "--seed", "1"))
+    again, other = (
+        structs.replace(first, name=name, command=("python", name, "--seed", "2"))
+        for name in ("train.py", "other.py")
+    )
+    shown = {**to_state(SEEN), "program": program_of(first)}
+    site = MeasuredSpeeds([shown], now_s=500.0, profiling=Profiling())
+
+    known = site.of(again, {}).samples_per_s
+    assert known[[2, 4]] == pytest.approx([50.0, 40.0], rel=0.01)
+    assert site.of(other, {}).samples_per_s[4] == site.of(other, {}).samples_per_s[1]

@@ -338,7 +338,7 @@ def never_asked(world: TickWorld) -> None:
 
 def looking_ahead(world: TickWorld) -> None:
     """Somebody takes nodes, and what is expected of nodes is learned at each look."""
-    planner = PlannerSettings(policy="lookahead")
+    planner = PlannerSettings(policy="lookahead", profile=False)
     world.site = structs.replace(world.site, planner=planner)
     world.tick()
     taken = {"due_s": world.now_s, "wanted": ["n1", "n2"], "run_s": 60.0}

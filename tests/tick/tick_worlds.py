@@ -355,11 +355,13 @@ def again(folder: Path, *, is_at_hand: bool = True, **site: object) -> TickWorld
     state = folder / "state"
     plain = Site(state_directory=state)
     lease = structs.replace(plain.lease, partition="freetrain")
+    # Trainers get all their nodes at once, though nothing was measured.
+    planner = structs.replace(plain.planner, profile=False)
     return TickWorld(
         folder=StateDir(state),
         slurm=FakeSlurm(folder / "fake-slurm"),
         is_at_hand=is_at_hand,
-        site=structs.replace(plain, **{"lease": lease, **site}),
+        site=structs.replace(plain, **{"lease": lease, "planner": planner, **site}),
     )
 
 

@@ -120,7 +120,7 @@ def test_a_rack_that_somebody_takes_whole_is_learned_of_by_the_topology_told(
 ) -> None:
     cluster = cluster_of(Variant.TREE)
     broker = LiveBroker(cluster, folder)
-    ahead = PlannerSettings(policy="lookahead")
+    ahead = PlannerSettings(policy="lookahead", profile=False)
     broker.site = structs.replace(broker.site, planner=ahead)
     first = broker.tick()
     Site(cluster, folder.parent, "freetrain").others_job(4, 5, "--nodelist=n[1-4]")
@@ -148,7 +148,7 @@ def restless(*, until_s: float) -> Iterator[Glance]:
 
 
 def test_leases_are_on_nodes_that_are_expected_to_stay(broker: LiveBroker) -> None:
-    planner = PlannerSettings(policy="lookahead")
+    planner = PlannerSettings(policy="lookahead", profile=False)
     broker.site = structs.replace(broker.site, planner=planner)
     first = broker.tick()
     remember(broker.folder.path, restless(until_s=first.at_s))

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from freetrain.planning.rating import learned_costs_s, learned_speeds, rate
+from freetrain.planning.rating import (
+    is_scarce,
+    learned_costs_s,
+    learned_speeds,
+    rate,
+)
 from freetrain.priority.base import Contender, RatingInputs
 from freetrain.replay.policies.base import Foretelling
 from freetrain.replay.trainers import Costs, Scaling
@@ -29,7 +34,7 @@ from freetrain.scaling import (
 from milp.problem import Curve
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -266,7 +271,8 @@ class Course:
         look_s: When its fragment is evaluated again.
         scaling: Its speeds, as the planner was given them last.
         shown: How many new speeds all trainers had shown by then.
-        waited: Whether it held no nodes then.
+        planned_for: Nodes that it held then, and whether trainers contended.
+        is_due: Whether its fragment was evaluated since.
     """
 
     learned: LearnedScaling = field(default_factory=LearnedScaling)
@@ -277,7 +283,8 @@ class Course:
     look_s: float = 0.0
     scaling: Scaling | None = None
     shown: int = -1
-    waited: bool = True
+    planned_for: tuple[int, bool] = (0, False)
+    is_due: bool = True
 
     def begin(self, nodes: int, before: int, *, now_s: float, done: float) -> None:
         """Begin a fragment."""
@@ -331,13 +338,17 @@ class LearnedSpeeds:
         self._prior: SpeedPrior = site_prior(())
         self._changes = 0
         self._paid = LearnedScaling()
-        self._node_per_s = 0.0
+        self._programs: dict[str, LearnedScaling] = {}
+        self._is_scarce = False
 
     def scalings(self, view: View) -> Sequence[Scaling]:
         """Return the speeds of each trainer, in the view's order."""
         before, self._courses = self._courses, {}
         self._prior = site_prior(self._shown.values())
-        self._node_per_s = self._price(before)
+        self._is_scarce = is_scarce(
+            [trainer.spec.scaling.sizes[-1] for trainer in view.trainers],
+            view.idle_nodes,
+        )
         for trainer in view.trainers:
             course = before.get(trainer.serial) or Course()
             self._courses[trainer.serial] = course
@@ -373,6 +384,7 @@ class LearnedSpeeds:
                 ran_s = now_s - course.began_s
                 course.look_s = course.began_s + ran_s * _EVALUATED_AGAIN
                 self._close(course, trainer, now_s)
+                course.is_due = True
 
     def _close(self, course: Course, trainer: TrainerView, now_s: float) -> None:
         """Learn from the fragment so far."""
@@ -380,6 +392,9 @@ class LearnedSpeeds:
         self._paid = self._paid.merged(LearnedScaling(paid=course.learned.paid))
         if not is_new:
             return
+        program = trainer.spec.scaling.model
+        known = self._programs.get(program, LearnedScaling())
+        self._programs[program] = known.merged(course.learned)
         course.scaling = self._planned(course, trainer, now_s)
         shown = shown_by(course.learned, now_s=now_s)
         if shown is not None:
@@ -389,31 +404,23 @@ class LearnedSpeeds:
                 del self._shown[next(iter(self._shown))]
             self._changes += 1
 
-    @staticmethod
-    def _price(courses: Mapping[int, Course]) -> float:
-        """Return samples a second of a node in use, as far as is known."""
-        running = [
-            (course.nodes, float(course.scaling.samples_per_s[course.nodes]))
-            for course in courses.values()
-            if course.nodes and course.scaling is not None and course.learned.seen
-        ]
-        nodes = sum(nodes for nodes, _ in running)
-        return sum(speed for _, speed in running) / nodes if nodes else 0.0
-
     def _scaling(self, trainer: TrainerView, now_s: float) -> Scaling:
         course = self._courses[trainer.serial]
         is_new = not course.learned.seen and course.shown != self._changes
-        waits = not course.nodes
-        if course.scaling is None or is_new or waits != course.waited:
+        planned_for = course.nodes, self._is_scarce
+        is_due = is_new or course.is_due or planned_for != course.planned_for
+        if course.scaling is None or is_due:
+            course.is_due = False
             course.scaling = self._planned(course, trainer, now_s)
-            course.shown, course.waited = self._changes, waits
+            course.shown, course.planned_for = self._changes, planned_for
         return course.scaling
 
     def _planned(self, course: Course, trainer: TrainerView, now_s: float) -> Scaling:
         """Return its speeds for the planner; the same object while they are similar."""
         sizes, costs = trainer.spec.scaling.sizes, self.costs(trainer)
+        siblings = self._programs.get(trainer.spec.scaling.model, LearnedScaling())
         values = learned_speeds(
-            course.learned,
+            course.learned.with_siblings(siblings, now_s=now_s),
             sizes,
             held=course.nodes,
             now_s=now_s,
@@ -422,7 +429,7 @@ class LearnedSpeeds:
             profiling=self._profiling,
             remaining_samples=trainer.spec.samples - trainer.done,
             costs_s=(costs.grow_s, costs.shrink_s, costs.start_s),
-            node_per_s=self._node_per_s,
+            is_scarce=self._is_scarce,
         )
         last = course.scaling
         if last is not None and is_same(values, last.samples_per_s):

@@ -240,7 +240,8 @@ def _learning(
     if not settings.learns_speeds:
         return make(_curves(settings, GivenSpeeds()))
     deviations = deviations_for(settings.priority)
-    speeds = LearnedSpeeds(Profiling(), deviations=deviations)
+    profiling = Profiling(trial_s=settings.t_fwd_s)
+    speeds = LearnedSpeeds(profiling, deviations=deviations)
     return WatchedPolicy(make(_curves(settings, speeds)), speeds)
 
 
