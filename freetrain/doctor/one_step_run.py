@@ -236,7 +236,7 @@ def _wait(subject: Subject, path: Path, patience_s: float) -> dict[str, object] 
         subject.sleep(_BEAT_S)
 
 
-_SHOWN_CHARACTERS = 300
+_SHOWN_CHARACTERS = 600
 
 
 def _no_answer(jobs: Sequence[JobRecord], *, said: str) -> Finding:
@@ -284,10 +284,12 @@ def _end(subject: Subject, name: str) -> None:
         subject.backend.cancel(live)
 
 
-_GENERATION = 1
+_TRIES = (1, 2)
+"""Generations of the world: a launch that fails once may be the node's chance fault."""
 _WORLD_S = 25.0
 _AGENT_S = 15.0
-_SHOWN = 400
+_SHOWN = 2_000
+"""Characters of what mpirun printed that the answer keeps, from its end."""
 
 
 def main() -> None:
@@ -319,32 +321,33 @@ def _launch(folder: Path, environ: Mapping[str, str]) -> dict[str, object]:
         display_id=environ.get("SLURM_JOB_ID", ""),
         node=environ.get("SLURMD_NODENAME", ""),
     )
-    assigned = AssignmentFile(
-        trainer=TRAINER,
-        generation=_GENERATION,
-        members=(member,),
-        created_s=0.0,
-        author=TRAINER,
-        reason="one-step run",
-    )
+    tries: list[dict[str, object]] = []
+    deadline_s = time.monotonic() + _WORLD_S
     try:
         job = read_job(state.trainer(TRAINER).job)
         launcher = LocalLauncher(state, this_node(environ))
-        session = launcher.launch(job, assigned)
+        for generation in _TRIES:
+            assigned = AssignmentFile(
+                trainer=TRAINER,
+                generation=generation,
+                members=(member,),
+                created_s=0.0,
+                author=TRAINER,
+                reason="one-step run",
+            )
+            status = _wait_for_world(launcher.launch(job, assigned), deadline_s)
+            log = state.trainer(TRAINER).logs / f"{generation:010d}.log"
+            said = log.read_text("utf-8", "replace")[-_SHOWN:]
+            tries.append({"status": status, "said": said})
+            if status is None or status == 0:
+                break
     except (FreeTrainError, CannotLaunchError, OSError) as error:
         return {"world_failed": str(error)}
-    status = _wait_for_world(session)
-    log = state.trainer(TRAINER).logs / f"{_GENERATION:010d}.log"
-    return {
-        "world_status": status,
-        "world_said": log.read_text("utf-8", "replace")[-_SHOWN:],
-        **_try_agent(state, member),
-    }
+    return {"world_tries": tries, **_try_agent(state, member)}
 
 
-def _wait_for_world(session: Session) -> int | None:
+def _wait_for_world(session: Session, deadline_s: float) -> int | None:
     """Return the launcher's status; None where it took too long and was killed."""
-    deadline_s = time.monotonic() + _WORLD_S
     while session.poll() is None and time.monotonic() < deadline_s:
         time.sleep(_BEAT_S)
     status = session.poll()
@@ -354,7 +357,7 @@ def _wait_for_world(session: Session) -> int | None:
 
 def _try_agent(state: StateDir, member: AssignedLease) -> dict[str, object]:
     """Call the launch agent as mpirun would for another node; it starts a step."""
-    agent = state.trainer(TRAINER).world(_GENERATION) / "agent"
+    agent = state.trainer(TRAINER).world(_TRIES[0]) / "agent"
     try:
         done = subprocess.run(  # noqa: S603 -- our own script and fixed words
             [str(agent), member.node, "echo reached-$FREETRAIN_LEASE"],
@@ -430,6 +433,8 @@ _UNSET = "?"
 """What a rank prints whose launcher set no size (``freetrain.doctor.__main__``)."""
 
 _RANK = re.compile(r"doctor-rank set=(\S+) seen=(\S+)")
+_RULER = re.compile(r"-{8,}")
+"""The lines that Open MPI puts around each of its messages."""
 
 
 def look_at_answer(
@@ -509,14 +514,14 @@ def _look_at_world(answer: Mapping[str, object]) -> Finding:
     failed = _text(answer, "world_failed")
     if failed:
         return warn(name, failed, "Programs with other launchers need none.")
-    said, status = _text(answer, "world_said"), answer.get("world_status")
+    *earlier, (status, said) = _tries(answer)
     ranks = _RANK.findall(said)
     if status != 0 or len(ranks) != RANKS:
-        ended = "did not end" if status is None else f"ended with {status}"
         advice = "Try the same by hand, with `srun` and `mpirun`, on a node."
-        return bad(
-            name, f"mpirun {ended}: {one_line(said)[-_SHOWN_CHARACTERS:]}", advice
-        )
+        return bad(name, _world_failed(status, said), advice)
+    if earlier:
+        seen = f"{_world_failed(*earlier[0])}. It worked at the second try"
+        return warn(name, seen, "Agents try again, too; look for what fails at times.")
     sizes = {seen for _, seen in ranks}
     if sizes == {"none"}:
         return _look_at_set_sizes({size for size, _ in ranks})
@@ -524,6 +529,22 @@ def _look_at_world(answer: Mapping[str, object]) -> Finding:
         advice = "mpi4py is bound to another MPI than mpirun's; see `mpi4py` above."
         return bad(name, f"each rank saw a world of {', '.join(sizes)}", advice)
     return ok(name, f"mpirun started one world of {RANKS}, and mpi4py sees it so")
+
+
+def _tries(answer: Mapping[str, object]) -> list[tuple[object, str]]:
+    """Return how each try to start the world ended, and what was printed."""
+    tries = answer.get("world_tries")
+    found = [
+        (one.get("status"), _text(one, "said"))
+        for one in (tries if isinstance(tries, list) else ())
+        if isinstance(one, dict)
+    ]
+    return found or [(None, "")]
+
+
+def _world_failed(status: object, said: str) -> str:
+    ended = "did not end" if status is None else f"ended with {status}"
+    return f"mpirun {ended}: {one_line(_RULER.sub('', said))[-_SHOWN_CHARACTERS:]}"
 
 
 def _look_at_set_sizes(sizes: set[str]) -> Finding:
@@ -557,8 +578,4 @@ def _look_at_agent(answer: Mapping[str, object]) -> Finding:
 
 def _text(answer: Mapping[str, object], key: str) -> str:
     value = answer.get(key)
-    return (
-        one_line(value)
-        if isinstance(value, str) and key != "world_said"
-        else (value if isinstance(value, str) else "")
-    )
+    return one_line(value) if isinstance(value, str) else ""

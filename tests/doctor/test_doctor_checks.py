@@ -247,11 +247,14 @@ GOOD: dict[str, object] = {
     "freetrain": importlib.metadata.version("freetrain"),
     "links": "ok",
     "locks_granted": [],
-    "world_status": 0,
-    "world_said": "some warning\n" + 2 * RANK.format(2),
+    "world_tries": [{"status": 0, "said": "some warning\n" + 2 * RANK.format(2)}],
     "agent_reached": True,
     "agent_said": "",
 }
+
+
+def world(status: int | None, said: str) -> dict[str, object]:
+    return {"world_tries": [{"status": status, "said": said}]}
 
 
 def findings(answer: dict[str, object]) -> dict[str, Finding]:
@@ -268,9 +271,9 @@ def test_a_good_answer_is_well_in_all_respects() -> None:
 @pytest.mark.parametrize(
     ("name", "changes", "verdict"),
     [
-        ("MPI there", {"world_said": 2 * RANK.format("none")}, "ok"),
-        ("MPI there", {"world_said": 2 * "doctor-rank set=1 seen=none\n"}, "bad"),
-        ("MPI there", {"world_said": 2 * "doctor-rank set=? seen=none\n"}, "skipped"),
+        ("MPI there", world(0, 2 * RANK.format("none")), "ok"),
+        ("MPI there", world(0, 2 * "doctor-rank set=1 seen=none\n"), "bad"),
+        ("MPI there", world(0, 2 * "doctor-rank set=? seen=none\n"), "skipped"),
         ("versions there", {"python": "3.6.8"}, "bad"),
         ("versions there", {"freetrain": "0.0.1"}, "bad"),
         ("state directory there", {"links": "bad"}, "bad"),
@@ -280,10 +283,10 @@ def test_a_good_answer_is_well_in_all_respects() -> None:
         ("clock there", {"ended_s": 1100.0}, "warn"),
         ("clock there", {"ended_s": None}, "skipped"),
         ("MPI there", {"world_failed": "there is no mpirun"}, "warn"),
-        ("MPI there", {"world_status": 1}, "bad"),
-        ("MPI there", {"world_status": None}, "bad"),
-        ("MPI there", {"world_said": 2 * RANK.format(1)}, "bad"),
-        ("MPI there", {"world_said": RANK.format(2)}, "bad"),
+        ("MPI there", world(1, 2 * RANK.format(2)), "bad"),
+        ("MPI there", world(None, 2 * RANK.format(2)), "bad"),
+        ("MPI there", world(0, 2 * RANK.format(1)), "bad"),
+        ("MPI there", world(0, RANK.format(2)), "bad"),
         ("launch agent", {"agent_reached": False}, "bad"),
         ("launch agent", {"agent_reached": "yes"}, "bad"),
     ],
@@ -297,8 +300,29 @@ def test_each_thing_that_may_be_wrong_there_is_told(
     assert all(one.verdict == "ok" for one in found.values() if one.name != name)
 
 
+def test_a_failed_mpirun_is_shown_with_its_words_and_without_its_rulers() -> None:
+    ruler = 76 * "-"
+    said = f"{ruler}\nThere are not enough slots.\n{ruler}\n"
+
+    found = findings(GOOD | world(213, said))
+
+    assert found["MPI there"].seen == (
+        "mpirun ended with 213: There are not enough slots."
+    )
+
+
+def test_an_mpirun_that_fails_once_is_a_warning_with_what_it_said() -> None:
+    tries = [{"status": 213, "said": "Error: Text file busy"}]
+    tries += [{"status": 0, "said": 2 * RANK.format(2)}]
+
+    found = findings(GOOD | {"world_tries": tries})
+
+    assert found["MPI there"].verdict == "warn"
+    assert "213: Error: Text file busy. It worked" in found["MPI there"].seen
+
+
 def test_ranks_that_are_worlds_of_one_are_told_apart_from_a_world() -> None:
-    found = findings(GOOD | {"world_said": 2 * RANK.format(1)})
+    found = findings(GOOD | world(0, 2 * RANK.format(1)))
 
     assert "another MPI" in found["MPI there"].advice
 
