@@ -28,7 +28,11 @@ _T_FWD_S = st.sampled_from([1.0, 10.0, 120.0])
 
 @st.composite
 def curves(draw: DrawFn, most_nodes: int = 8, *, least: float = 0.0) -> Curve:
-    worth = _WORTH if least >= 0.0 else _WORTH | st.floats(least, 0.0)
+    worth = (
+        _WORTH
+        if least >= 0.0
+        else _WORTH | st.floats(least, 0.0, allow_subnormal=False)
+    )
     values = draw(st.lists(worth, min_size=1, max_size=most_nodes))
     every = range(1, len(values) + 1)
     sizes = draw(st.none() | st.sets(st.sampled_from(every), min_size=1))
