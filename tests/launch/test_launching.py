@@ -265,6 +265,17 @@ def test_a_client_of_a_step_that_ends_before_the_launcher_is_noticed(
     assert world.poll() is None
 
 
+def test_a_client_that_comes_once_the_world_has_settled_is_missed_too(
+    place: Place,
+) -> None:
+    srun = place.folder / "srun"
+    srun.symlink_to("/bin/sleep")
+    world = place.launch("sh", "-c", f"sleep 11; {srun} 5; sleep 600")
+
+    wait_until("its end to be noticed", world.has_lost_client)
+    assert world.poll() is None
+
+
 def test_a_port_is_held_for_a_listener_and_given_to_nobody_else() -> None:
     with reserved_port() as place, socket.socket() as other:
         port = place.getsockname()[1]
