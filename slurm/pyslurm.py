@@ -213,7 +213,7 @@ class Pyslurm:
         self._programs.set_comment(job_id, comment)
 
     def end_by(self, jobs: Sequence[JobKey], end_s: float) -> None:
-        """Lower the time limit of *jobs*, through scontrol: one request names many."""
+        """Let *jobs* end by then, through scontrol: one request names many."""
         self._programs.end_by(jobs, end_s)
 
     def _signal_one(self, job: JobKey, signal: str) -> None:

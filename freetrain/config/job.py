@@ -11,7 +11,7 @@ import warnings
 from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -522,11 +522,15 @@ class TrainerJob(Struct, frozen=True, kw_only=True, rename=key_name):
 
     @property
     def program(self) -> tuple[str, ...]:
-        """The command up to its first option that begins with ``--``.
+        """The command up to its script or module; without one, to its first option.
 
         Trainers of one program may differ in options, such as ``--batch-size 64``.
         """
-        return tuple(takewhile(lambda word: not word.startswith("--"), self.command))
+        words = enumerate(pairwise(("", *self.command)), start=1)
+        for count, (before, word) in words:
+            if before == "-m" or word.endswith(_SCRIPT_ENDINGS):
+                return self.command[:count]
+        return tuple(takewhile(lambda word: not word.startswith("-"), self.command))
 
     @property
     def may_have_spares(self) -> bool:
@@ -541,6 +545,9 @@ class TrainerJob(Struct, frozen=True, kw_only=True, rename=key_name):
     def must_have_committed(self, ran_s: float) -> bool:
         """Tell whether a program that reports no commits made one in so long a run."""
         return not self.elastic and ran_s >= _COMMITS * self.checkpoint.every_s
+
+
+_SCRIPT_ENDINGS = (".py", ".sh", ".R", ".jl")
 
 
 # ----------------------------------------------------------------------

@@ -165,7 +165,8 @@ def _set_more_ends(
             room, claims, context.environment, context.backend, is_dry=context.is_dry
         )
     except (SlurmRefusedError, ValueError) as refusal:
-        done.problems.append(ends_refused(refusal))
+        if not room.refused_ends:
+            done.problems.append(ends_refused(refusal))
         late = [
             lease
             for lease in observed.belief.leases
@@ -208,6 +209,8 @@ def _call_slurm(
     except SlurmError as error:
         done.error = error
     else:
+        if isinstance(action, EndLeases):
+            _let_end_soon(context, observed, action, done)
         return
     if isinstance(action, EndLeases):
         done.is_room_made &= action.why not in FOR_OTHERS
@@ -410,10 +413,6 @@ def end_leases(context: TickContext, observed: Observed, end: EndLeases) -> int:
             context.backend.signal(jobs, NOTICE)
         else:
             context.backend.cancel(jobs)
-    if end.by_notice and end.why in FOR_OTHERS:
-        ends_s = {lease.display_id: lease.end_s for lease in leases}
-        late = {job: ends_s.get(job.display_id) for job in jobs}
-        end_soon(late, observed.room.seen, context.environment, context.backend)
     uuids = [lease.key.uuid for lease in leases]
     uuids += [duplicates[name] for name in end.display_ids if name in duplicates]
     with context.writing("what was ended") as state:
@@ -422,6 +421,27 @@ def end_leases(context: TickContext, observed: Observed, end: EndLeases) -> int:
         )
         add_events(state, _end_events(observed, end, leases, Count(uuids)))
     return len(jobs)
+
+
+def _let_end_soon(
+    context: TickContext, observed: Observed, end: EndLeases, done: ActionResults
+) -> None:
+    """Give leases that were sent the notice for others an end that Slurm knows."""
+    if not end.by_notice or end.why not in FOR_OTHERS or context.is_dry:
+        return
+    ends_s = {
+        JobKey(_number(lease.display_id, [lease]), lease.display_id): lease.end_s
+        for lease in observed.belief.leases
+        if lease.missed == 0 and lease.display_id in end.display_ids
+    }
+    seen, environment = observed.room.seen, context.environment
+    try:
+        refused = end_soon(ends_s, seen, environment, context.backend)
+    except SlurmError as error:
+        done.error = error
+        return
+    if refused and not observed.room.refused_ends:
+        done.problems.append(refused)
 
 
 def _end_events(

@@ -1,5 +1,6 @@
 """Job files: their meaning, what is rendered of them, and their mistakes."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -455,6 +456,25 @@ def test_one_wrong_character_never_surprises(at: int, char: str) -> None:
         parse(text.encode(errors="replace").decode())
     except BadConfigurationError as refused:
         assert str(refused).isprintable()  # noqa: PT017  # most changes are harmless
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        (["python", "train.py", "--lr", "0.1"], ["python", "train.py"]),
+        (["python", "-u", "train.py", "-b", "64"], ["python", "-u", "train.py"]),
+        (["python", "-m", "pkg.train", "-b", "64"], ["python", "-m", "pkg.train"]),
+        (["torchrun", "--nproc=4", "a.py", "x"], ["torchrun", "--nproc=4", "a.py"]),
+        (["./train", "data", "-b", "64"], ["./train", "data"]),
+        (["./train", "-m"], ["./train"]),
+    ],
+)
+def test_trainers_of_one_script_are_of_one_program_whatever_its_options(
+    command: list[str], program: list[str]
+) -> None:
+    job = parse(LEAST.replace('["python", "train.py"]', json.dumps(command)))
+
+    assert job.program == tuple(program)
 
 
 @pytest.mark.parametrize(

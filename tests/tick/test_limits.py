@@ -188,7 +188,7 @@ def test_a_tick_that_fails_gives_up_what_may_count(world: TickWorld) -> None:
     assert len([job for job in world.slurm.jobs() if job.signals[:1] == NOTICE]) == 5
 
 
-def test_nothing_is_asked_for_while_a_job_is_held_that_leases_would_hold(
+def test_nothing_is_asked_for_while_a_job_is_blocked_that_leases_would_block(
     world: TickWorld,
 ) -> None:
     world.slurm.standin.limit(nodes=2, account="science")

@@ -281,7 +281,7 @@ def test_a_look_sets_eight_ends_of_our_leases_and_the_next_the_others(
     assert len(room.new_ends_s) == len(ours)
 
 
-def test_where_limits_cannot_be_lowered_our_leases_go_and_others_users_do_not() -> None:
+def test_where_ends_cannot_be_moved_our_leases_go_and_others_users_do_not() -> None:
     ends = {name: SoonerEnd(NOW_S + 600.0, 1) for name in ("n1", "n2")}
     claims = replace(NO_CLAIMS, sooner_ends=ends).without_sooner_ends(["n1"])
     assert (set(claims.leased), set(claims.sooner_ends)) == ({"n1"}, {"n2"})
