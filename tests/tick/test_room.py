@@ -21,6 +21,7 @@ from freetrain.demo.fake_slurm.cluster import FakeJob, FakeJobState
 from freetrain.errors import FreeTrainError
 from freetrain.state.database import DATABASE, LOCK, local_lock
 from freetrain.state.files import AgentState, TickSign, read_tick_sign
+from freetrain.state.tables import leases
 from freetrain.tick.status_report import StatusReport
 from freetrain.tick.tick import tick
 from slurm.backend import CommandLine, SlurmBackend
@@ -371,6 +372,26 @@ def test_leases_that_a_job_could_start_on_go_though_slurm_then_is_silent(
     with suppress(SlurmError):
         put_off.tick()
     assert len(told(put_off)) == 1
+
+
+def test_a_notice_that_the_plan_sends_is_recorded_though_slurm_then_is_silent(
+    put_off: TickWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Else the next tick sends it anew, and the lease's patience begins again.
+    put_off.slurm.standin.add([theirs(put_off)])
+    put_off.submit("b", most=2, nodes='partition = "main"')
+    monkeypatch.setattr("freetrain.tick.room.claims_of", lambda *_: NO_CLAIMS)
+    monkeypatch.setattr("freetrain.tick.act.set_sooner_ends", lambda *_, **__: None)
+    lets_no_end_be_set(monkeypatch, SlurmError("no answer"))
+    with suppress(SlurmError):
+        put_off.tick()
+    with put_off.reading() as state:
+        sent = [
+            lease
+            for lease in leases(state, ending_after_s=0.0)
+            if lease.notice_s is not None
+        ]
+    assert (len(told(put_off)), len(sent)) == (1, 1)
 
 
 def lets_no_end_be_set(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
