@@ -125,8 +125,10 @@ class UserBroker:
         assert self._start("$FT submit job.toml").wait(120) == 0, self.said()
 
     def begin(self) -> None:
-        """Tick from now on; each tick begins once the last is over."""
-        self.ticks = self._start(f"while :; do {self.tick}; done")
+        """Tick from now on, each once the last is over, until this process ends."""
+        self.ticks = self._start(
+            f"while test -d /proc/{os.getpid()}; do {self.tick}; done"
+        )
 
     def freeze(self) -> None:
         """Tick no more, as where a login node hangs."""
