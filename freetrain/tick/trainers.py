@@ -232,8 +232,8 @@ class TrainingSegment:
 
     Attributes:
         generation: Its number.
-        marks: Time, work and steps of its records; steps are counted here where the
-            program does not report them.
+        marks: Time, work and steps at each moment of its records; where the program
+            does not report steps, moments are counted instead.
     """
 
     generation: int
@@ -243,13 +243,17 @@ class TrainingSegment:
         """Add that *work* and *step* were done at *t_s*.
 
         Work that goes back is of a program that started over without saying so: its
-        earlier records no longer tell its speed.
+        earlier records no longer tell its speed. Of records of one moment, as a tick
+        finds where lines have no time, the last says what was done by then.
         """
         if work is None:
             return
         rows = self.marks.rows
         if rows and work < rows[-1][1]:
-            self.marks = Downsampler(MOST_MARKS)
+            self.marks, rows = Downsampler(MOST_MARKS), []
+        if rows and t_s == rows[-1][0]:
+            rows[-1][1:] = work, rows[-1][2] if step is None else float(step)
+            return
         counted = float(self.marks.count) if step is None else float(step)
         self.marks.add([t_s, work, counted])
 

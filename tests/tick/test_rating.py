@@ -384,18 +384,38 @@ def test_coming_back_from_no_nodes_is_a_start(world: TickWorld) -> None:
     assert [cost.seconds for cost in paid] == [1.0, 11.0]
 
 
-def test_a_program_that_reports_no_time_is_timed_by_ticks(world: TickWorld) -> None:
+@pytest.mark.parametrize("lines", [1, 3, 10, 100])
+def test_a_program_that_reports_no_time_is_timed_by_ticks(
+    world: TickWorld, lines: int
+) -> None:
     printing(world, r"step (?P<step>\d+)")
     generation(world, 1, 1, 0.0)
     world.tick()
-    for number in (10, 20, 30, 40):
-        printed(world, f"step {number}\n")
+    for number in range(12):
+        steps = range(lines * number, lines * (number + 1))
+        printed(world, "".join(f"step {step}\n" for step in steps))
         world.now_s += 100.0
         world.tick()
 
     (speed,) = learned(world).seen[1]
 
-    assert speed.samples_per_s == pytest.approx(0.1, rel=0.15)
+    assert speed.samples_per_s == pytest.approx(lines / 100.0, rel=0.15)
+
+
+def test_times_in_whole_seconds_show_the_speed_of_many_steps_a_second(
+    world: TickWorld,
+) -> None:
+    form = 'elastic = false\n[progress]\nformat = "csv"\nfile = "{}"\n'
+    path = world.folder.path.parent / "reported.csv"
+    world.submit("a", form.format(path) + 'fields = { step = "step", t = "t" }\n')
+    generation(world, 1, 1, 0.0)
+    rows = "".join(f"{step},{NOW_S + step // 50:.0f}\n" for step in range(2_000))
+    path.write_text(f"step,t\n{rows}")
+
+    world.tick()
+
+    (speed,) = learned(world).seen[1]
+    assert speed.samples_per_s == pytest.approx(50.0, rel=0.03)
 
 
 def test_earlier_reports_are_not_of_a_generation(world: TickWorld) -> None:
