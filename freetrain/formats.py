@@ -424,12 +424,16 @@ def _record(values: Mapping[str, object]) -> ProgressRecord:
 # ----------------------------------------------------------------------
 # Numbers as programs print them
 
-_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?", re.ASCII)
+# Not 0,250, which is a quarter where a comma marks decimals.
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?", re.ASCII)
 # What \S+ in a pattern takes along: "Loss 0.52, accuracy (93%)".
 _AROUND = " \t\"'()[]{},;:%"
 _LONGEST = 64
-# A terminal's colours and movements: ESC, "[", parameters, and a letter.
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+# A terminal's colours and movements: ESC, "[", parameters, and a letter; then sets of
+# characters, which tput resets with the colours; then titles and links.
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[()][0-9A-Z]|\][^\x07\x1b]*(?:\x07|\x1b\\))"
+)
 _NAMES_ESCAPES = re.compile(r"\x1b|\\(x1b|033|u001b)", re.IGNORECASE)
 # Above this a float does not tell one step from the next.
 _LARGEST_COUNT = 2.0**53

@@ -25,6 +25,7 @@ from freetrain.formats import (
     MOST_METRICS,
     REPEATING,
     CsvLines,
+    HistoryLines,
     PatternLines,
     UnreadableLineError,
     limited,
@@ -480,6 +481,8 @@ class Feed:
         if left_bytes and gap_bytes > 0:
             self._file.offset += gap_bytes
             self._lines.skip()
+            if isinstance(self._parser, HistoryLines):
+                self._parser.header = ""  # of an entry whose end was skipped
 
     @property
     def spent_s(self) -> float:

@@ -595,6 +595,22 @@ def test_a_long_event_file_is_caught_up_with_by_skipping_ahead(tmp_path: Path) -
     assert len(records) > 0.9 * MOST_BYTES / len(frame(EVENTS[0]))
 
 
+def test_a_long_history_is_caught_up_with_and_no_two_entries_are_mixed(
+    tmp_path: Path,
+) -> None:
+    history = [{"epoch": n / 8, "loss": n, "step": n} for n in range(1, 90_000)]
+    content = json.dumps({"log_history": history}, indent=2).encode()
+    assert len(content) > MOST_BYTES + MOST_BACKLOG_BYTES
+    grown(tmp_path / "checkpoint-9" / "trainer_state.json", content)
+
+    records = read(trainer("huggingface", tmp_path))
+
+    assert records[-1].step == 89_999
+    assert {(r.epoch, r.metrics.get("loss")) for r in records} == {
+        ((r.step or 0) / 8, r.step) for r in records
+    }
+
+
 @pytest.mark.parametrize(
     "hostile",
     [

@@ -103,7 +103,8 @@ def test_numbers_are_read_as_programs_print_them(told: object, value: float) -> 
 
 
 @pytest.mark.parametrize(
-    "told", ["", "N/A", "1_000", "٣", "1,23", "1" * 65, True, None, [1], {}]
+    "told",
+    ["", "N/A", "1_000", "٣", "1,23", "0,250", "00,123", "1" * 65, True, None, [1], {}],
 )
 def test_what_is_no_number_is_none(told: object) -> None:
     assert number(told) is None
@@ -242,6 +243,9 @@ def test_colours_of_a_terminal_hide_neither_a_line_nor_its_values() -> None:
 
     assert by_pattern(COLOURED) == (found,)
     assert by_pattern("step 4 loss 0.25\x1b[0m") == (found,)
+    assert by_pattern("step 4 loss 0.25\x1b(B\x1b[m") == (found,), "as tput writes it"
+    link = "\x1b]8;;https://a/b\x1b\\0.25\x1b]8;;\x07"
+    assert by_pattern(f"step 4 loss {link}") == (found,)
     assert by_csv("\x1b[1mstep,loss\x1b[0m", "4,\x1b[32m0.25\x1b[0m") == [found]
     assert by_json('\x1b[1m{"step": 4, "loss": "0.25"}\x1b[0m', **dict(FIELDS)) == (
         found,
@@ -258,7 +262,7 @@ def test_a_pattern_that_names_colours_sees_them(escape: str) -> None:
     assert record == ProgressRecord(step=4, metrics={"loss": 0.25})
 
 
-@given(st.text(st.sampled_from("\x1b[;0m1K?"), max_size=200))
+@given(st.text(st.sampled_from("\x1b[](;0m1K?B\x07\\"), max_size=200))
 def test_any_escape_sequences_are_taken_out_in_one_pass(text: str) -> None:
     plain = without_colours(text)
 
