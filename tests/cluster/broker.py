@@ -15,19 +15,27 @@ from freetrain.tick.environment import real_environment
 from freetrain.tick.status_report import StatusReport
 from freetrain.tick.tick import tick
 from tests.cluster.cluster import Cluster
-from tests.cluster.waiting import wait_for
+from tests.cluster.waiting import PATIENCE_S, wait_for
 
 
 class LiveBroker:
-    """A state directory, and ticks on a cluster."""
+    """A state directory, and ticks on a cluster.
+
+    Trainers get all their nodes at once, or try sizes with *profile*.
+    """
 
     def __init__(
-        self, cluster: Cluster, folder: Path, *, partition: str = "freetrain"
+        self,
+        cluster: Cluster,
+        folder: Path,
+        *,
+        partition: str = "freetrain",
+        profile: bool = False,
     ) -> None:
         self.cluster = cluster
         self.folder = StateDir(folder)
         self.site = Site(
-            planner=PlannerSettings(profile=False),
+            planner=PlannerSettings(profile=profile),
             state_directory=folder,
             lease=LeaseSettings(partition=partition, longest_s=600.0),
         )
@@ -75,13 +83,18 @@ class LiveBroker:
         self.put(replace(row, state=TrainerState.PAUSED))
 
     def ticks_until(
-        self, what: str, happened: Callable[[StatusReport], object]
+        self,
+        what: str,
+        happened: Callable[[StatusReport], object],
+        *,
+        limit_s: float = PATIENCE_S,
+        pause_s: float = 0.05,
     ) -> StatusReport:
         def look() -> StatusReport | None:
             page = self.tick()
             return page if happened(page) else None
 
-        return wait_for(what, look)
+        return wait_for(what, look, limit_s=limit_s, pause_s=pause_s)
 
     def until_leased(self, count: int) -> StatusReport:
         """Tick until so many leases run and their agents beat."""

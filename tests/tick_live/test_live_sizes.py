@@ -1,0 +1,105 @@
+"""A trainer whose speed falls beyond two nodes finds that out, on a real Slurm.
+
+Its program tells neither speeds nor times. Which sizes it ran on, and since when, is
+printed; ``pytest -s`` shows it.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from freetrain.config.document import BaseFolders
+from freetrain.config.job import TrainerJob, parse_job
+from freetrain.tick.status_report import StatusReport
+from tests.cluster.broker import LiveBroker
+from tests.cluster.cluster import Cluster
+
+pytestmark = [pytest.mark.slurm, pytest.mark.long]
+
+BEST = 2
+SLEEPS_S = {n: 0.5 / n + 0.175 * (n - 1) for n in range(1, 9)}
+"""By node count: work that is shared out, and talk that grows with each node. On two
+nodes a step is a fifth quicker than on one or three, on eight a third as quick."""
+
+SOON_S = 600.0
+SETTLED_S = 180.0
+"""Longer than a trial, which is about the look-ahead of 120 s."""
+
+PROGRAM = """\
+#!/bin/sh
+case $NODES in
+{cases}
+esac
+step=$(cat {steps} || echo 0)
+while sleep $pause; do
+    step=$((step + 1))
+    echo $step > {steps}
+    echo "step $step"
+done
+"""
+
+JOB = """\
+name = "a"
+command = "{program}"
+elastic = false
+[launch]
+launcher = "custom"
+command = ["env", "NODES={{nodes}}"]
+[nodes]
+max = 8
+[progress]
+format = "pattern"
+pattern = '^step (?P<step>\\d+)$'
+"""
+
+
+@pytest.fixture
+def broker(cluster_of: Callable[..., Cluster], folder: Path) -> Iterator[LiveBroker]:
+    cluster = cluster_of()
+    broker = LiveBroker(cluster, folder, profile=True)
+    # No lease ends within the test, so that all changes of size are choices.
+    lease = structs.replace(broker.site.lease, longest_s=3_600.0)
+    broker.site = structs.replace(broker.site, lease=lease)
+    yield broker
+    cluster.clear()
+
+
+def falling(folder: Path) -> TrainerJob:
+    """Return a trainer whose steps take ``SLEEPS_S``."""
+    cases = "\n".join(f"{n}) pause={sleep_s};;" for n, sleep_s in SLEEPS_S.items())
+    program = folder / "falling"
+    program.write_text(PROGRAM.format(cases=cases, steps=folder / "steps"))
+    program.chmod(0o755)
+    text = JOB.format(program=program)
+    return parse_job(text.encode(), path="job.toml", places=BaseFolders(Path("/")))
+
+
+def test_a_trainer_whose_speed_falls_ends_on_its_best_size_untold(
+    broker: LiveBroker, folder: Path
+) -> None:
+    broker.submit_job(falling(folder.parent))
+    began_s = time.monotonic()
+    sizes = [(0.0, 0)]  # since when, how many
+
+    def is_settled(page: StatusReport) -> bool:
+        (line,) = page.trainers
+        now_s = time.monotonic() - began_s
+        if line.nodes != sizes[-1][1]:
+            sizes.append((now_s, line.nodes))
+            sys.stdout.write(f"\n{now_s:5.0f} s: {line.nodes} nodes")
+        since_s, nodes = sizes[-1]
+        return nodes > 0 and now_s - since_s > SETTLED_S
+
+    broker.ticks_until("a size that stays", is_settled, limit_s=2 * SOON_S, pause_s=3.0)
+
+    since_s, nodes = sizes[-1]
+    sys.stdout.write(f"\non its best size after {since_s:.0f} s\n")
+    assert nodes == BEST
+    assert since_s < SOON_S
+    tried = [nodes for _, nodes in sizes[1:]]
+    assert tried[0] == 1, "the smallest comes first"
+    assert max(tried) > BEST, "no larger one was tried"
