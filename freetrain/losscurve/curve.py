@@ -43,6 +43,8 @@ class LossHistory:
         self._points: list[MetricPoint] = []
         self._samples = array("d")
         self._values = array("d")
+        # Late points are put in order when the history is looked at, all at once.
+        self._is_sorted = True
         self._late: list[MetricPoint] = []
         self.broken = 0
         self.extend(points)
@@ -54,28 +56,25 @@ class LossHistory:
 
     def __len__(self) -> int:
         """Return the number of usable points."""
-        return self._cut() + 1 if self._late else len(self._points)
+        return self._cut() + bool(self._late)
 
     @property
     def points(self) -> tuple[MetricPoint, ...]:
         """The usable points, ascending in samples, finite."""
-        if not self._late:
-            return tuple(self._points)
-        return (*self._points[: self._cut()], self._late[-1])
+        cut = self._cut()
+        return (*self._points[:cut], *self._late[-1:])
 
     @property
     def samples(self) -> NDArray[np.float64]:
         """Samples of the usable points, shape (n,), strictly ascending."""
-        if not self._late:
-            return np.array(self._samples)
-        return np.append(self._samples[: self._cut()], self._late[-1].samples)
+        cut, late = self._cut(), [point.samples for point in self._late[-1:]]
+        return np.append(self._samples[:cut], late)
 
     @property
     def values(self) -> NDArray[np.float64]:
         """Values of the usable points, shape (n,)."""
-        if not self._late:
-            return np.array(self._values)
-        return np.append(self._values[: self._cut()], self._late[-1].value)
+        cut, late = self._cut(), [point.value for point in self._late[-1:]]
+        return np.append(self._values[:cut], late)
 
     def _take(self, point: MetricPoint) -> None:
         if not (math.isfinite(point.samples) and point.samples >= 0):
@@ -89,40 +88,36 @@ class LossHistory:
     def _place(self, point: MetricPoint) -> None:
         highest = self._samples[-1] if self._samples else -math.inf
         if point.samples >= highest:
-            self._settle_late()
-            self._insert(point)
+            self._is_sorted &= not self._late and point.samples > highest
+            self._append(*self._late, point)
         elif self._late and point.samples > self._late[-1].samples:
             self._rewind(point)
         else:
             self._late.append(point)
 
-    def _settle_late(self) -> None:
-        for late in self._late:
-            self._insert(late)
+    def _append(self, *points: MetricPoint) -> None:
+        for point in points:
+            self._points.append(point)
+            self._samples.append(point.samples)
+            self._values.append(point.value)
         self._late.clear()
 
     def _rewind(self, point: MetricPoint) -> None:
-        first, cut = self._late[-1], self._cut()
+        cut = self._cut()
         del self._points[cut:], self._samples[cut:], self._values[cut:]
-        self._late.clear()
-        self._insert(first)
-        self._insert(point)
+        self._append(self._late[-1], point)
 
     def _cut(self) -> int:
-        """Return how many points come before the latest late one."""
+        """Return how many points come before the latest late one, in order."""
+        if not self._is_sorted:
+            by_samples = {point.samples: point for point in self._points}
+            self._points = [by_samples[samples] for samples in sorted(by_samples)]
+            self._samples = array("d", [point.samples for point in self._points])
+            self._values = array("d", [point.value for point in self._points])
+            self._is_sorted = True
         if not self._late:
             return len(self._points)
         return bisect_left(self._samples, self._late[-1].samples)
-
-    def _insert(self, point: MetricPoint) -> None:
-        at = bisect_left(self._samples, point.samples)
-        if at < len(self._samples) and self._samples[at] == point.samples:
-            self._points[at] = point
-            self._values[at] = point.value
-            return
-        self._points.insert(at, point)
-        self._samples.insert(at, point.samples)
-        self._values.insert(at, point.value)
 
 
 MOST_POINTS = 120

@@ -351,6 +351,10 @@ LOST_OF_GAIN = 0.5
 
 LOST_OF_NOISE = 8.0
 
+LOST_OF_SPAN = 10.0
+"""Of what all values before spanned. Among few values, those that blew up would be
+taken for noise."""
+
 LOST_OF_VALUE = 0.01
 
 
@@ -361,7 +365,7 @@ def is_diverging(
 
     Far is more than half of the largest gain so far, more than the noise explains, and
     more than a hundredth of the value itself: a warm-up may be a little worse than
-    the very start.
+    the very start. So is, of few values, ten times what all before spanned.
 
     Args:
         values: The usable values, in order, shape (n,).
@@ -374,11 +378,24 @@ def is_diverging(
         return False
     tail = max(TAIL, int(TAIL_SHARE * values.size))
     lost = scale.sign * (scale.best - float(np.median(values[-tail:])))
-    return lost > max(
-        LOST_OF_GAIN * scale.gained,
-        LOST_OF_NOISE * scale.noise,
-        LOST_OF_VALUE * max(abs(scale.best), abs(scale.start)),
-    )
+    if lost <= LOST_OF_VALUE * max(abs(scale.best), abs(scale.start)):
+        return False
+    explained = max(LOST_OF_GAIN * scale.gained, LOST_OF_NOISE * scale.noise)
+    return lost > explained or _blew_up(scale.sign * values)
+
+
+def _blew_up(values: NDArray[np.float64]) -> bool:
+    """Tell whether from some point on all values are far below all before.
+
+    Args:
+        values: More is better, shape (n,).
+    """
+    # Three values or more are before the point, and as many after it.
+    best, worst = np.maximum.accumulate(values), np.minimum.accumulate(values)
+    best_after = np.maximum.accumulate(values[::-1])[::-1]
+    lost = best[TAIL - 1 : -TAIL] - best_after[TAIL : 1 - TAIL]
+    spans = (best - worst)[TAIL - 1 : -TAIL]
+    return bool(np.any((lost > LOST_OF_SPAN * spans) & (spans > 0)))
 
 
 def has_diverged(points: Iterable[MetricPoint], better: MetricDirection) -> bool:
