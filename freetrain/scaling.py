@@ -663,6 +663,11 @@ _NEAR = math.log(3.7)
 """Sizes are tried about a doubling apart, and 15 % apart in the gaps around the best
 one, where these are narrower than two doublings."""
 
+_CLIFF = 1.3
+_APART_CLIFF = 1.03
+"""Where speed drops at once, to less than 1 / 1.3, sizes are tried until they are 3 %
+apart."""
+
 _SETTLED_LOG_SD = 0.02
 """A size tried for two minutes is known to 2.4 %, after three to 2 %."""
 
@@ -786,9 +791,9 @@ def _bounds(
     it falls at most with the square of nodes, both times 1.1. Nothing is known of the
     smallest size, which is tried before others.
 
-    In the gaps between the best size and its measured neighbours speed may also drop at
-    once: there it exceeds the best by half of the difference between the two at most,
-    on a logarithmic scale. Only the size amid the widest gap is looked at.
+    In the gaps between the best size and its measured neighbours it exceeds the best by
+    half of the difference between the two at most, on a logarithmic scale. Only the
+    size amid the widest gap is looked at.
     """
     speeds, measured = known.samples_per_s, known.measured
     if sizes[0] < min(measured):
@@ -815,7 +820,31 @@ def _bounds(
     if near:
         amid = max(near, key=lambda n: _distance(n, measured))
         bounds[amid] = near[amid]
+    for amid, bound in _before_cliffs(known, sizes, best):
+        if bound > enough:
+            bounds[amid] = max(bound, bounds.get(amid, 0.0))
     return bounds
+
+
+def _before_cliffs(
+    known: Estimate, sizes: Sequence[int], best: int
+) -> Iterator[tuple[int, float]]:
+    """Yield the size amid each gap in which speed drops at once, and its bound.
+
+    Such a cliff is behind the best size, where speed falls faster than it is taken to
+    fall, and before it, where speed is lower and then rises again. Up to the cliff,
+    which may be anywhere in the gap, speed grows at most as fast as nodes.
+    """
+    speeds = known.samples_per_s
+    for last, beyond in pairwise(sorted(known.measured)):
+        smooth = (beyond / last) ** _MOST_FALL if last == best else 1.0
+        is_cliff = speeds[last] > max(smooth, _CLIFF) * speeds[beyond]
+        if not is_cliff or not (last == best or beyond < best):
+            continue
+        within = [n for n in sizes if last < n < beyond]
+        amid = max(within, key=lambda n: min(n / last, beyond / n), default=last)
+        if min(amid / last, beyond / amid) > _APART_CLIFF:
+            yield amid, float(speeds[last] * amid / last)
 
 
 def _looks_again(known: Estimate, held: int) -> dict[int, float]:

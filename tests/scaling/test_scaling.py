@@ -389,7 +389,7 @@ def tried(table: dict[int, float], stake: Stake = STAKE) -> list[int]:
     known = estimated(*(steady(n, v, began_s=n) for n, v in table.items()))
     held = replace(stake, held=max(table, key=table.__getitem__))
     values = curve_values(known, profiling=Profiling(), stake=held)
-    raised = [n for n in DOUBLINGS if values[n] > max(table.values())]
+    raised = [n for n in stake.sizes if values[n] > max(table.values())]
     return sorted(set(raised) - set(table), key=lambda n: -values[n])
 
 
@@ -426,6 +426,29 @@ def test_sizes_are_tried_that_may_be_quicker_and_no_others(
     table: dict[int, float], sizes: list[int]
 ) -> None:
     assert sorted(tried(table)) == sorted(sizes)
+
+
+FALLING = {1: 100.0, 2: 180.0, 3: 170.0, 5: 160.0, 8: 150.0}
+RISING = {1: 100.0, 10: 600.0, 20: 900.0, 48: 850.0, 64: 1000.0}
+
+
+@pytest.mark.parametrize(
+    ("table", "sizes"),
+    [
+        pytest.param({1: 100.0, 16: 1500.0, 18: 400.0}, [17], id="between 16 and 18"),
+        pytest.param({1: 100.0, 16: 1500.0, 18: 1400.0}, [], id="it falls smoothly"),
+        pytest.param({1: 100.0, 48: 4500.0, 50: 900.0}, [], id="49 is hardly more"),
+        pytest.param({**RISING, 36: 600.0}, [27], id="it rises again"),
+        pytest.param({**RISING, 36: 800.0}, [], id="it hardly falls"),
+        pytest.param({1: 100.0, 16: 1500.0, 20: 900.0}, [18], id="faster still"),
+        pytest.param({1: 100.0, 16: 1500.0, 20: 1000.0}, [], id="as squares"),
+        pytest.param({**FALLING, 14: 100.0}, [], id="beyond the best it only falls"),
+    ],
+)
+def test_before_a_cliff_sizes_are_tried_until_they_are_3_percent_apart(
+    table: dict[int, float], sizes: list[int]
+) -> None:
+    assert tried(table, replace(STAKE, sizes=range(1, max(table) + 1))) == sizes
 
 
 def test_nothing_is_tried_shortly_before_the_end_nor_by_one_that_waits() -> None:

@@ -20,6 +20,7 @@ from tests.scaling import summit as summit_window
 from tests.scaling.summit import MIXED, Case, summit
 from tests.scaling.tables import (
     FAMILIES,
+    NODES,
     contending,
     learning,
     lost_alone,
@@ -184,6 +185,14 @@ def test_a_trainer_alone_loses_at_most_3_percent_by_trying_sizes(family: str) ->
     lost = [lost_alone(table(family, 1000 + k)) for k in range(4)]
 
     assert fmean(lost) < 0.03
+
+
+def test_the_last_count_before_a_cliff_is_found_among_all_counts() -> None:
+    counts = range(1, NODES + 1)
+    lost = [lost_alone(table("cliff", 1000 + k, counts)) for k in range(10)]
+
+    assert fmean(lost) < 0.03
+    assert max(lost) < 0.1
 
 
 def test_contending_trainers_whose_speed_falls_are_as_soon_done() -> None:
