@@ -44,6 +44,7 @@ from freetrain.launch.base import (
 )
 from freetrain.losscurve.forecast import MetricDirection
 from freetrain.opening import open_plain, read_json
+from freetrain.priority.migration import MoveRule
 
 
 class SharingName(StrEnum):
@@ -95,6 +96,8 @@ class Pack(Struct, frozen=True, kw_only=True, rename=key_name):
         means: The controller that sets the shares.
         cpus: How many of the node's CPUs all members together may use; None for
             all CPUs of the pack.
+        exchange: A folder through which packs exchange members, if any.
+        moves: The rule by which members move to other packs.
     """
 
     members: Annotated[tuple[Path, ...], MEMBERS] = ()
@@ -109,6 +112,8 @@ class Pack(Struct, frozen=True, kw_only=True, rename=key_name):
     better: MetricDirection = MetricDirection.LOWER
     means: ControllerName = ControllerName.AUTO
     cpus: Cpus | None = None
+    exchange: AbsolutePath | None = None
+    moves: MoveRule = MoveRule.BALANCE
 
 
 FILE = FileKind(
@@ -131,8 +136,8 @@ def read_pack(path: Path, *, home: Path | None = None) -> Pack:
     places = BaseFolders(path.parent, home)
     document = parse_document(content, path=str(path), file=FILE, places=places)
     pack = document.read(Pack)
-    if not pack.members and pack.inbox is None:
-        document.refuse("expected members, inbox, or both")
+    if not pack.members and pack.inbox is None and pack.exchange is None:
+        document.refuse("expected members, inbox or exchange")
     return pack
 
 
@@ -164,6 +169,27 @@ class Inbox:
         """Return the members that the pack names, once, and new ones in the inbox."""
         first, self._first = self._first, ()
         return (*first, *self._new())
+
+    def path_of(self, name: str) -> Path:
+        """Return the job file of a member."""
+        return self._paths[name]
+
+    def handed(self, path: Path, *, name: str) -> TrainerJob:
+        """Return the member *name*, which another pack has or had, by its job file.
+
+        Raises:
+            FreeTrainError: It is no job file of that trainer, or does not fit here.
+        """
+        if self._paths.get(name) == path:
+            job = read_job(path, home=self._home, must_be_own=True)
+        else:
+            job = self._read(path, from_inbox=True)
+        if job.name != name:
+            raise BadConfigurationError(
+                f"{path} is of {job.name!r} now, and not of {name!r} any more. The "
+                f"member was not taken; let its name be as it was."
+            )
+        return job
 
     def _new(self) -> Iterator[TrainerJob]:
         for path in self._listed():
@@ -295,6 +321,7 @@ class MemberEnd(StrEnum):
     GAVE_UP = "gave up"  # not to be started again
     STOPPED = "stopped"  # asked to; goes on in the pack's next generation
     FAILED = "failed"
+    MOVED = "with another pack"
     NOT_STARTED = "not started"  # it saw no checkpoint; started again, and no failure
 
 
@@ -311,6 +338,8 @@ class MemberRecord:
             is started again.
         steps: Reported steps.
         samples: Reported samples.
+        others_steps: Steps of these that other packs did.
+        others_samples: Samples of these that other packs did.
         generation: The number of its newest fragment.
         started_s: When that fragment was started.
         failures: Failures in a row, without a commit in between.
@@ -326,6 +355,8 @@ class MemberRecord:
     end: str = ""
     steps: int = 0
     samples: float = 0.0
+    others_steps: int = 0
+    others_samples: float = 0.0
     generation: int = 0
     started_s: float = 0.0
     failures: int = 0
@@ -335,8 +366,8 @@ class MemberRecord:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is never started again."""
-        return self.end in {MemberEnd.FINISHED, MemberEnd.GAVE_UP}
+        """Whether this pack is not to start it again."""
+        return self.end in {MemberEnd.FINISHED, MemberEnd.GAVE_UP, MemberEnd.MOVED}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -359,9 +390,21 @@ class PackRecord:
     sharing: dict[str, object] = field(default_factory=dict)
     members: dict[str, MemberRecord] = field(default_factory=dict)
 
+    @property
+    def done(self) -> tuple[int, float]:
+        """Steps and samples that members did in this pack."""
+        lines = self.members.values()
+        return (
+            sum(line.steps - line.others_steps for line in lines),
+            sum(line.samples - line.others_samples for line in lines),
+        )
+
 
 def member_folder(run: RunDir, name: str) -> Path:
-    """Return the folder of the member *name* of a pack."""
+    """Return the folder of the member *name* of a pack.
+
+    Packs that exchange members have the members' folders in the exchange.
+    """
     return run.path / "members" / name
 
 

@@ -62,6 +62,7 @@ from freetrain.pack.cpu_controllers import (
     this_packer,
     used_s,
 )
+from freetrain.pack.exchange import Exchange
 from freetrain.pack.pack import (
     Inbox,
     MemberEnd,
@@ -76,6 +77,7 @@ from freetrain.pack.pack import (
     write_record,
 )
 from freetrain.priority import flowcon
+from freetrain.priority.migration import PackLoad, PackMember
 from freetrain.progress import ProgressReader, read_tail
 from freetrain.state.files import generation_name
 from freetrain.text import one_line, per_cent
@@ -171,8 +173,10 @@ def run_pack(
             CheckpointStore(run, generation=generation).claim()
             inbox = Inbox(pack, home=home, say=say)
             packer, cpus, controller = _own_node(pack, run, clock, say)
+            exchange = _exchange(pack, run, inbox, say)
             workers = Workers(
                 run=run,
+                home=run if pack.exchange is None else RunDir(pack.exchange),
                 generation=generation,
                 packer=packer,
                 controller=controller,
@@ -180,7 +184,9 @@ def run_pack(
                 environment=environment,
                 clock=clock,
             )
-            kind = _run_members(pack, workers, inbox, signals, say)
+            kind = _run_members(
+                pack, workers, inbox, exchange, signals=signals, say=say
+            )
         else:
             gave_up = stop is Stop.FOR_GOOD
             kind = OutcomeKind.DO_NOT_RESTART if gave_up else OutcomeKind.RESCALED
@@ -216,6 +222,16 @@ def _own_node(
     return packer, len(cpus), controller
 
 
+def _exchange(
+    pack: Pack, run: RunDir, inbox: Inbox, say: Callable[[str], None]
+) -> Exchange | None:
+    if pack.exchange is None:
+        return None
+    return Exchange(
+        pack.exchange, pack=pack_id(run), rule=pack.moves, inbox=inbox, say=say
+    )
+
+
 def pack_id(run: RunDir) -> str:
     """Return an identifier of the pack of *run*, the same in each generation."""
     return sha256(os.fsencode(run.path)).hexdigest()[:16]
@@ -236,10 +252,12 @@ def sweep(packer: Packer, clock: Clock) -> None:
             remove_group(cgroups, group, kills=True)
 
 
-def _run_members(
+def _run_members(  # noqa: PLR0913 -- only run_pack calls it
     pack: Pack,
     workers: Workers,
     inbox: Inbox,
+    exchange: Exchange | None,
+    *,
     signals: StopSignals,
     say: Callable[[str], None],
 ) -> OutcomeKind:
@@ -256,9 +274,10 @@ def _run_members(
         pack,
         workers,
         arrivals=inbox.arrivals,
-        sharing=sharing_of(pack, record.sharing),
+        sharing=Sharing(pack, record.sharing),
         record=record,
         say=say,
+        exchange=exchange,
     )
     is_over = loop.run(lambda: signals.came or stop_file.is_there() or is_superseded())
     if is_superseded():
@@ -269,15 +288,15 @@ def _run_members(
         if member.end == MemberEnd.FAILED
     ]
     if is_over and failed:
-        raise MembersFailedError(f"{'; '.join(failed)}. Their logs are in {run.path}")
+        where = workers.home.path
+        raise MembersFailedError(f"{'; '.join(failed)}. Their logs are in {where}")
     return OutcomeKind.FINISHED if is_over else OutcomeKind.RESCALED
 
 
 def _write_outcome(
     run: RunDir, generation: int, kind: OutcomeKind, message: str, *, unix_s: float
 ) -> None:
-    # Each member commits its own steps.
-    steps = sum(member.steps for member in read_record(run).members.values())
+    steps, _ = read_record(run).done  # each member commits its own
     with suppress(OSError):  # the launcher has the exit code to go by
         write_outcome(
             run,
@@ -308,6 +327,28 @@ _SAVE_EVERY_S = 30.0
 """How often the record is saved at least: people look at it."""
 
 
+_OFFER_S = 30.0
+"""An offer to a pack that does not take it within this time is taken back."""
+
+_CLAIM_AGAIN_S = 5.0
+"""Time after which a member is claimed again where the file system failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A member that is offered to another pack.
+
+    Attributes:
+        job: The member.
+        to: The other pack.
+        until_s: When it is taken back, in seconds of the pack's running time.
+    """
+
+    job: TrainerJob
+    to: str
+    until_s: float
+
+
 class PackLoop:
     """Runs the members of a pack until all are over or a stop is asked for."""
 
@@ -317,9 +358,10 @@ class PackLoop:
         workers: Workers,
         *,
         arrivals: Callable[[], Iterable[TrainerJob]],
-        sharing: FairSharing | FlowConSharing,
+        sharing: Sharing,
         record: PackRecord,
         say: Callable[[str], None],
+        exchange: Exchange | None = None,
     ) -> None:
         self._pack = pack
         self._workers = workers
@@ -327,11 +369,15 @@ class PackLoop:
         self._sharing = sharing
         self._record = record
         self._say = say
+        self._exchange = exchange
         self._is_shared = False
         self._waiting: dict[str, TrainerJob] = {}  # to be started again, until due
+        self._leaving: dict[str, str] = {}  # the packs to which members are to move
+        self._offers: dict[str, Offer] = {}
         self._zero_s = workers.clock.elapsed_s() - record.ran_s
         self._listed_s = self._saved_s = -math.inf
         self._busy_s = self._now_s()
+        self._move_due_s = self._now_s() + pack.interval_s
 
     def run(self, stop_wanted: Callable[[], bool]) -> bool:
         """Run members until all are over or *stop_wanted*; none is left then.
@@ -349,34 +395,38 @@ class PackLoop:
         finally:
             self._workers.close()
             self._save()
+            if self._exchange is not None:
+                self._exchange.withdraw()
 
     def _step(self) -> None:
         for job in (*self._arrivals(), *self._due()):
             self._start(job)
+        self._workers.kill_late()
         self._notice_ends()
         self._look_at_members()
 
     def _is_idle(self) -> bool:
         now_s = self._now_s()
-        is_busy = bool(self._workers.members or self._waiting)
+        is_busy = bool(self._workers.members or self._waiting or self._offers)
         if is_busy:
             self._busy_s = now_s
         return now_s - self._busy_s >= self._pack.stay_s and not is_busy
 
     def _stop(self) -> bool:
-        asked_s = self._workers.clock.elapsed_s()
         self._say("asked to stop")
-        self._workers.ask_to_stop()
+        self._leaving.clear()  # they go on in the next generation
+        self._workers.ask_all_to_stop()
         while self._workers.members:
             self._sleep()
             self._notice_ends()
-            self._workers.kill_late(asked_s)
+            self._workers.kill_late()
         return self._is_all_over()
 
     def _is_all_over(self) -> bool:
         """Tell whether all members are over, those not started yet included."""
-        records = self._record.members
-        names = {*records, *(job.name for job in self._arrivals())}
+        records, exchange = self._record.members, self._exchange
+        coming = (*self._arrivals(), *(exchange.arrivals() if exchange else ()))
+        names = {*records, *(job.name for job in coming)}
         return all(name in records and records[name].is_over for name in names)
 
     def _now_s(self) -> float:
@@ -397,16 +447,19 @@ class PackLoop:
         record = self._record.members.setdefault(
             job.name, MemberRecord(arrived_s=now_s)
         )
-        if record.is_over:
+        has_left = record.end == MemberEnd.MOVED  # and may be back
+        if (record.is_over and not has_left) or job.name in self._workers.members:
             return
         if record.again_s is not None and record.again_s > now_s:
             self._waiting[job.name] = job
             return
-        record.ended_s, record.end, record.message = None, "", ""
-        record.again_s, record.started_s = None, now_s
         try:
+            if self._exchange is not None and not self._is_ours(job, self._exchange):
+                return
+            record.ended_s, record.end, record.message = None, "", ""
+            record.again_s, record.started_s = None, now_s
             generation = self._workers.start(job, after=record.generation)
-        except OSError as error:
+        except (OSError, FreeTrainError) as error:
             record.message = one_line(f"it cannot be started: {error}")
             self._count_failure(job, record.committed_step)
             self._note_end(job.name, MemberEnd.FAILED)
@@ -420,13 +473,16 @@ class PackLoop:
             record = self._record.members[member.name]
             if end in _UNDONE:
                 record.message = member.why_failed()
+            to = self._leaving.pop(member.name, "")
             if end is MemberEnd.FAILED and not member.is_asked:
                 self._count_failure(member.job, member.committed_step)
-            elif end is MemberEnd.NOT_STARTED and not member.is_asked:
+            elif end in _UNDONE and (to or not member.is_asked):
                 pause_s = member.job.restart.pause_s(max(1, record.failures))
                 record.again_s = self._now_s() + pause_s
                 self._waiting[member.name] = member.job
             self._note_end(member.name, end)
+            if to and end is MemberEnd.STOPPED:
+                self._offer(member.job, to)
 
     def _count_failure(self, job: TrainerJob, committed_step: int) -> None:
         record, now_s = self._record.members[job.name], self._now_s()
@@ -460,8 +516,92 @@ class PackLoop:
         elif members and not self._is_shared:  # as the generation before shared
             self._set_shares()
         self._report_progress()
+        if self._exchange is not None:
+            self._exchange_members(self._exchange, now_s)
         if now_s - self._saved_s >= _SAVE_EVERY_S:
             self._save()
+
+    # Moves of members to other packs
+
+    def _is_ours(self, job: TrainerJob, exchange: Exchange) -> bool:
+        """Claim a member; return whether this pack has it, and is to start it.
+
+        Raises:
+            FreeTrainError: The exchange has another member of this name.
+        """
+        record, now_s = self._record.members[job.name], self._now_s()
+        offer = self._offers.pop(job.name, None)
+        is_late = offer is not None and now_s >= offer.until_s
+        try:
+            owner = exchange.claim(job, takes_back=is_late)
+        except OSError as error:
+            self._say(f"{job.name} cannot be claimed now: {error}")
+            record.again_s = now_s + _CLAIM_AGAIN_S
+            self._waiting[job.name] = job
+            return False
+        if exchange.has(owner):
+            if record.end == MemberEnd.MOVED or not record.generation:  # it arrives
+                record.others_steps += owner.steps - record.steps
+                record.others_samples += owner.samples - record.samples
+                record.steps, record.samples = owner.steps, owner.samples
+                record.generation = max(record.generation, owner.generation)
+            return True
+        if owner.pack == exchange.pack:
+            self._offers[job.name] = offer or Offer(job, owner.to, now_s + _OFFER_S)
+        elif record.end != MemberEnd.MOVED:
+            self._note_end(job.name, MemberEnd.MOVED)
+        return False
+
+    def _offer(self, job: TrainerJob, to: str) -> None:
+        """Offer a member that has committed and ended to another pack."""
+        exchange, record = self._exchange, self._record.members[job.name]
+        if exchange is None:
+            return
+        self._offers[job.name] = Offer(job, to, self._now_s() + _OFFER_S)
+        try:
+            exchange.offer(job.name, record, to=to)
+        except OSError as error:  # whether it is offered is seen at the next look
+            self._say(f"{job.name} could not be offered to another pack: {error}")
+
+    def _exchange_members(self, exchange: Exchange, now_s: float) -> None:
+        """Take members in, look after own offers, tell others, and begin a move."""
+        offered = [offer.job for offer in self._offers.values()]
+        for job in (*exchange.arrivals(), *offered):
+            self._start(job)
+        members = tuple(
+            self._as_seen_by_rules(member, now_s)
+            for member in self._workers.members.values()
+        )
+        load = PackLoad(pack=exchange.pack, cpus=self._workers.cpus, members=members)
+        offers = {name: offer.to for name, offer in self._offers.items()}
+        try:
+            exchange.announce(load, offers, now_s=now_s)
+            if self._leaving or self._offers or now_s < self._move_due_s:
+                return
+            self._move_due_s = now_s + self._pack.interval_s
+            move = exchange.next_move(load)
+        except OSError as error:
+            self._say(f"the exchange cannot be used now: {error}")
+            return
+        if move is not None:
+            self._say(f"{move.member} moves to pack {move.target}")
+            self._leaving[move.member] = move.target
+            self._workers.ask_to_stop(move.member)
+
+    def _as_seen_by_rules(self, member: RunningMember, now_s: float) -> PackMember:
+        """Return a member as rules see it; one that has only just come stays."""
+        track = self._sharing.track(member.name)
+        ran_s = now_s - self._record.members[member.name].started_s
+        return PackMember(
+            name=member.name,
+            growth=None if track is None else track.growth,
+            is_slow=track is not None and track.place is flowcon.GrowthList.COMPLETING,
+            can_move=member.goes_on
+            and not member.is_asked
+            and ran_s >= self._pack.interval_s,
+        )
+
+    # Progress and shares
 
     def _read_progress(self, member: RunningMember) -> None:
         sign = -1.0 if self._pack.better is MetricDirection.HIGHER else 1.0
@@ -504,13 +644,13 @@ class PackLoop:
 
     def _report_progress(self) -> None:
         """Report the progress of all members together, for the planner."""
-        records = self._record.members.values()
+        steps, samples = self._record.done
         with suppress(OSError):  # a full disk costs lines, never the training
             append_progress(
                 self._workers.run.progress,
                 t=self._workers.clock.unix_s(),
-                step=sum(record.steps for record in records),
-                samples=sum(record.samples for record in records),
+                step=steps,
+                samples=samples,
                 generation=self._workers.generation,
             )
 
@@ -539,6 +679,7 @@ class Workers:
 
     Attributes:
         run: The pack's run directory.
+        home: Has the members' folders: the same, or the exchange.
         generation: The pack's generation.
         packer: This process.
         controller: Sets CPU shares.
@@ -549,6 +690,7 @@ class Workers:
     """
 
     run: RunDir
+    home: RunDir
     generation: int
     packer: Packer
     controller: CpuController
@@ -570,7 +712,7 @@ class Workers:
         Raises:
             OSError: It cannot be started.
         """
-        folder = member_folder(self.run, job.name)
+        folder = member_folder(self.home, job.name)
         path, logs = job.checkpoint.path, job.logs or folder / "logs"
         own_run = path if job.elastic and path is not None else folder / "run"
         run = RunDir(own_run)
@@ -628,25 +770,25 @@ class Workers:
         used = getrusage(RUSAGE_CHILDREN)
         return used.ru_utime + used.ru_stime
 
-    def ask_to_stop(self) -> None:
+    def ask_to_stop(self, name: str) -> None:
+        """Ask one member to stop."""
+        self.members[name].ask_to_stop(self.clock.elapsed_s())
+
+    def ask_all_to_stop(self) -> None:
         """Ask all to stop, and give them equal shares of the CPUs for it."""
         self.list_processes()
         if self.members:
             share = 1 / len(self.members)
             self.controller.set_shares(dict.fromkeys(self.members, share))
-        for member in self.members.values():
-            member.ask_to_stop()
+        for name in self.members:
+            self.ask_to_stop(name)
 
-    def kill_late(self, asked_s: float) -> None:
-        """Kill the members whose time to stop, since *asked_s*, is over."""
+    def kill_late(self) -> None:
+        """Kill the members whose time to stop is over."""
         now_s = self.clock.elapsed_s()
-        late = [
-            member
-            for member in self.members.values()
-            if now_s - asked_s > member.job.stop.kill_after_s
-        ]
-        for member in late:
-            signal_all((member.process.pid,), SIGKILL)
+        for member in self.members.values():
+            if now_s - member.asked_s > member.job.stop.kill_after_s:
+                signal_all((member.process.pid,), SIGKILL)
 
     def close(self) -> None:
         """Kill all members that are left, and close the controller."""
@@ -732,7 +874,8 @@ class RunningMember:
         values: Time of reading and value of the metric, the newest last.
         pids: Its processes when they were listed last.
         used_s: CPU time so far.
-        is_asked: Whether it was asked to stop.
+        asked_s: When it was asked to stop, by the elapsed time of the pack's clock;
+            infinity where it was not.
     """
 
     job: TrainerJob
@@ -746,7 +889,17 @@ class RunningMember:
     )
     pids: tuple[int, ...] = ()
     used_s: float = 0.0
-    is_asked: bool = False
+    asked_s: float = math.inf
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether it was asked to stop."""
+        return self.asked_s < math.inf
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it goes on from a checkpoint where it is started again."""
+        return self.is_elastic or self.job.checkpoint.path is not None
 
     @property
     def name(self) -> str:
@@ -783,9 +936,9 @@ class RunningMember:
         self.pids = tuple({*pids, self.process.pid})
         self.used_s = max(self.used_s, used_s(self.pids))
 
-    def ask_to_stop(self) -> None:
+    def ask_to_stop(self, now_s: float) -> None:
         """Ask it to stop: by a stop file, or by its job file's signal."""
-        self.is_asked = True
+        self.asked_s = min(self.asked_s, now_s)
         if not self.is_elastic:
             number = signal.Signals[f"SIG{self.job.stop.signal}"]
             signal_all(self.pids or (self.process.pid,), number)
@@ -845,56 +998,20 @@ def _last_line(log: Path) -> str:
 # The shares: by FlowCon, or equal.
 
 
-def sharing_of(pack: Pack, state: Mapping[str, object]) -> FairSharing | FlowConSharing:
-    """Return the sharing that *pack* names, with the saved *state* of FlowCon."""
-    if pack.sharing is SharingName.FAIR:
-        return FairSharing()
-    settings = flowcon.FlowConSettings(interval_s=pack.interval_s, alpha=pack.alpha)
-    return FlowConSharing(settings, flowcon.from_json(state))
+class Sharing:
+    """Shares by growth efficiency, or equal ones; growth is measured for both.
 
+    Args:
+        pack: Its interval and threshold.
+        state: FlowCon's lists and back-off as JSON, of the generation before.
+    """
 
-class FairSharing:
-    """Equal shares."""
-
-    def __init__(self) -> None:
-        self._names: frozenset[str] = frozenset()
-
-    def is_due(self, names: Iterable[str], now_s: float) -> bool:
-        """Tell whether a member came or went."""
-        del now_s
-        return self._names != frozenset(names)
-
-    def shares(
-        self, observations: Sequence[flowcon.GrowthSample], now_s: float
-    ) -> dict[str, float]:
-        """Return equal shares."""
-        del now_s
-        self._names = frozenset(member.name for member in observations)
-        return {member.name: 1 / len(observations) for member in observations}
-
-    def measured_s(self, name: str) -> float:
-        """Return infinity: values are not used."""
-        del name
-        return math.inf
-
-    def state(self) -> dict[str, object]:
-        """Return nothing: there is no state."""
-        return {}
-
-    def describe(self, name: str) -> str:
-        """Return the same word for all."""
-        del name
-        return "equal"
-
-
-class FlowConSharing:
-    """Shares by growth efficiency."""
-
-    def __init__(
-        self, settings: flowcon.FlowConSettings, state: flowcon.FlowConState
-    ) -> None:
-        self._settings = settings
-        self._state = state
+    def __init__(self, pack: Pack, state: Mapping[str, object]) -> None:
+        self._is_fair = pack.sharing is SharingName.FAIR
+        self._settings = flowcon.FlowConSettings(
+            interval_s=pack.interval_s, alpha=pack.alpha
+        )
+        self._state = flowcon.from_json(state)
 
     def is_due(self, names: Iterable[str], now_s: float) -> bool:
         """Tell whether the interval is over, or a member came or went."""
@@ -905,12 +1022,17 @@ class FlowConSharing:
     ) -> dict[str, float]:
         """Return the share of each member."""
         self._state = flowcon.update(self._state, observations, now_s, self._settings)
-        return self._state.shares
+        shares = self._state.shares
+        return dict.fromkeys(shares, 1 / len(shares)) if self._is_fair else shares
 
     def measured_s(self, name: str) -> float:
         """Return the end of the member's last measurement."""
-        found = [t.measured_s for t in self._state.tracks if t.name == name]
-        return found[0] if found else 0.0
+        track = self.track(name)
+        return 0.0 if track is None else track.measured_s
+
+    def track(self, name: str) -> flowcon.GrowthTrack | None:
+        """Return the growth of a member so far; None for a new one."""
+        return next((t for t in self._state.tracks if t.name == name), None)
 
     def state(self) -> dict[str, object]:
         """Return FlowCon's lists and back-off, as JSON, for the next generation."""
@@ -918,8 +1040,8 @@ class FlowConSharing:
 
     def describe(self, name: str) -> str:
         """Return a member's list and growth."""
-        for track in self._state.tracks:
-            if track.name == name:
-                growth = "-" if track.growth is None else f"{track.growth:.3g}"
-                return f"{track.place} {growth}"
-        return "-"
+        track = self.track(name)
+        if track is None:
+            return "-"
+        growth = "-" if track.growth is None else f"{track.growth:.3g}"
+        return f"{track.place} {growth}"

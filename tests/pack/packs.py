@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from freetrain.pack.run import pack_id, sweep
 
 TOP = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
+_COMMAND = ("-m", "freetrain.pack")
 PROGRESS = r"""
 [progress]
 format = "pattern"
@@ -47,10 +48,14 @@ class Stage:
         )
         part.rename(part.with_suffix(".toml"))
 
-    def start(self, text: str, **variables: str) -> subprocess.Popen[str]:
-        (self.folder / "pack.toml").write_text(text)
+    def start(
+        self, text: str, *, by: Sequence[str] = _COMMAND, **variables: str
+    ) -> subprocess.Popen[str]:
+        """Start a pack of *text*, *by* the usual command or another program."""
+        path = self.folder / "pack.toml"
+        path.write_text(text)
         pack = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "freetrain.pack", str(self.folder / "pack.toml")],
+            [sys.executable, *by[:2], str(path), *by[2:]],
             cwd=TOP,
             env={**os.environ, "FREETRAIN_RUN_DIR": str(self.run.path), **variables},
             stdout=subprocess.PIPE,

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from freetrain.config.job import (
+    CheckpointSettings,
     NodeSettings,
     ProgressFormat,
     ProgressSettings,
@@ -25,9 +26,18 @@ from freetrain.pack.cpu_controllers import (
     signal_all,
     this_packer,
 )
-from freetrain.pack.pack import MemberRecord, Pack, PackRecord, read_record
-from freetrain.pack.run import FairSharing, PackLoop, Workers, sharing_of, sweep
+from freetrain.pack.exchange import Exchange
+from freetrain.pack.pack import (
+    Inbox,
+    MemberRecord,
+    Pack,
+    PackRecord,
+    SharingName,
+    read_record,
+)
+from freetrain.pack.run import PackLoop, Sharing, Workers, sweep
 from freetrain.priority.flowcon import FlowConState, GrowthTrack, to_json
+from freetrain.priority.migration import MoveRule
 from tests.pack.packs import TOP
 
 REPORTS = """
@@ -57,7 +67,11 @@ class World:
     """The loop of a pack in a folder, on a clock that runs a hundred times too fast."""
 
     def __init__(
-        self, folder: Path, *names: str, record: PackRecord | None = None
+        self,
+        folder: Path,
+        *names: str,
+        record: PackRecord | None = None,
+        exchange: Exchange | None = None,
     ) -> None:
         self.run = RunDir(folder)
         self.go = folder / "go"
@@ -65,10 +79,12 @@ class World:
         self.controller = NotingController()
         waiting = [self._job(name) for name in reversed(names)]
         kept = record or PackRecord()
+        how = SharingName.FLOWCON if kept.sharing else SharingName.FAIR
         self.loop = PackLoop(
             Pack(),
             Workers(
                 run=self.run,
+                home=self.run,
                 generation=1,
                 packer=this_packer("0123456789abcdef"),
                 controller=self.controller,
@@ -77,9 +93,10 @@ class World:
                 clock=Clock(lambda: self.now_s, lambda: self.now_s, self._sleep),
             ),
             arrivals=lambda: tuple(waiting.pop() for _ in list(waiting)),
-            sharing=sharing_of(Pack(), kept.sharing) if kept.sharing else FairSharing(),
+            sharing=Sharing(Pack(sharing=how), kept.sharing),
             record=kept,
             say=lambda _: None,
+            exchange=exchange,
         )
 
     def _sleep(self, seconds: float) -> None:
@@ -94,6 +111,7 @@ class World:
             directory=TOP,
             nodes=NodeSettings(max_nodes=1),
             elastic=False,
+            checkpoint=CheckpointSettings(path=self.run.path / f"{name}.npz"),
             progress=ProgressSettings(
                 form=ProgressFormat.PATTERN, pattern=r"step (?P<step>\d+)"
             ),
@@ -176,6 +194,37 @@ def test_asked_at_once_a_pack_is_over_if_all_members_are(
     world = World(tmp_path, "a", record=PackRecord(members=dict(members)))
 
     assert world.loop.run(lambda: True) is is_over
+
+
+def test_a_member_that_the_other_pack_does_not_take_goes_on_where_it_was(
+    tmp_path: Path,
+) -> None:
+    for name in "ab":
+        text = f'name = "{name}"\ncommand = ["x"]\nelastic = false\n[nodes]\nmax = 1\n'
+        (tmp_path / f"{name}.toml").write_text(text)
+    named = Pack(members=tuple(tmp_path / f"{name}.toml" for name in "ab"))
+    exchange = Exchange(
+        tmp_path / "exchange",
+        pack="us",
+        rule=MoveRule.BALANCE,
+        inbox=Inbox(named, home=None, say=lambda _: None),
+        say=lambda _: None,
+    )
+    world = World(tmp_path, "a", "b", exchange=exchange)
+    empty = tmp_path / "exchange" / "packs" / "them.json"
+    empty.write_text('{"load": {"pack": "them", "cpus": 1}}')
+    owners = tmp_path / "exchange" / "members" / "b" / "owners"
+    seen = []
+
+    def is_back() -> bool:
+        if (owners / "0000000002.json").exists():
+            seen.append(world.now_s)
+        again = tmp_path / "members" / "b" / "logs" / "0000000002.log"
+        return again.exists() or world.now_s > 600.0
+
+    assert world.loop.run(is_back) is False
+    assert 29.0 < world.now_s - seen[0] < 40.0
+    assert '"pack":"us"' in (owners / "0000000003.json").read_text()
 
 
 def test_processes_of_members_are_looked_for_again_where_not_all_were_seen(
