@@ -37,6 +37,8 @@ from freetrain.planning.settings import POLICIES, RATED_POLICIES, Solver
 from freetrain.replay.settings import (
     DEFAULT_PRIORITY,
     IN_THE_LOOP,
+    PACK_RULES,
+    PLACED,
     Accounting,
     LoopSettings,
     ReplaySettings,
@@ -60,6 +62,8 @@ freetrain replay summit.csv.gz --policy lookahead --policy freetrain --out repor
 freetrain replay KTH-SP2.swf.gz --schedule easy --days 7 --requeue --json
 
 freetrain replay --pool 20 --priority slaq --priority tradl --loads 1 --loads 3
+
+freetrain replay --packs 4 --trainers quality:24 --load 2 --seeds 20
 
 freetrain replay KTH-SP2.swf.gz --schedule slurm --in-the-loop preempt --days 7
 freetrain replay KTH-SP2.swf.gz --schedule slurm --in-the-loop yield --days 7
@@ -148,6 +152,16 @@ PoolNodes = Annotated[
     int | None,
     typer.Option(
         "--pool", metavar="N", min=1, help="N nodes of its own instead of a log."
+    ),
+]
+PackNodes = Annotated[
+    int | None,
+    typer.Option(
+        "--packs",
+        metavar="N",
+        min=1,
+        help="N nodes with a pack each, whose members stay, or move by each rule; over "
+        "seeds. --t-fwd is the packs' interval.",
     ),
 ]
 Load = Annotated[
@@ -441,6 +455,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     log: MaybeLogFile = None,
     *,
     pool: PoolNodes = None,
+    packs: PackNodes = None,
     trainers: Trainers = None,
     policy: Policies = None,
     priority: Priorities = None,
@@ -489,7 +504,22 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     given = {"tick": tick, "lead": lead, "last": last, "notice": notice}
     given |= {"commit": commit, "margin": margin}
     loop = loop_settings(in_the_loop, given, careful=careful, blind=blind)
-    is_sweep = seeds is not None or bool(loads)
+    is_sweep = seeds is not None or bool(loads) or packs is not None
+    if packs is not None:
+        against = against or PLACED
+        refused = {
+            "a log": log is not None,
+            "--pool": pool is not None,
+            "--policy": policy != list(POLICY_NAMES),
+            "--priority": bool(priority),
+            "--set": bool(settings),
+            "--parallel": parallel is not None,
+            "--every": every is not None,
+            "--requeue": requeue,
+            "--learned": learned,
+        }
+        check_packs(refused, against)
+        pool = packs
     if is_sweep:
         pool = SWEEP_POOL if log is None and pool is None else pool
         trainers, against = trainers or SWEEP_TRAINERS, against or SWEEP_AGAINST
@@ -510,6 +540,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         log=None if log is None else context.cwd / log,
         named=f"{pool} nodes" if log is None else str(log),
         pool=pool,
+        packs=packs,
         trainers=trainers,
         load=load,
         curves=None if curves is None else str(curves),
@@ -595,6 +626,7 @@ class ReplayRequest:
         log: The log's file; None for dedicated nodes.
         named: The name of the log as the user wrote it.
         pool: The number of dedicated nodes; None with a log.
+        packs: The same where each has a pack, and rules of moves are compared.
         trainers: A built-in set, ``quality:N`` or a TOML file.
         load: Of a drawn set: the work that arrives, over what the nodes can do.
         curves: Of a drawn set: the folder of its curves; None for the recorded ones.
@@ -622,6 +654,7 @@ class ReplayRequest:
     log: Path | None
     named: str
     pool: int | None = None
+    packs: int | None = None
     trainers: str
     load: float = 1.0
     curves: str | None = None
@@ -920,6 +953,25 @@ def check_sweep(
             raise UsageError(
                 f"a replay over --seeds and --loads does not go with {option}. Nothing "
                 f"was replayed."
+            )
+
+
+def check_packs(given: Mapping[str, bool], against: str) -> None:
+    """Refuse options, *given* or not, that do not go with packs.
+
+    Raises:
+        UsageError: One is given, or *against* is no rule of packs.
+    """
+    if against not in PACK_RULES:
+        raise UsageError(
+            f"--against {one_line(against)} is no rule by which members of packs move; "
+            f"nothing was replayed. Choose one of {', '.join(PACK_RULES)}."
+        )
+    for option, is_given in given.items():
+        if is_given:
+            raise UsageError(
+                f"--packs does not go with {option}: members of packs share nodes of "
+                f"their own by rules of their own. Nothing was replayed."
             )
 
 

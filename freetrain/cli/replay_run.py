@@ -43,8 +43,10 @@ from freetrain.priority.base import (
     priority_named,
     settings_of,
 )
+from freetrain.replay.packs import replay_packs
 from freetrain.replay.pool import DAY_S, PoolTimeline, idle_of
 from freetrain.replay.run import run_replay
+from freetrain.replay.settings import PACK_RULES
 from freetrain.replay.trainers import (
     BUILTIN_NAMES,
     QualityTruth,
@@ -58,8 +60,10 @@ from freetrain.report.quality import (
     AGAINST_HEADINGS,
     QUALITY_HEADINGS,
     Score,
+    against,
     against_row,
     cell,
+    quality_of,
     quality_records,
     quality_row,
     scores_of,
@@ -742,8 +746,38 @@ def _in_a_worker(request: ReplayRequest) -> Sequence[Score]:
 
 
 def _scores_of_draw(request: ReplayRequest, context: CliContext) -> Sequence[Score]:
+    if request.packs is not None:
+        return _scores_of_packs(request, request.packs, context)
     comparison, _ = compare(request, context)
     return scores_of(comparison, load=request.load, seed=request.seed)
+
+
+def _scores_of_packs(
+    request: ReplayRequest, nodes: int, context: CliContext
+) -> Sequence[Score]:
+    """Return the scores of all rules by which members of packs move, but one."""
+    trainers = trainers_of(request, context.cwd, mean_nodes=nodes)
+    results = {
+        rule: replay_packs(
+            trainers,
+            rule,
+            nodes=nodes,
+            interval_s=request.settings.t_fwd_s,
+            cost_factor=request.settings.cost_factor,
+        )
+        for rule in PACK_RULES
+    }
+    baseline = results.pop(str(request.against))
+    return tuple(
+        Score(
+            priority=rule,
+            load=request.load,
+            seed=request.seed,
+            quality=quality_of(result),
+            against=against(result, baseline),
+        )
+        for rule, result in results.items()
+    )
 
 
 ABREAST = 3

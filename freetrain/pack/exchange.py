@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from freetrain.config.job import TrainerJob
     from freetrain.pack.pack import Inbox, MemberRecord
-    from freetrain.priority.migration import Move, MoveRule
+    from freetrain.priority.migration import Migration, MoveRule
 
 _MOST_BYTES = 2**18
 """Of a file; one of a hundred members has 10 kB."""
@@ -79,7 +79,7 @@ class PackNews:
     offers: dict[str, str] = field(default_factory=dict)
 
 
-class Exchange:
+class PackExchange:
     """One pack's part in an exchange of members."""
 
     def __init__(
@@ -268,7 +268,7 @@ class Exchange:
             file.write(msgspec.json.encode(news))
         self._news, self._told_s = news, now_s
 
-    def next_move(self, load: PackLoad) -> Move | None:
+    def next_move(self, load: PackLoad) -> Migration | None:
         """Return the next move if it is one of a member of this pack.
 
         Raises:

@@ -62,7 +62,7 @@ from freetrain.pack.cpu_controllers import (
     this_packer,
     used_s,
 )
-from freetrain.pack.exchange import Exchange
+from freetrain.pack.exchange import PackExchange
 from freetrain.pack.pack import (
     Inbox,
     MemberEnd,
@@ -224,10 +224,10 @@ def _own_node(
 
 def _exchange(
     pack: Pack, run: RunDir, inbox: Inbox, say: Callable[[str], None]
-) -> Exchange | None:
+) -> PackExchange | None:
     if pack.exchange is None:
         return None
-    return Exchange(
+    return PackExchange(
         pack.exchange, pack=pack_id(run), rule=pack.moves, inbox=inbox, say=say
     )
 
@@ -256,7 +256,7 @@ def _run_members(  # noqa: PLR0913 -- only run_pack calls it
     pack: Pack,
     workers: Workers,
     inbox: Inbox,
-    exchange: Exchange | None,
+    exchange: PackExchange | None,
     *,
     signals: StopSignals,
     say: Callable[[str], None],
@@ -361,7 +361,7 @@ class PackLoop:
         sharing: Sharing,
         record: PackRecord,
         say: Callable[[str], None],
-        exchange: Exchange | None = None,
+        exchange: PackExchange | None = None,
     ) -> None:
         self._pack = pack
         self._workers = workers
@@ -523,7 +523,7 @@ class PackLoop:
 
     # Moves of members to other packs
 
-    def _is_ours(self, job: TrainerJob, exchange: Exchange) -> bool:
+    def _is_ours(self, job: TrainerJob, exchange: PackExchange) -> bool:
         """Claim a member; return whether this pack has it, and is to start it.
 
         Raises:
@@ -563,7 +563,7 @@ class PackLoop:
         except OSError as error:  # whether it is offered is seen at the next look
             self._say(f"{job.name} could not be offered to another pack: {error}")
 
-    def _exchange_members(self, exchange: Exchange, now_s: float) -> None:
+    def _exchange_members(self, exchange: PackExchange, now_s: float) -> None:
         """Take members in, look after own offers, tell others, and begin a move."""
         offered = [offer.job for offer in self._offers.values()]
         for job in (*exchange.arrivals(), *offered):

@@ -60,7 +60,7 @@ class PackLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Migration:
     """A member and the pack that it is to move to."""
 
     member: str
@@ -68,16 +68,16 @@ class Move:
     target: str
 
 
-def balance(packs: Sequence[PackLoad]) -> Move | None:
+def balance(packs: Sequence[PackLoad]) -> Migration | None:
     """Move the newest member of the most crowded pack to the least crowded one."""
     for source, target in _crowded(packs):
         movable = [member for member in source.members if member.can_move]
         if movable:
-            return Move(movable[-1].name, source.pack, target.pack)
+            return Migration(movable[-1].name, source.pack, target.pack)
     return None
 
 
-def specon(packs: Sequence[PackLoad]) -> Move | None:
+def specon(packs: Sequence[PackLoad]) -> Migration | None:
     """Move the slowest grower of the most crowded pack that has one.
 
     It goes to the least crowded pack. Members that are not slow stay where they are,
@@ -92,11 +92,11 @@ def specon(packs: Sequence[PackLoad]) -> Move | None:
         ]
         if slow:
             slowest = min(slow, key=lambda member: member.growth or 0.0)
-            return Move(slowest.name, source.pack, target.pack)
+            return Migration(slowest.name, source.pack, target.pack)
     return None
 
 
-RULES: dict[MoveRule, Callable[[Sequence[PackLoad]], Move | None]] = {
+RULES: dict[MoveRule, Callable[[Sequence[PackLoad]], Migration | None]] = {
     MoveRule.BALANCE: balance,
     MoveRule.SPECON: specon,
 }

@@ -13,10 +13,17 @@ from freetrain.broker.limits import Mode
 from freetrain.errors import UsageError
 from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.planning.settings import DEFAULT_T_FWD_S, Solver
+from freetrain.priority.migration import MoveRule
 
 DEFAULT_PRIORITY = "throughput"
 LOOK_EVERY_S = 60.0
 """As often as cron can call a tick."""
+
+PLACED = "placed"
+WORK_LEFT = "work-left"
+PACK_RULES = (PLACED, *map(str, MoveRule), WORK_LEFT)
+"""How members of packs are moved in replays: never, by the rules of live packs, and by
+what truly is left to do."""
 
 
 class Accounting(StrEnum):

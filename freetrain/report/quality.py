@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -25,6 +25,20 @@ if TYPE_CHECKING:
 
     Milestone = Callable[[Learning], float | None]
     ScoreValue = Callable[["Score"], float | None]
+
+
+class Learned(Protocol):
+    """The result of a replay, as far as models that learn are concerned."""
+
+    @property
+    def end_s(self) -> float:
+        """When it ended."""
+        ...
+
+    @property
+    def learning(self) -> tuple[Learning, ...]:
+        """What became of its trainers."""
+        ...
 
 
 # ----------------------------------------------------------------------
@@ -46,7 +60,7 @@ def sample_times_s(end_s: float) -> NDArray[np.float64]:
 
 
 def quality_over_time(
-    result: ReplayResult, times_s: NDArray[np.float64]
+    result: Learned, times_s: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return the quality of *result*'s trainers at *times_s*, ascending.
 
@@ -125,7 +139,7 @@ class QualityFigures:
     time_to: dict[str, WaitFigures | None]
 
 
-def quality_of(result: ReplayResult) -> QualityFigures:
+def quality_of(result: Learned) -> QualityFigures:
     """Return the figures of quality of *result*."""
     times_s = sample_times_s(result.end_s)
     under_way, worst, submitted = map(mean_of, quality_over_time(result, times_s))
@@ -159,7 +173,7 @@ def reached_s(trainer: Learning, *, level: float) -> float | None:
     return next((t_s for t_s, quality in pairs if quality >= level), None)
 
 
-def waits_s(result: ReplayResult, when: Milestone) -> dict[str, float]:
+def waits_s(result: Learned, when: Milestone) -> dict[str, float]:
     """Return how long each trainer that got there waited, by name, in seconds.
 
     Of a trainer that starts over, its first run counts.
@@ -172,7 +186,7 @@ def waits_s(result: ReplayResult, when: Milestone) -> dict[str, float]:
     return waits
 
 
-def makespan_s(result: ReplayResult) -> float | None:
+def makespan_s(result: Learned) -> float | None:
     """Return the first arrival to the last finish; None unless all finished."""
     ends_s = [trainer.finished_s for trainer in result.learning]
     if None in ends_s:
@@ -265,7 +279,7 @@ class QualityCompared:
     time_to: dict[str, WaitsCompared | None]
 
 
-def against(result: ReplayResult, baseline: ReplayResult) -> QualityCompared:
+def against(result: Learned, baseline: Learned) -> QualityCompared:
     """Return *result* against *baseline*, both of trainers with quality curves.
 
     Quality over time covers the same time in both: until the later of the two ends.
@@ -407,6 +421,7 @@ class Score:
     """The figures of one priority on one draw of trainers.
 
     Attributes:
+        priority: Its name, or that of a rule by which members of packs move.
         load: Work that arrives, over what the nodes can do.
         against: The figures as shares of the baseline's.
         settings: Settings of the priority that were given, by name.

@@ -213,3 +213,39 @@ def test_a_sweep_over_one_load_may_say_load() -> None:
 
     assert one == run(*words, "--loads", "3").stdout
     assert one != run(*words).stdout
+
+
+PACKS = ("replay", "--packs", "3", "--trainers", "quality:6", "--seeds", "2")
+
+
+def test_packs_have_a_column_for_each_rule_of_moves_but_the_one_they_are_held_against(
+    tmp_path: Path,
+) -> None:
+    words = (*PACKS, "--curves", str(tmp_path / "c"))
+
+    ran, other = run(*words), run_json(*words, "--against", "balance")
+
+    assert (ran.code, ran.stderr) == (0, "")
+    heading = ["load", "1,", "vs", "placed", "balance", "specon", "work-left"]
+    assert ran.stdout.split()[:7] == heading
+    assert {r["priority"] for r in other} == {"placed", "specon", "work-left"}
+    assert all(r["against"]["makespan"] > 0 for r in other)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--priority", "fair"), "--packs does not go with --priority"),
+        (("--pool", "4"), "--packs does not go with --pool"),
+        (("--policy", "equal"), "--packs does not go with --policy"),
+        (("--against", "fair"), "fair is no rule by which members of packs move"),
+        (("--trainers", "hps"), "does not go with --trainers hps"),
+    ],
+)
+def test_options_that_say_nothing_of_packs_are_refused(
+    words: tuple[str, ...], why: str
+) -> None:
+    ran = run(*PACKS, *words)
+
+    assert ran.code == 64
+    assert why in ran.stderr

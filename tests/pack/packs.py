@@ -17,7 +17,7 @@ from freetrain.pack.run import pack_id, sweep
 
 TOP = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
-_COMMAND = ("-m", "freetrain.pack")
+COMMAND = ("-m", "freetrain.pack")
 PROGRESS = r"""
 [progress]
 format = "pattern"
@@ -49,7 +49,7 @@ class Stage:
         part.rename(part.with_suffix(".toml"))
 
     def start(
-        self, text: str, *, by: Sequence[str] = _COMMAND, **variables: str
+        self, text: str, *, by: Sequence[str] = COMMAND, **variables: str
     ) -> subprocess.Popen[str]:
         """Start a pack of *text*, *by* the usual command or another program."""
         path = self.folder / "pack.toml"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pack.packs import PATIENCE_S, Stage, staged, until
+from tests.pack.packs import COMMAND, PATIENCE_S, Stage, staged, until
 
 SAMPLES = 40
 COUNTS = """
@@ -200,10 +200,10 @@ def test_a_damaged_owner_file_is_named_and_its_member_not_started(
     ("dies", "where"),
     [
         ("a", "freetrain.pack.run Workers ask_to_stop after"),
-        ("a", "freetrain.pack.exchange Exchange offer before"),
-        ("a", "freetrain.pack.exchange Exchange offer after"),
-        ("b", "freetrain.pack.exchange Exchange claim before"),
-        ("b", "freetrain.pack.exchange Exchange claim after"),
+        ("a", "freetrain.pack.exchange PackExchange offer before"),
+        ("a", "freetrain.pack.exchange PackExchange offer after"),
+        ("b", "freetrain.pack.exchange PackExchange claim before"),
+        ("b", "freetrain.pack.exchange PackExchange claim after"),
         ("b", "freetrain.pack.run Workers start before"),
         ("b", "freetrain.pack.run Workers start after"),
     ],
@@ -216,7 +216,7 @@ def test_a_pack_killed_at_any_step_of_a_move_loses_no_member_and_doubles_none(
     stages = {"a": packs.a, "b": packs.b}
     by = {dies: ("-c", DIES, *where.split())}
     running = {
-        name: stage.start(texts[name], **({"by": by[name]} if name in by else {}))
+        name: stage.start(texts[name], by=by.get(name, COMMAND))
         for name, stage in stages.items()
     }
     assert running[dies].wait(PATIENCE_S) == -signal.SIGKILL

@@ -26,7 +26,7 @@ from freetrain.pack.cpu_controllers import (
     signal_all,
     this_packer,
 )
-from freetrain.pack.exchange import Exchange
+from freetrain.pack.exchange import PackExchange
 from freetrain.pack.pack import (
     Inbox,
     MemberRecord,
@@ -71,7 +71,7 @@ class World:
         folder: Path,
         *names: str,
         record: PackRecord | None = None,
-        exchange: Exchange | None = None,
+        exchange: PackExchange | None = None,
     ) -> None:
         self.run = RunDir(folder)
         self.go = folder / "go"
@@ -203,7 +203,7 @@ def test_a_member_that_the_other_pack_does_not_take_goes_on_where_it_was(
         text = f'name = "{name}"\ncommand = ["x"]\nelastic = false\n[nodes]\nmax = 1\n'
         (tmp_path / f"{name}.toml").write_text(text)
     named = Pack(members=tuple(tmp_path / f"{name}.toml" for name in "ab"))
-    exchange = Exchange(
+    exchange = PackExchange(
         tmp_path / "exchange",
         pack="us",
         rule=MoveRule.BALANCE,
