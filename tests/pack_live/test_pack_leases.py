@@ -21,6 +21,7 @@ from freetrain.config.site import HoleSettings, LeaseSettings, PlannerSettings, 
 from freetrain.demo.fake_slurm.cluster import FakeJob
 from freetrain.demo.fake_slurm.processes import at_work, install
 from freetrain.elastic.contract import read_outcome
+from freetrain.elastic.files import RunDir
 from freetrain.errors import FreeTrainError
 from freetrain.pack.pack import PackRecord, member_folder, read_record
 from freetrain.state.database import read_store
@@ -104,15 +105,15 @@ class LeasedPack:
         self.stage.job("fails", fails, more='[restart]\nwait = "0.5s"\n')
         self.submit_file('members = ["short.toml", "long.toml", "fails.toml"]\n')
 
-    def submit_file(self, members: str) -> None:
+    def submit_file(self, members: str, *, name: str = NAME) -> None:
         """Submit a pack of *members*, which share one CPU by turns."""
         folder = self.stage.folder
         means = 'means = "duty-cycle"\ncpus = 1\ninterval = "1s"\n'
-        (folder / "pack.toml").write_text(f"{members}{means}")
-        path = folder / "job.toml"
+        (folder / f"{name}.pack").write_text(f"{members}{means}")
+        path = folder / f"{name}.job"
         path.write_text(
-            f'name = "{NAME}"\n[nodes]\nmax = 1\n[launch]\nlauncher = "pack"\n'
-            'pack = "pack.toml"\n[restart]\nwait = "1s"\n'
+            f'name = "{name}"\n[nodes]\nmax = 1\n[launch]\nlauncher = "pack"\n'
+            f'pack = "{name}.pack"\n[restart]\nwait = "1s"\n'
         )
         submit_file(
             SubmitRequest(path=path, named=path.name),
@@ -138,13 +139,13 @@ class LeasedPack:
         wait_for(event, look, limit_s=300.0)
 
     def kill_packer(self) -> None:
-        words = ["freetrain.pack", str(self.stage.folder / "pack.toml"), ""]
+        words = ["freetrain.pack", str(self.stage.folder / f"{NAME}.pack"), ""]
         (packer,) = (pid for pid, argv, _ in processes() if argv[-3:] == words)
         os.kill(packer, SIGKILL)
 
-    def node(self) -> str:
-        """Return the node on which it is, empty for none."""
-        assigned = newest_assigned(self.trainer)
+    def node(self, name: str = NAME) -> str:
+        """Return the node on which a pack is, empty for none."""
+        assigned = newest_assigned(StateDir(self.site.state_directory).trainer(name))
         return assigned.members[0].node if assigned and assigned.members else ""
 
     def steps(self, member: str) -> int:
@@ -152,14 +153,14 @@ class LeasedPack:
         lines = path.read_text().splitlines() if path.exists() else []
         return int(json.loads(lines[-1])["step"]) if lines else 0
 
-    def printed(self, member: str) -> dict[int, str]:
+    def printed(self, member: str, home: RunDir | None = None) -> dict[int, str]:
         """Return what each generation of a member printed."""
-        logs = member_folder(self.trainer.run, member) / "logs"
+        logs = member_folder(home or self.trainer.run, member) / "logs"
         return {int(path.stem): path.read_text() for path in logs.glob("*.log")}
 
-    def used(self, member: str) -> set[int]:
+    def used(self, member: str, home: RunDir | None = None) -> set[int]:
         """Return how often samples were used, as a member that is finished says."""
-        (text,) = [t for t in self.printed(member).values() if "used" in t]
+        (text,) = [t for t in self.printed(member, home).values() if "used" in t]
         return set(map(int, text.partition("used")[2].split()))
 
     def ended(self) -> EndingKind | None:
@@ -169,7 +170,7 @@ class LeasedPack:
 
     def is_finished(self) -> bool:
         with read_store(self.site.state_directory, uid=os.getuid()) as state:
-            return [row.state for row in trainers(state)] == [TrainerState.FINISHED]
+            return {row.state for row in trainers(state)} == {TrainerState.FINISHED}
 
 
 def now_s() -> float:
@@ -310,6 +311,37 @@ def test_the_agent_ends_members_whose_packer_was_killed(scene: Scene) -> None:
     assert pack.ended() is EndingKind.KILLED
     assert not members & set(pack.stage.processes())
     _goes_on_to_its_end(pack, epochs)
+
+
+def test_a_member_moves_to_a_pack_on_another_node_and_loses_nothing(
+    scene: Scene,
+) -> None:
+    pack, _ = scene
+    epochs, names = 60, ("one", "two", "three")
+    for name in names:
+        counts = COUNTS.format(samples=SAMPLES, epochs=epochs, step_s=0.05)
+        pack.stage.job(name, counts)
+    members = ", ".join(f'"{name}.toml"' for name in names)
+    exchange = f'exchange = "{pack.stage.folder}/exchange"\nstay = "60s"\n'
+    other = StateDir(pack.site.state_directory).trainer("roomy").run
+    pack.submit_file(f"members = [{members}]\n{exchange}")
+    pack.submit_file(exchange, name="roomy")
+
+    def moved() -> list[str]:
+        lines = read_record(other).members
+        return [name for name, line in lines.items() if line.generation > 0]
+
+    pack.ticks_until("a member to move", moved)
+    assert pack.node() != pack.node("roomy") != ""
+    assert pack.record.members[moved()[0]].end == "with another pack"
+    pack.ticks_until("both packs to be finished", pack.is_finished)
+
+    home = RunDir(pack.stage.folder / "exchange")
+    assert [pack.used(name, home) for name in names] == [{epochs}] * 3
+    done = [read_record(run).done[0] for run in (pack.trainer.run, other)]
+    assert sum(done) == len(names) * epochs * SAMPLES // 4
+    assert min(done) > 0
+    wait_for("nothing to be left", lambda: not pack.stage.processes())
 
 
 def _goes_on_to_its_end(pack: LeasedPack, epochs: int) -> None:
