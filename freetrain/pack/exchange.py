@@ -15,6 +15,7 @@ import math
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ import msgspec
 from freetrain.elastic.files import RunDir, create_once, numbers_in, replaced
 from freetrain.errors import BadConfigurationError, BadDataError, FreeTrainError
 from freetrain.opening import check_own, read_plain
-from freetrain.pack.pack import member_folder
+from freetrain.pack.pack import member_folder, member_folders
 from freetrain.priority.migration import RULES, PackLoad
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Owner:
 
     Attributes:
         number: From 1 on.
-        pack: The pack that has the member.
+        pack: The run directory of the pack that has the member.
         job: The member's job file, absolute.
         to: The pack that it is offered to; empty for none.
         generation: The number of the member's newest fragment when it was offered.
@@ -80,7 +81,12 @@ class PackNews:
 
 
 class PackExchange:
-    """One pack's part in an exchange of members."""
+    """One pack's part in an exchange of members.
+
+    Attributes:
+        pack: The pack's name.
+        is_unread: Whether it is not known yet which members the pack has.
+    """
 
     def __init__(
         self,
@@ -95,7 +101,7 @@ class PackExchange:
 
         Args:
             folder: All packs of the exchange see it.
-            pack: The identifier of this pack, the same in each generation.
+            pack: The run directory of this pack, by which others know it.
             rule: Chooses moves.
             inbox: Reads the job files of members.
             say: Gets a line about each member that cannot be taken.
@@ -108,11 +114,12 @@ class PackExchange:
         self.pack = pack
         self._home = RunDir(folder)
         self._packs = folder / "packs"
+        self._file = self._packs / f"{sha256(os.fsencode(pack)).hexdigest()[:16]}.json"
         self._rule = RULES[rule]
         self._inbox = inbox
         self._say = say
         self._held: dict[str, int] = {}  # numbers of the files that this process made
-        self._is_new = True
+        self.is_unread = True
         self._complaints: set[str] = set()
         self._news: PackNews | None = None
         self._told_s = -math.inf
@@ -129,10 +136,10 @@ class PackExchange:
         """
         try:
             found = tuple(self._arriving())
-        except OSError as error:
-            self._complain(str(error))
+        except (OSError, ValueError) as error:  # such as a name that no file can have
+            self._complain(f"the exchange cannot be read now: {error}")
             return ()
-        self._is_new = False
+        self.is_unread = False
         return found
 
     def _arriving(self) -> Iterator[TrainerJob]:
@@ -142,13 +149,13 @@ class PackExchange:
             for name, pack in news.offers.items()
             if pack == self.pack
         }
-        folders = member_folder(self._home, "").iterdir() if self._is_new else ()
+        folders = member_folders(self._home) if self.is_unread else ()
         for name in sorted(offered.union(folder.name for folder in folders)):
             try:
                 newest = self._newest(name)
                 if newest is None:
                     continue
-                is_had = newest.pack == self.pack and self._is_new
+                is_had = newest.pack == self.pack and self.is_unread
                 if is_had or newest.to == self.pack:
                     yield self._inbox.handed(Path(newest.job), name=name)
             except FreeTrainError as error:
@@ -262,9 +269,8 @@ class PackExchange:
         news = PackNews(load=load, offers=dict(offers))
         if news == self._news and now_s - self._told_s < _ANNOUNCE_EVERY_S:
             return
-        path = self._packs / f"{self.pack}.json"
-        temporary = self._packs / f".{self.pack}.{os.getpid()}"
-        with replaced(path, temporary=temporary) as file:
+        temporary = self._packs / f".{self._file.stem}.{os.getpid()}"
+        with replaced(self._file, temporary=temporary) as file:
             file.write(msgspec.json.encode(news))
         self._news, self._told_s = news, now_s
 
@@ -274,8 +280,7 @@ class PackExchange:
         Raises:
             OSError: The other packs cannot be read.
         """
-        ours = self._packs / f"{self.pack}.json"
-        since_s = ours.stat().st_mtime - _STALE_S  # by the clock of the file system
+        since_s = self._file.stat().st_mtime - _STALE_S  # the file system's clock
         others = [news.load for told_s, news in self._others() if told_s >= since_s]
         move = self._rule((load, *others))
         return move if move is not None and move.source == self.pack else None
@@ -297,7 +302,7 @@ class PackExchange:
     def withdraw(self) -> None:
         """Tell the other packs that this one ends."""
         with suppress(OSError):
-            (self._packs / f"{self.pack}.json").unlink()
+            self._file.unlink()
 
 
 def _owner_in(path: Path) -> Owner:

@@ -393,10 +393,10 @@ class PackRecord:
     @property
     def done(self) -> tuple[int, float]:
         """Steps and samples that members did in this pack."""
-        lines = self.members.values()
+        lines = self.members.values()  # one that was just started has reported none
         return (
-            sum(line.steps - line.others_steps for line in lines),
-            sum(line.samples - line.others_samples for line in lines),
+            sum(max(0, line.steps - line.others_steps) for line in lines),
+            sum(max(0.0, line.samples - line.others_samples) for line in lines),
         )
 
 

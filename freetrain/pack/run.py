@@ -228,7 +228,7 @@ def _exchange(
     if pack.exchange is None:
         return None
     return PackExchange(
-        pack.exchange, pack=pack_id(run), rule=pack.moves, inbox=inbox, say=say
+        pack.exchange, pack=str(run.path), rule=pack.moves, inbox=inbox, say=say
     )
 
 
@@ -374,6 +374,7 @@ class PackLoop:
         self._waiting: dict[str, TrainerJob] = {}  # to be started again, until due
         self._leaving: dict[str, str] = {}  # the packs to which members are to move
         self._offers: dict[str, Offer] = {}
+        self._staying: set[str] = set()  # members that another pack did not take
         self._zero_s = workers.clock.elapsed_s() - record.ran_s
         self._listed_s = self._saved_s = -math.inf
         self._busy_s = self._now_s()
@@ -408,6 +409,7 @@ class PackLoop:
     def _is_idle(self) -> bool:
         now_s = self._now_s()
         is_busy = bool(self._workers.members or self._waiting or self._offers)
+        is_busy = is_busy or (self._exchange is not None and self._exchange.is_unread)
         if is_busy:
             self._busy_s = now_s
         return now_s - self._busy_s >= self._pack.stay_s and not is_busy
@@ -427,6 +429,8 @@ class PackLoop:
         records, exchange = self._record.members, self._exchange
         coming = (*self._arrivals(), *(exchange.arrivals() if exchange else ()))
         names = {*records, *(job.name for job in coming)}
+        if exchange is not None and exchange.is_unread:
+            return False
         return all(name in records and records[name].is_over for name in names)
 
     def _now_s(self) -> float:
@@ -540,6 +544,8 @@ class PackLoop:
             self._waiting[job.name] = job
             return False
         if exchange.has(owner):
+            if is_late:
+                self._staying.add(job.name)
             if record.end == MemberEnd.MOVED or not record.generation:  # it arrives
                 record.others_steps += owner.steps - record.steps
                 record.others_samples += owner.samples - record.samples
@@ -598,6 +604,7 @@ class PackLoop:
             is_slow=track is not None and track.place is flowcon.GrowthList.COMPLETING,
             can_move=member.goes_on
             and not member.is_asked
+            and member.name not in self._staying
             and ran_s >= self._pack.interval_s,
         )
 

@@ -44,7 +44,7 @@ class PackLoad:
     """A pack as the rules see it.
 
     Attributes:
-        pack: Its identifier.
+        pack: Its name, unique among the packs.
         cpus: CPUs of all members together.
         members: In the order in which they came to this pack.
     """
@@ -103,7 +103,7 @@ RULES: dict[MoveRule, Callable[[Sequence[PackLoad]], Migration | None]] = {
 
 
 def _crowded(packs: Sequence[PackLoad]) -> Iterator[tuple[PackLoad, PackLoad]]:
-    """Yield sources and targets of moves, by crowding and then by identifier."""
+    """Yield sources and targets of moves, by crowding and then by name."""
     order = sorted(packs, key=lambda pack: (pack.crowding, pack.pack))
     for source in reversed(order):
         target = order[0]

@@ -195,6 +195,24 @@ def test_a_damaged_owner_file_is_named_and_its_member_not_started(
     assert not packs.a.log("a")
 
 
+def test_a_pack_is_not_over_before_it_knows_which_members_it_has(
+    packs: TwoPacks,
+) -> None:
+    packs.a.job("a", "print('up')")
+    unreadable = packs.folder / "exchange" / "members" / "b" / "owners"
+    unreadable.parent.mkdir(parents=True)
+    unreadable.touch()
+
+    a = packs.a.start(packs.text("a").replace("600s", "0s"))
+    until(lambda: bool(packs.a.record()) and packs.a.ends() == {"a": "finished"})
+    with pytest.raises(subprocess.TimeoutExpired):
+        a.wait(3.0)
+    unreadable.unlink()
+
+    assert "the exchange cannot be read now" in packs.a.end(a)
+    assert a.returncode == 0
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("dies", "where"),
