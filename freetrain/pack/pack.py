@@ -103,7 +103,7 @@ class Pack(Struct, frozen=True, kw_only=True, rename=key_name):
     members: Annotated[tuple[Path, ...], MEMBERS] = ()
     inbox: AbsolutePath | None = None
     stay_s: Annotated[float, seconds(0.0, LONGEST_S)] = 0.0
-    sharing: SharingName = SharingName.FLOWCON
+    sharing: SharingName = SharingName.FAIR
     interval_s: Annotated[float, seconds(0.1, LONGEST_S)] = 30.0
     alpha: Positive = 0.03  # flowcon.DEFAULT_ALPHA, without the NumPy it imports
     metric: Annotated[

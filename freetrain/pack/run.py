@@ -1002,7 +1002,7 @@ def _last_line(log: Path) -> str:
     return lines[-1][:_LONGEST_REASON] if lines else ""
 
 
-# The shares: by FlowCon, or equal.
+# The shares: equal, or by FlowCon.
 
 
 class Sharing:

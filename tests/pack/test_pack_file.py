@@ -41,7 +41,7 @@ WHOLE = """
 members = ["a/job.toml", "/b.toml"]
 inbox = "inbox"
 stay = "10min"
-sharing = "fair"
+sharing = "flowcon"
 interval = "5s"
 alpha = 0.1
 metric = "accuracy"
@@ -62,7 +62,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         members=(tmp_path / "a/job.toml", (tmp_path / "/b.toml")),
         inbox=tmp_path / "inbox",
         stay_s=600.0,
-        sharing=SharingName.FAIR,
+        sharing=SharingName.FLOWCON,
         interval_s=5.0,
         alpha=0.1,
         metric="accuracy",
@@ -70,6 +70,12 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         means=ControllerName.DUTY_CYCLE,
         cpus=3,
     )
+
+
+def test_members_share_the_cpus_equally_unless_the_file_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    assert read(tmp_path, 'members = ["a.toml"]').sharing is SharingName.FAIR
 
 
 @pytest.mark.parametrize(

@@ -281,7 +281,7 @@ def test_flowcons_shares_hold_in_a_lease_and_go_to_the_next(tmp_path: Path) -> N
         falls, flat = "0.999 ** step", "1.0 if step else 9.0"
         pack.stage.job("falls", REPORTS.format(loss=falls), more=PROGRESS)
         pack.stage.job("flat", REPORTS.format(loss=flat), more=PROGRESS)
-        pack.submit_file('members = ["falls.toml", "flat.toml"]\n')
+        pack.submit_file('members = ["falls.toml", "flat.toml"]\nsharing = "flowcon"\n')
         by_growth = {"falls": 0.75, "flat": 0.25}
         pack.ticks_until("shares by growth", lambda: pack.record.shares == by_growth)
         before = pack.record.sharing

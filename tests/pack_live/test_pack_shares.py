@@ -81,7 +81,8 @@ def test_the_trainer_that_grows_is_given_most_of_the_cpus(
     names = ("falls", *FLAT)
     members = ", ".join(f'"{name}.toml"' for name in names)
     stage.start(
-        f'members = [{members}]\nmeans = "{controller}"\ninterval = "0.5s"\n'
+        f'members = [{members}]\nmeans = "{controller}"\nsharing = "flowcon"\n'
+        'interval = "0.5s"\n'
         f"cpus = {CPUS.get(controller, 1)}\n"
     )
     part = 1 / (2 * len(names))
