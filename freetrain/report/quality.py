@@ -161,6 +161,7 @@ def milestones() -> dict[str, Milestone]:
         f"{level:.0%}": partial(reached_s, level=level) for level in LEVELS
     }
     return levels | {
+        "lacking": lacking_until_s,
         "deliver": lambda trainer: trainer.deliver_s,
         "final": lambda trainer: trainer.final_s,
         "finish": lambda trainer: trainer.finished_s,
@@ -171,6 +172,18 @@ def reached_s(trainer: Learning, *, level: float) -> float | None:
     """Return when *trainer* first reached *level*, from 0 to 1; None for never."""
     pairs = zip(trainer.times_s, trainer.quality, strict=True)
     return next((t_s for t_s, quality in pairs if quality >= level), None)
+
+
+def lacking_until_s(trainer: Learning) -> float | None:
+    """Return the arrival of *trainer* and the area below what its quality lacks.
+
+    The area, in seconds, is the mean over all qualities, from 0 to 1, of the wait for
+    each. None for a trainer that never learns, or has not finished.
+    """
+    if trainer.finished_s is None or not any(trainer.quality):
+        return None
+    gained = np.diff(np.array([0.0, *trainer.quality]))
+    return float(gained @ np.array(trainer.times_s))
 
 
 def waits_s(result: Learned, when: Milestone) -> dict[str, float]:
@@ -264,7 +277,6 @@ class QualityCompared:
 
     Attributes:
         under_way: Of the quality of trainers under way.
-        loss_under_way: Of the quality that these lack, 1 - quality.
         worst: Of the quality of the worst of them.
         submitted: Of the quality of all that have arrived.
         makespan: Of the makespan.
@@ -272,7 +284,6 @@ class QualityCompared:
     """
 
     under_way: float | None
-    loss_under_way: float | None
     worst: float | None
     submitted: float | None
     makespan: float | None
@@ -291,7 +302,6 @@ def against(result: Learned, baseline: Learned) -> QualityCompared:
     )
     return QualityCompared(
         under_way=_over(under_way, than_way),
-        loss_under_way=_over(_rest(under_way), _rest(than_way)),
         worst=_over(worst, than_worst),
         submitted=_over(submitted, than_submitted),
         makespan=_over(makespan_s(result), makespan_s(baseline)),
@@ -312,10 +322,6 @@ def quality_records(comparison: Comparison, result: ReplayResult) -> dict[str, o
         shares = asdict(against(result, baseline))
         record["against"] = {"name": comparison.name(baseline)} | shares
     return record
-
-
-def _rest(quality: float | None) -> float | None:
-    return None if quality is None else 1.0 - quality
 
 
 def _over(ours: float | None, theirs: float | None) -> float | None:
@@ -478,7 +484,7 @@ def sweep_rows() -> tuple[SweepRow, ...]:
     """Return the rows of the table, in order."""
     return (
         SweepRow("quality under way", lambda s: s.against.under_way, is_high_good=True),
-        SweepRow("quality lacking", lambda s: s.against.loss_under_way),
+        SweepRow("quality lacking", _wait("lacking", "mean")),
         SweepRow("quality, worst", lambda s: s.against.worst, is_high_good=True),
         SweepRow(
             "quality, submitted", lambda s: s.against.submitted, is_high_good=True

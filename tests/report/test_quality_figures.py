@@ -89,6 +89,7 @@ def test_waits_count_from_the_arrival_and_only_of_those_who_got_there() -> None:
     assert waits == {
         "90%": (1, 30.0),
         "95%": (1, 40.0),
+        "lacking": (1, 21.0),  # half of it after 10 s, 0.4 after 30 s, 0.1 after 40 s
         "deliver": (1, 30.0),
         "final": (1, 40.0),
         "finish": (1, 40.0),
@@ -157,7 +158,7 @@ def test_rows_have_a_cell_a_heading_and_a_replay_equals_itself() -> None:
 
     found = against(one, one)
 
-    assert (found.under_way, found.loss_under_way, found.makespan) == (1, 1, 1)
+    assert (found.under_way, found.worst, found.makespan) == (1, 1, 1)
     assert {w and (w.mean, w.slower) for w in found.time_to.values()} == {(1, 0)}
     assert len(quality_row(one, "slaq")) == len(QUALITY_HEADINGS)
     assert len(against_row(one, one, "slaq")) == len(AGAINST_HEADINGS)
