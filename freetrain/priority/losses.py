@@ -22,23 +22,9 @@ if TYPE_CHECKING:
 
     from freetrain.losscurve.forecast import LossForecast
     from freetrain.priority.base import Contender, CurveCache
-    from milp.problem import Curve
 
 FEWEST_POINTS = 4
 """Values before a forecast is used: as many as SLAQ's curves have unknowns."""
-
-PLATEAU = 0.01
-"""Gain in quality that is expected of twice the work done, at least, by a trainer that
-is learning."""
-
-FEWEST_FOR_PLATEAU = 10
-
-LEAST_FOR_PLATEAU = 0.5
-"""Values, and share of the whole training done, before a plateau is believed.
-
-A trainer in the background may report nothing more for long, so that a mistake there
-stays undetected. With few values, back-tests cannot refute "no further gain"; and early
-on many curves pause."""
 
 
 class LossStatus(StrEnum):
@@ -51,31 +37,18 @@ class LossStatus(StrEnum):
         "by its speed-up"
     )
     DIVERGING = "diverging, so it gets what others leave"
-    DOUBTFUL = "seems on a plateau, so it has its smallest size to show otherwise"
-    PLATEAUED = "on a plateau, so it gets what others leave"
+    OVER = "all of its work is done, so it gets what others leave"
 
 
 def loss_status(contender: Contender) -> LossStatus:
-    """Return the status of *contender*.
-
-    With too few values it has no usable loss yet. It is on a plateau if it is not
-    expected to gain :data:`PLATEAU` by doing once more the work that it has done: a
-    rule without seconds or samples, as it has to suit trainings of minutes and of
-    weeks.
-    """
+    """Return the status of *contender*: with few values it has no usable loss yet."""
     forecast = contender.forecast
     if forecast is None:
         return LossStatus.NO_LOSS
     if forecast.is_diverging:
         return LossStatus.DIVERGING
-    if len(forecast.points) < FEWEST_POINTS:
-        return LossStatus.NO_LOSS
-    done = done_samples(contender, forecast)
-    if quality_after(forecast, 2 * done) - quality_after(forecast, done) < PLATEAU:
-        is_sure = len(forecast.points) >= FEWEST_FOR_PLATEAU
-        is_late = done >= LEAST_FOR_PLATEAU * (contender.total_samples or 0.0)
-        return LossStatus.PLATEAUED if is_sure and is_late else LossStatus.DOUBTFUL
-    return LossStatus.LEARNING
+    few = len(forecast.points) < FEWEST_POINTS
+    return LossStatus.NO_LOSS if few else LossStatus.LEARNING
 
 
 def quality_after(forecast: LossForecast, samples: float) -> float:
@@ -92,9 +65,6 @@ def done_samples(contender: Contender, forecast: LossForecast) -> float:
 
 DIVERGING_WORTH = 0.01
 """Worth of a diverging trainer over that of another in the background: it is last."""
-
-DOUBTFUL_BEYOND = 0.01
-"""Worth of a node above the smallest size for a trainer that seems on a plateau."""
 
 _UNKNOWN = {LossStatus.NO_LOSS, LossStatus.NO_AIM}
 
@@ -175,22 +145,11 @@ def rating_by_speed_up(
 ) -> Rating:
     """Return the rating by speed-up of a trainer with this status."""
     curve = curves.speed_up(contender)
-    if status is LossStatus.DOUBTFUL:
-        curve = _up_to_smallest(contender, DOUBTFUL_BEYOND, curves)
     if status is LossStatus.DIVERGING:
         curve = curves.weighted(curve, DIVERGING_WORTH)
     return Rating(
         curve=curve,
         floor=contender.sizes[0] if status in _UNKNOWN else 0,
-        is_background=status in {LossStatus.DIVERGING, LossStatus.PLATEAUED},
+        is_background=status in {LossStatus.DIVERGING, LossStatus.OVER},
         reason=status.value,
     )
-
-
-def _up_to_smallest(contender: Contender, beyond: float, curves: CurveCache) -> Curve:
-    """Return the speed-up; above the smallest size only its share *beyond* counts."""
-    worth = curves.speed_up(contender).value_per_s
-    least = contender.sizes[0]
-    less = worth.copy()
-    less[least:] = worth[least] + beyond * (worth[least:] - worth[least])
-    return curves.custom(less, contender.sizes)
