@@ -78,7 +78,7 @@ class Judged(NamedTuple):
     is_m0: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """A plan that has been verified.
 

@@ -63,10 +63,10 @@ class ExactSolver:
                 f"{len(problem.classes)}. Use the count formulation."
             )
         pool_nodes = problem.classes[0].nodes
-        rows = self._table.rows_of(problem)
-        asked = (pool_nodes, *map(id, rows))
+        asked = pool_nodes, problem.t_fwd_s, problem.trainers
         plan = self._table.plans.get(asked)
         if plan is None:
+            rows = self._table.rows_of(problem)
             counts, value = _best(self._case(rows, pool_nodes))
             plan = Plan(tuple([(n,) for n in counts]), value, value)
             self._table.keep(asked, plan)
@@ -203,7 +203,7 @@ def node_price(hulls: Sequence[Hull], pool_nodes: int) -> float:
     if not hulls:
         return 0.0
     slopes = np.concatenate([hull.slopes for hull in hulls])
-    order = np.argsort(-slopes)
+    order = (-slopes).argsort()
     bought = np.concatenate([hull.widths for hull in hulls])[order].cumsum()
     last = int(bought.searchsorted(pool_nodes, side="right"))
     return float(slopes[order[last]]) if last < len(order) else 0.0
@@ -218,6 +218,8 @@ few hundred rows of some hundred sizes at a few hundred prices."""
 _LOSSLESS = 1e-12
 """Losses this small beside the best are rounding; only the search's start uses it."""
 _Key = tuple["Curve", tuple[int, ...], float, float, float, bool]
+_Asked = tuple[int, float, tuple["ProblemTrainer", ...]]
+"""Nodes to give, look-ahead, and trainers."""
 
 
 class Row(NamedTuple):
@@ -239,10 +241,11 @@ class Row(NamedTuple):
 
 
 class SizeTable:
-    """Rows by trainer state, and plans by rows, for one look-ahead at a time; bounded.
+    """Rows by trainer state, for one look-ahead at a time, and plans; bounded.
 
     Attributes:
-        plans: The best plan, by the nodes to give and the identities of the rows.
+        plans: The best plan by what was asked, trainers by identity: that is looked up
+            at every event of a replay, where most trainers stay as they are.
     """
 
     def __init__(self) -> None:
@@ -258,16 +261,16 @@ class SizeTable:
         """Return *rows* at *price* a node."""
         return [row.priced.get(price) or self._add_priced(row, price) for row in rows]
 
-    def keep(self, asked: tuple[int, ...], plan: Plan) -> None:
+    def keep(self, asked: _Asked, plan: Plan) -> None:
         """Keep a plan for as long as its rows."""
         self.plans[asked] = plan
-        self._sizes += len(asked)
+        self._sizes += len(plan.counts)
 
     def _clear(self, *, t_fwd_s: float) -> None:
         self._t_fwd_s = t_fwd_s
         self._rows: dict[_Key, Row] = {}
         self._sizes = 0
-        self.plans: dict[tuple[int, ...], Plan] = {}
+        self.plans: dict[_Asked, Plan] = {}
 
     def _row(self, trainer: ProblemTrainer) -> Row:
         usable = trainer.usable is None or 0 in trainer.usable
@@ -356,7 +359,8 @@ class Priced(NamedTuple):
             self.gains[sizes].tolist(),
             strict=True,
         )
-        nodes = np.sort(sizes)
+        nodes = sizes.copy()
+        nodes.sort()
         options = self.shortlists[count] = Options(
             int(nodes[0]), int(nodes[-1]), list(by_loss), nodes, self.gains[nodes]
         )
@@ -365,7 +369,7 @@ class Priced(NamedTuple):
 
 def price_sizes(row_gains: NDArray[np.float64], price: float) -> Priced:
     """Return the losses of a row of gains, ``-inf`` where not allowed, at *price*."""
-    sizes = np.flatnonzero(row_gains > -np.inf)
+    (sizes,) = (row_gains > -np.inf).nonzero()
     paid = row_gains[sizes] - price * sizes
     best = float(paid.max())
     losses = best - paid
@@ -458,9 +462,6 @@ def _search_few(
     moves = _MOVES_PER_TRAINER * len(options)
     choices: list[dict[int, int] | int] = []
     for (fewest, largest, by_loss, *_), top in zip(options, best, strict=True):
-        moves -= len(states) * len(by_loss)
-        if moves < 0:
-            return None
         least += largest
         most += fewest
         if fewest == largest:
@@ -468,6 +469,10 @@ def _search_few(
             states = {n + fewest: gain + more for n, gain in states.items()}
             choices.append(fewest)
         else:
+            # Behind the last trainer that has a choice only one state is of use.
+            moves -= len(states) * (len(by_loss) if least < most else 1)
+            if moves < 0:
+                return None
             window = (least, most)
             states, choice = _step(states, by_loss, window, (net, limit.price))
             choices.append(choice)
@@ -503,21 +508,16 @@ def _step(
     choice: dict[int, int] = {}
     for before, gain in states.items():
         spare = net + gain - price * before
+        fewest, largest = least - before, most - before
         for loss, nodes, more in by_loss:
             if loss > spare:
                 break
-            taken = before + nodes
-            if taken < least or taken > most:
-                continue
-            value = gain + more
-            known = after.get(taken)
-            if (
-                known is None
-                or value > known
-                or (value == known and nodes < choice[taken])
-            ):
-                after[taken] = value
-                choice[taken] = nodes
+            if fewest <= nodes <= largest:
+                taken, value = before + nodes, gain + more
+                known = after.get(taken, -math.inf)
+                if value > known or (value == known and nodes < choice[taken]):
+                    after[taken] = value
+                    choice[taken] = nodes
     return after, choice
 
 

@@ -115,7 +115,7 @@ def _check_values(values: NDArray[np.float64]) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NodeClass:
     """Idle nodes that are alike to the planner.
 
@@ -130,9 +130,11 @@ class NodeClass:
     life_s: float = math.inf
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ProblemTrainer:
     """A trainer of a planning problem.
+
+    Compared and hashed by identity, so that solvers can keep plans by it.
 
     Attributes:
         name: Unique in the problem.
@@ -153,7 +155,7 @@ class ProblemTrainer:
     usable: frozenset[int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Problem:
     """Which trainer gets how many nodes of which class, for the next t_fwd.
 
