@@ -130,14 +130,15 @@ class UnitRanges:
 
     def highest(self, count: int) -> list[int]:
         """Return the *count* highest units, or all there are, ascending."""
-        found: list[int] = []
+        found: list[range] = []
         for first, end in zip(
             reversed(self._firsts), reversed(self._ends), strict=True
         ):
-            if len(found) >= count:
+            if count <= 0:
                 break
-            found = [*range(max(first, end - count + len(found)), end), *found]
-        return found
+            found.append(range(max(first, end - count), end))
+            count -= end - first
+        return [*chain.from_iterable(reversed(found))]
 
 
 class HolderCounts:

@@ -169,7 +169,7 @@ def ranges_of(nodes: Sequence[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PoolEvent:
     """A time at which idle intervals start or end.
 

@@ -491,7 +491,7 @@ def result_of(
         wall_s=0.0,
         peak_rss_bytes=0,
         steps=tuple(engine.steps),
-        completions=tuple(_completion(run) for run in runs),
+        completions=_completions(runs),
         learning=learning_of(runs),
         priority_settings=settings.priority_settings,
         gap=use.gaps.summary(),
@@ -508,15 +508,21 @@ def result_of(
     )
 
 
-def _completion(run: Run) -> Completion:
-    took_s = None if run.finished_s is None else run.finished_s - run.arrival_s
-    return Completion(
-        trainer=run.spec.name,
-        arrival_s=run.arrival_s,
-        admitted_s=run.admitted_s,
-        finished_s=run.finished_s,
-        samples=run.done,
-        slowdown=None if took_s is None else took_s / run.spec.shortest_s,
+def _completions(runs: Iterable[Run]) -> tuple[Completion, ...]:
+    # A trainer that starts over has many runs.
+    shortest_s = {spec: spec.shortest_s for spec in {run.spec for run in runs}}
+    return tuple(
+        Completion(
+            trainer=run.spec.name,
+            arrival_s=run.arrival_s,
+            admitted_s=run.admitted_s,
+            finished_s=run.finished_s,
+            samples=run.done,
+            slowdown=None
+            if run.finished_s is None
+            else (run.finished_s - run.arrival_s) / shortest_s[run.spec],
+        )
+        for run in runs
     )
 
 

@@ -113,7 +113,7 @@ class TrainerView(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class View:
     """The pool and its trainers at one event, after losses and admissions.
 
