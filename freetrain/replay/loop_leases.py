@@ -441,9 +441,9 @@ class TrainerGuests:
         """Go from *units*; a trainer that has finished by now has nothing to commit."""
         if self.pool is None:
             return 0.0
-        holders = {self.pool.holder(node) for node in self._nodes.touched(units)}
+        holders = self.pool.holders(self._nodes.touched(units))
         passed_s = now_s - self._start_s
-        if not any(run is not None and run.finish_s > passed_s for run in holders):
+        if not any(run.finish_s > passed_s for run in holders):
             return 0.0
         self.waited_s[job] = self._settings.used_notice_s
         return self._settings.used_notice_s

@@ -25,7 +25,7 @@ from logs.timeline import UnitRanges
 from logs.trace import IdleTrace, JobTrace, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -440,16 +440,16 @@ class NodePool:
     def __init__(self) -> None:
         self.free = UnitRanges()
         self.idle_nodes = 0
-        self._holder: dict[int, Run] = {}
+        self._holders: set[Run] = set()  # few, and each node has one at most
 
     @property
     def used_nodes(self) -> int:
         """How many nodes trainers hold."""
         return self.idle_nodes - len(self.free)
 
-    def holder(self, node: int) -> Run | None:
-        """Return the run that holds *node*; None if it is free or not idle."""
-        return self._holder.get(node)
+    def holders(self, nodes: Collection[int]) -> set[Run]:
+        """Return the runs that hold any of *nodes*."""
+        return {run for run in self._holders if not run.held.isdisjoint(nodes)}
 
     def join(self, nodes: Nodes) -> None:
         """Let *nodes* be idle from now on."""
@@ -460,17 +460,15 @@ class NodePool:
     def leave(self, nodes: Nodes) -> set[Run]:
         """Take *nodes* away and return the runs that held any of them."""
         self.idle_nodes -= len(nodes)
-        hit = set()
+        before = len(self.free)
         for first, end in nodes.ranges:
-            before = len(self.free)
             self.free.remove(first, end)
-            if before - len(self.free) == end - first:
-                continue
-            for node in range(first, end):
-                holder = self._holder.pop(node, None)
-                if holder is not None:
-                    holder.held.remove(node)
-                    hit.add(holder)
+        if before - len(self.free) == len(nodes):
+            return set()
+        left = set(nodes)
+        hit = self.holders(left)
+        for run in hit:
+            self._lose(run, left)
         return hit
 
     def drop(self, run: Run, nodes: Sequence[int]) -> None:
@@ -482,9 +480,7 @@ class NodePool:
         if not run.held.issuperset(nodes):
             node = next(node for node in nodes if node not in run.held)
             raise ValueError(f"{run.spec.name} drops node {node}, not its own")
-        for node in nodes:
-            del self._holder[node]
-        run.held.difference_update(nodes)
+        self._lose(run, nodes)
         for first, end in ranges_of(nodes):
             self.free.add(first, end)
 
@@ -501,5 +497,10 @@ class NodePool:
                 free = {node for own in removed for node in range(*own[:2])}
                 node = next(node for node in range(first, end) if node not in free)
                 raise ValueError(f"node {node} is taken, which is not free")
-        self._holder.update(dict.fromkeys(nodes, run))
         run.held.update(nodes)
+        self._holders.add(run)
+
+    def _lose(self, run: Run, nodes: Collection[int]) -> None:
+        run.held.difference_update(nodes)
+        if not run.held:
+            self._holders.discard(run)

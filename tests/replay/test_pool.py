@@ -95,7 +95,7 @@ def test_nodes_in_ones_and_in_bulk_are_where_they_were_put(
         assert bool(hit) == bool(left & held)
         idle, held = idle - left, held - left
 
-        assert who.held == held == {n for n in range(NODES) if pool.holder(n)}
+        assert who.held == held == {n for n in range(NODES) if pool.holders([n])}
         assert list(pool.free) == sorted(idle - held)
         assert (pool.idle_nodes, pool.used_nodes) == (len(idle), len(held))
 

@@ -322,13 +322,15 @@ class PlannedPolicy:
 
     def _serve(self, view: View, counts: Sequence[int]) -> None:
         """Note how long trainers have kept nodes, and who has none from now on."""
-        before, ended = self._held, 0
-        self._held = {}
-        for trainer, nodes in zip(view.trainers, counts, strict=True):
-            if nodes:
-                self._held[trainer.serial] = nodes
-            if not nodes or not trainer.held:
-                ended += before.get(trainer.serial, 0)
+        before, now = self._held, list(zip(view.trainers, counts, strict=True))
+        self._held = {trainer.serial: nodes for trainer, nodes in now if nodes}
+        ended = sum(
+            [
+                before.get(trainer.serial, 0)
+                for trainer, nodes in now
+                if not nodes or not trainer.held
+            ]
+        )
         passed_s, self._at_s = view.now_s - self._at_s, view.now_s
         self.service.note(passed_s, held=sum(before.values()), ended=ended)
 
@@ -415,7 +417,9 @@ def changes_to(counts: Sequence[int], view: View) -> tuple[Change, ...]:
     }
     given = [node for nodes in dropped.values() for node in nodes]
     wanted = -sum([nodes for nodes in surplus if nodes < 0])
-    free = sorted([*view.free.highest(wanted), *given])
+    free = view.free.highest(wanted)
+    if given:
+        free = sorted([*free, *given])
     changes, untaken = [], len(free)
     for place, nodes in enumerate(surplus):
         if nodes > 0:
