@@ -534,7 +534,7 @@ def _look_at_world(answer: Mapping[str, object]) -> Finding:
 def _tries(answer: Mapping[str, object]) -> list[tuple[object, str]]:
     """Return how each try to start the world ended, and what was printed."""
     tries = answer.get("world_tries")
-    found = [
+    found: list[tuple[object, str]] = [
         (one.get("status"), _text(one, "said"))
         for one in (tries if isinstance(tries, list) else ())
         if isinstance(one, dict)
