@@ -262,6 +262,28 @@ def running_median(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate((inner[:1], inner, inner[-1:]))
 
 
+def without_blow_ups(
+    samples: NDArray[np.float64],
+    values: NDArray[np.float64],
+    better: MetricDirection,
+) -> NDArray[np.float64]:
+    """Return *values*, in place of those that are far too bad their neighbours'.
+
+    Of a training that blew up and came back, several values in a row are no spikes, and
+    all others would be next to nothing beside them. A value is far too bad where it is
+    worse than the first, and than half of all, by more than the best is better.
+
+    Args:
+        samples: Ascending, shape (n,), n above 0.
+        values: Finite, shape (n,).
+        better: Which values are good.
+    """
+    losses = values if better is MetricDirection.LOWER else -values
+    usual = max(float(losses[0]), float(np.median(losses)))
+    sound = losses <= 2 * usual - float(losses.min())
+    return np.interp(samples, samples[sound], values[sound])
+
+
 # ----------------------------------------------------------------------
 # Units of a curve: those of a training, or of a phase of it
 

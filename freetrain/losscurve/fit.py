@@ -36,6 +36,7 @@ from freetrain.losscurve.curve import (
     refreshed_lag,
     running_median,
     scatter_of,
+    without_blow_ups,
 )
 from freetrain.losscurve.forecast import Expected, MetricDirection
 
@@ -87,6 +88,7 @@ def fit_history(
     diverging = is_diverging(values, scale, broken=history.broken)
     start = 0
     if not diverging:
+        values = without_blow_ups(samples, values, better)
         start = present_start(samples, values, better, lr_steps=lr_steps)
     curve, frame = normalized(samples[start:], values[start:], better)
     return FittedForecast(

@@ -109,6 +109,28 @@ def test_a_training_that_blows_up_is_diverging_and_expected_to_stay_so(
     assert not forecast.guides
 
 
+@given(
+    at=st.integers(5, 60),
+    length=st.integers(1, 8),
+    factor=st.floats(5.0, 1e9),
+    seed=SEEDS,
+    better=DIRECTIONS,
+)
+def test_a_training_that_blew_up_and_came_back_is_forecast_as_if_it_had_not(
+    at: int, length: int, factor: float, seed: int, better: MetricDirection
+) -> None:
+    sign = 1.0 if better is LOWER else -1.0
+    calm = sign * falling(80, seed=seed)
+    wild = calm.copy()
+    wild[at : at + length] = sign * factor * (1.0 + np.arange(length) % 3)
+    forecasts = [forecast_of(reported(values), better) for values in (calm, wild)]
+
+    assert not forecasts[1].is_diverging
+    plain, other = (own.expected(240 * STEP) for own in forecasts)
+    assert other.value == pytest.approx(plain.value, abs=0.25)
+    assert other.high - other.low < 2.0 * (plain.high - plain.low)
+
+
 # Restarts
 
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from types import MappingProxyType
 
 from freetrain.losscurve.forecast import MetricPoint
@@ -203,11 +203,17 @@ def lines(seeds: Sequence[int]) -> Iterator[str]:
     for name in (*FAMILIES, "mixed"):
         families = tuple(FAMILIES) if name == "mixed" else (name,)
         lost_s = [lost_contending(contending(families, seed)) for seed in seeds]
-        completion, node_s = (100 * fmean(own) for own in zip(*lost_s, strict=True))
+        completion, node_s = (_with_error(own) for own in zip(*lost_s, strict=True))
         yield (
-            f"20 trainers, {name:10} median completion {completion:+5.1f} %, "
-            f"node-seconds {node_s:+5.1f} %"
+            f"20 trainers, {name:10} median completion {completion}, "
+            f"node-seconds {node_s}"
         )
+
+
+def _with_error(shares: Sequence[float]) -> str:
+    """Return the mean in %, with its standard error where there are several."""
+    error = stdev(shares) / math.sqrt(len(shares)) if len(shares) > 1 else math.nan
+    return f"{100 * fmean(shares):+5.1f} ± {100 * error:.1f} %"
 
 
 if __name__ == "__main__":
