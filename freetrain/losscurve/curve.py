@@ -267,7 +267,7 @@ def without_blow_ups(
     values: NDArray[np.float64],
     better: MetricDirection,
 ) -> NDArray[np.float64]:
-    """Return *values*, in place of those that are far too bad their neighbours'.
+    """Return *values*, those that are far too bad replaced from their neighbours.
 
     Of a training that blew up and came back, several values in a row are no spikes, and
     all others would be next to nothing beside them. A value is far too bad where it is

@@ -367,7 +367,7 @@ def is_diverging(
 
     Far is more than half of the largest gain so far, more than the noise explains, and
     more than a hundredth of the value itself: a warm-up may be a little worse than
-    the very start. So is, of few values, ten times what all before spanned.
+    the very start. Ten times what all values before spanned is far, too.
 
     Args:
         values: The usable values, in order, shape (n,).
@@ -392,11 +392,12 @@ def _blew_up(values: NDArray[np.float64]) -> bool:
     Args:
         values: More is better, shape (n,).
     """
-    # Three values or more are before the point, and as many after it.
+    # Four values or more are before the point, and three after it.
     best, worst = np.maximum.accumulate(values), np.minimum.accumulate(values)
     best_after = np.maximum.accumulate(values[::-1])[::-1]
-    lost = best[TAIL - 1 : -TAIL] - best_after[TAIL : 1 - TAIL]
-    spans = (best - worst)[TAIL - 1 : -TAIL]
+    fewest = _FEWEST_TO_DIVERGE
+    lost = best[fewest - 1 : -TAIL] - best_after[fewest : 1 - TAIL]
+    spans = (best - worst)[fewest - 1 : -TAIL]
     return bool(np.any((lost > LOST_OF_SPAN * spans) & (spans > 0)))
 
 
