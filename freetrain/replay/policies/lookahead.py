@@ -349,13 +349,15 @@ def changes_to_holdings(
     for own in dropped:
         for k, nodes in own.items():
             given.setdefault(k, []).extend(nodes)
-    free, changes = set(view.free), []
+    held_nodes = set().union(*[trainer.held for trainer in view.trainers])
+    changes = []
     left: dict[int, Sequence[int]] = {}
     for (place, held, new), own in zip(moved, dropped, strict=True):
         taken: list[int] = []
         for k, more in _grown(held, new):
             if k not in left:
-                left[k] = sorted([*free & forecaster.members(k), *given.get(k, ())])
+                free = forecaster.members(k) - held_nodes
+                left[k] = sorted([*free, *given.get(k, ())])
             chosen = _together(left[k], more, forecaster)
             taken += chosen
             left[k] = sorted(set(left[k]).difference(chosen))
