@@ -127,6 +127,18 @@ def test_answers_do_not_depend_on_earlier_calls(several: list[Problem]) -> None:
         assert solver.solve(problem) == ExactSolver().solve(problem)
 
 
+@given(one_class_problems())
+def test_the_same_trainers_are_planned_anew_for_other_nodes_and_another_look_ahead(
+    problem: Problem,
+) -> None:
+    solver = ExactSolver()
+    more = NodeClass("more", problem.classes[0].nodes + 2)
+    longer = replace(problem, t_fwd_s=10.0 * problem.t_fwd_s + 10.0)
+
+    for asked in (problem, replace(problem, classes=(more,)), longer, problem):
+        assert solver.solve(asked) == ExactSolver().solve(asked)
+
+
 def test_a_trainer_that_may_use_no_class_gets_nothing_unlike_its_equal() -> None:
     usual = ProblemTrainer("t", custom([0.0, 5.0]), (0,), 1.0, 1.0)
     barred = replace(usual, usable=frozenset())
