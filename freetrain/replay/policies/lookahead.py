@@ -349,14 +349,14 @@ def changes_to_holdings(
     for own in dropped:
         for k, nodes in own.items():
             given.setdefault(k, []).extend(nodes)
-    held_nodes = set().union(*[trainer.held for trainer in view.trainers])
+    used: set[int] = set().union(*[trainer.held for trainer in view.trainers])
     changes = []
     left: dict[int, Sequence[int]] = {}
     for (place, held, new), own in zip(moved, dropped, strict=True):
         taken: list[int] = []
         for k, more in _grown(held, new):
             if k not in left:
-                free = forecaster.members(k) - held_nodes
+                free = forecaster.members(k) - used
                 left[k] = sorted([*free, *given.get(k, ())])
             chosen = _together(left[k], more, forecaster)
             taken += chosen
