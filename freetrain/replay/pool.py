@@ -468,7 +468,12 @@ class NodePool:
         left = set(nodes)
         hit = self.holders(left)
         for run in hit:
-            self._lose(run, left)
+            # One by one: a set that shrinks at once is in another order afterwards, by
+            # which look-ahead breaks ties.
+            for node in left & run.held:
+                run.held.remove(node)
+            if not run.held:
+                self._holders.remove(run)
         return hit
 
     def drop(self, run: Run, nodes: Sequence[int]) -> None:
@@ -480,7 +485,9 @@ class NodePool:
         if not run.held.issuperset(nodes):
             node = next(node for node in nodes if node not in run.held)
             raise ValueError(f"{run.spec.name} drops node {node}, not its own")
-        self._lose(run, nodes)
+        run.held.difference_update(nodes)
+        if not run.held:
+            self._holders.discard(run)
         for first, end in ranges_of(nodes):
             self.free.add(first, end)
 
@@ -499,8 +506,3 @@ class NodePool:
                 raise ValueError(f"node {node} is taken, which is not free")
         run.held.update(nodes)
         self._holders.add(run)
-
-    def _lose(self, run: Run, nodes: Collection[int]) -> None:
-        run.held.difference_update(nodes)
-        if not run.held:
-            self._holders.discard(run)
