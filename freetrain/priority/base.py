@@ -205,6 +205,7 @@ PRIORITIES: Mapping[str, str] = MappingProxyType(
         "price": "freetrain.priority.speed:Price",
         "weight": "freetrain.priority.speed:Weight",
         "fair": "freetrain.priority.fair:Fair",
+        "shortest": "freetrain.priority.shortest:Shortest",
         "deadline": "freetrain.priority.deadline:Deadline",
         "slaq": "freetrain.priority.slaq:Slaq",
         "slaq-min": "freetrain.priority.slaq:SlaqMin",

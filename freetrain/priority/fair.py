@@ -123,7 +123,7 @@ class Turn:
     Attributes:
         at_s: The time of the last rating.
         held: Nodes that it held from then on.
-        ahead_node_s: Node-seconds it has had beyond its equal share; below 0 where
+        ahead_node_s: Node-seconds it has had beyond what is due to it; below 0 where
             it has had less.
         since_s: The last rating at which it held no nodes, or its first.
     """
@@ -134,19 +134,31 @@ class Turn:
     since_s: float = 0.0
 
 
-def turns_at(inputs: RatingInputs, memory: Memory) -> dict[str, Turn]:
-    """Return the turn of every contender, by name; newcomers are not behind."""
-    share = inputs.nodes / max(len(inputs.contenders), 1)
+def turns_at(
+    inputs: RatingInputs, memory: Memory, *, part: float = 1.0
+) -> dict[str, Turn]:
+    """Return the turn of every contender, by name; newcomers are not behind.
+
+    Args:
+        inputs: The trainers now.
+        memory: The turns at the last rating, as JSON.
+        part: Of its equal share of the nodes, what is due to each contender.
+    """
+    most = {contender.name: contender.sizes[-1] for contender in inputs.contenders}
+    level = level_nodes(tuple(most.values()), inputs.nodes)
     return {
         contender.name: _turn(
-            _read(memory.get(contender.name)), contender, inputs.now_s, share=share
+            _read(memory.get(contender.name)),
+            contender,
+            inputs.now_s,
+            due_nodes=part * min(level, most[contender.name]),
         )
         for contender in inputs.contenders
     }
 
 
 def _turn(
-    before: Turn | None, contender: Contender, now_s: float, *, share: float
+    before: Turn | None, contender: Contender, now_s: float, *, due_nodes: float
 ) -> Turn:
     if before is None:
         return Turn(now_s, contender.held, 0.0, now_s)
@@ -154,7 +166,7 @@ def _turn(
     return Turn(
         at_s=now_s,
         held=contender.held,
-        ahead_node_s=before.ahead_node_s + passed_s * (before.held - share),
+        ahead_node_s=before.ahead_node_s + passed_s * (before.held - due_nodes),
         since_s=before.since_s if contender.held else now_s,
     )
 

@@ -37,7 +37,7 @@ class LossStatus(StrEnum):
         "by its speed-up"
     )
     DIVERGING = "diverging, so it gets what others leave"
-    OVER = "all of its work is done, so it gets what others leave"
+    NO_GAIN = "no more gain is expected, so it gets what others leave"
 
 
 def loss_status(contender: Contender) -> LossStatus:
@@ -150,6 +150,6 @@ def rating_by_speed_up(
     return Rating(
         curve=curve,
         floor=contender.sizes[0] if status in _UNKNOWN else 0,
-        is_background=status in {LossStatus.DIVERGING, LossStatus.OVER},
+        is_background=status in {LossStatus.DIVERGING, LossStatus.NO_GAIN},
         reason=status.value,
     )

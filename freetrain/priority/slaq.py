@@ -90,10 +90,12 @@ class Slaq:
         share = max((n for n in contender.sizes if n <= level), default=least)
         left = whole - contender.done_samples
         if left <= 0:
-            return LossStatus.OVER
+            return LossStatus.NO_GAIN
         speeds = contender.samples_per_s
         work = np.geomspace(min(speeds.item(share) * horizon_s, left), left, LOOKS)
         way, gains = expected_way(contender, status, work)
+        if not gains.any():
+            return LossStatus.NO_GAIN
         per_sample = (gains / work).max().item() * self.urgency(way)
         per_node_s = per_sample * speeds.item(least) / least
         curve = share_curve(contender, max(level, least), self._curves)

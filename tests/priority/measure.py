@@ -2,8 +2,8 @@
 
 Every priority replays the same trainers on the same nodes. ``NAME+truth`` is given
 their true curves in place of forecasts, so that a reader sees what prediction is worth,
-and what is left. ``shortest`` and ``attained`` are yardsticks: they look at no loss,
-and are no priorities of FreeTrain's.
+and what is left. ``attained``, the least attained service first, is a yardstick that is
+no priority of FreeTrain's.
 """
 
 from __future__ import annotations
@@ -24,15 +24,12 @@ from freetrain.losscurve.recorded import load
 from freetrain.planning.policy import make_policy
 from freetrain.priority.base import (
     DEFAULT_GAIN,
-    CurveCache,
     Priority,
-    Rating,
     RatingBasis,
-    RatingResult,
     WithHysteresis,
     priority_named,
 )
-from freetrain.priority.fair import level_nodes, share_curve
+from freetrain.priority.shortest import Shortest
 from freetrain.replay.policies.ratings import (
     GivenSpeeds,
     RatedAtEveryEvent,
@@ -51,7 +48,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.priority.base import Contender, Memory, RatingInputs
+    from freetrain.priority.base import Contender
     from freetrain.replay.run import ReplayResult
     from freetrain.replay.trainers import TrainerSpec
 
@@ -74,7 +71,7 @@ class TrueForecast:
 
     Attributes:
         better: Which values are good.
-        points: The newest value, as often as makes a forecast trusted.
+        points: The newest value, which makes it trusted.
         samples: Where the metric is evaluated, from 0 on.
         best: The best value by then.
         truth: The whole curve.
@@ -105,8 +102,14 @@ class TrueForecast:
         return math.inf if reached is None else reached
 
 
-TRUSTED = 1_000
-"""Values as which one counts that is known to be true."""
+class Trusted(tuple[MetricPoint, ...]):
+    """One value that counts as so many that a forecast is trusted."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        """Return how many values it counts as."""
+        return 1_000
 
 
 class TrueForecasts(LossForecasts):
@@ -122,9 +125,9 @@ class TrueForecasts(LossForecasts):
         """Return the truth about the trainer whose serial number is *name*."""
         trainer = self._trainers[int(name)]
         truth = trainer.quality
-        finite = () if truth is None else truth.values[np.isfinite(truth.values)]
-        if truth is None or not len(finite):
+        if truth is None or not np.isfinite(truth.values).any():
             return None
+        finite = truth.values[np.isfinite(truth.values)]
         quality = truth.quality(until=trainer.work)
         kept = np.where(np.isfinite(truth.values), truth.values, finite[0])
         way = np.minimum if better is MetricDirection.LOWER else np.maximum
@@ -132,7 +135,7 @@ class TrueForecasts(LossForecasts):
         newest = points[-1] if points else MetricPoint(0.0, 0.0, finite.item(0))
         return TrueForecast(
             better=better,
-            points=(newest,) * TRUSTED,
+            points=Trusted((newest,)),
             samples=np.concatenate([[0.0], truth.samples[: len(best)]]),
             best=np.concatenate([finite[:1], best]),
             truth=truth,
@@ -140,52 +143,17 @@ class TrueForecasts(LossForecasts):
         )
 
 
-# Yardsticks that look at no loss
-
-
-class Shortest:
-    """Equal shares of the nodes for those with the least work left, in time."""
-
-    name = "shortest"
-    basis = RatingBasis.MOMENT
-
-    def __init__(self) -> None:
-        self._curves = CurveCache()
-
-    def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
-        """Rate each contender by what a node is worth to it, up to its share."""
-        sizes = [contender.sizes[-1] for contender in inputs.contenders]
-        share = max(level_nodes(sizes, inputs.nodes), 1.0)
-        return RatingResult(
-            tuple([self._rating(own, share) for own in inputs.contenders]), {}
-        )
-
-    def _rating(self, contender: Contender, share: float) -> Rating:
-        one_node = contender.samples_per_s.item(contender.sizes[0])
-        shared = share_curve(contender, share, self._curves)
-        worth = LEAST_S / max(self.seconds(contender, one_node), LEAST_S)
-        return Rating(curve=self._curves.weighted(shared, worth))
-
-    def seconds(self, contender: Contender, one_node: float) -> float:
-        """Return the seconds by which it waits, at *one_node* samples a second."""
-        left = (contender.total_samples or math.inf) - contender.done_samples
-        return left / one_node
-
-
 class Attained(Shortest):
-    """Equal shares of the nodes for those that have had least of them."""
+    """A yardstick: equal shares of the nodes for those that have had least of them."""
 
     name = "attained"
 
-    def seconds(self, contender: Contender, one_node: float) -> float:
-        """Return the work done, in seconds on its smallest size."""
-        return contender.done_samples / one_node
+    def waits_by_s(self, contender: Contender, samples_per_s: float) -> float:
+        """Return the seconds of the work done on one node."""
+        return contender.done_samples / samples_per_s
 
 
-LEAST_S = 120.0
-"""Less work than this is as good as none: rescales take as long."""
-
-YARDSTICKS = {"shortest": Shortest, "attained": Attained}
+YARDSTICKS = {"attained": Attained}
 
 
 # Replays

@@ -29,6 +29,7 @@ from tests.priority.inputs import (
 BOTH = pytest.mark.parametrize("priority", [Slaq(), SlaqMin()])
 
 LOSS = power_law(at=1e5, steepness=1.0)
+RISING = FakeForecast(truth=lambda s: abs(s - 1e5) / 1e5 + 0.1, done=1e5, reported=99)
 
 
 def steep(name: str = "steep", **changes: object) -> Contender:
@@ -124,9 +125,17 @@ def test_of_newcomers_the_shorter_training_comes_first() -> None:
         (contender("a", done_samples=5e5, total_samples=1e6), 1, False, "speed-up"),
         (contender("a", done_samples=0.0), 1, False, "speed-up"),
         (contender("a", done_samples=1e6, total_samples=1e6), 1, False, "speed-up"),
-        (steep("a", total_samples=1e5), 0, True, "is done"),
+        (steep("a", total_samples=1e5), 0, True, "no more gain"),
+        (contender("a", forecast=RISING), 0, True, "no more gain"),
     ],
-    ids=["new", "silent by half of its work", "no end known", "silent", "over"],
+    ids=[
+        "new",
+        "silent by half of its work",
+        "no end known",
+        "silent",
+        "over",
+        "a rising loss",
+    ],
 )
 def test_a_trainer_that_cannot_be_forecast_or_gains_nothing(
     one: Contender, floor: int, *, is_background: bool, why: str

@@ -1,18 +1,35 @@
 """``tradl``: trainers near their delivery come first, those beyond it last."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 
-from freetrain.priority.base import Contender, Target
-from freetrain.priority.tradl import FARTHEST, Tradl
+from freetrain.priority.base import Contender, Memory, Rating, RatingInputs, Target
+from freetrain.priority.tradl import FARTHEST, PROMISED, TURN_S, Tradl
 from tests.priority.inputs import (
     FakeForecast,
     contender,
     exponential,
     inputs_of,
+    later,
     planned,
-    planned_by,
     power_law,
 )
+
+HAD_ENOUGH = {"ahead_node_s": 1e9, "at_s": 1000.0, "held": 0, "since_s": 0.0}
+"""The memory of a trainer to which nothing is promised for long."""
+
+
+def rated(inputs: RatingInputs) -> tuple[Rating, ...]:
+    """Return the ratings where nothing is promised to any trainer."""
+    memory = {own.name: HAD_ENOUGH for own in inputs.contenders}
+    return Tradl().rate(inputs, memory).ratings
+
+
+def counts_of(inputs: RatingInputs) -> dict[str, int]:
+    return planned(inputs, rated(inputs))
+
 
 DONE = 1e5
 LOSS = exponential(at=1e5, floor=0.0)  # .37 by now, .14 after as much again
@@ -24,17 +41,16 @@ def aiming(name: str, deliver: float, **changes: object) -> Contender:
     return contender(name, **(settings | changes))
 
 
-def test_a_trainer_near_its_delivery_gets_more_than_one_far_from_it() -> None:
-    inputs = inputs_of(aiming("far", 0.02), aiming("near", 0.2))
-    counts = planned_by(Tradl(), inputs)
-    assert counts["near"] > counts["far"]
+def test_where_nodes_are_few_the_trainer_near_its_delivery_comes_first() -> None:
+    inputs = inputs_of(aiming("far", 0.02), aiming("near", 0.2), nodes=1)
+    assert counts_of(inputs) == {"far": 0, "near": 1}
 
 
 def test_worth_goes_by_the_samples_left() -> None:
     inputs = inputs_of(
         aiming("far", 0.37 * np.exp(-3)), aiming("near", 0.37 * np.exp(-1))
     )
-    far, near = Tradl().rate(inputs, {}).ratings
+    far, near = rated(inputs)
     ratio = near.curve.value_per_s[1:] / far.curve.value_per_s[1:]
     assert np.allclose(ratio, 3.0, rtol=0.02)
 
@@ -47,7 +63,7 @@ def test_a_delivered_trainer_trains_on_what_others_leave() -> None:
         aiming("a", 0.5),
     ):
         inputs = inputs_of(own, aiming("b", 0.1, sizes=(1, 2, 3)))
-        first, second = Tradl().rate(inputs, {}).ratings
+        first, second = rated(inputs)
         assert (first.is_background, second.is_background) == (True, False)
         assert planned(inputs, (first, second)) == {"a": 5, "b": 3}
 
@@ -55,7 +71,7 @@ def test_a_delivered_trainer_trains_on_what_others_leave() -> None:
 def test_beyond_its_final_target_a_trainer_gets_nothing() -> None:
     own = aiming("a", 0.6, target=Target(deliver=0.6, final=0.5))
     inputs = inputs_of(own)
-    ratings = Tradl().rate(inputs, {}).ratings
+    ratings = rated(inputs)
     assert planned(inputs, ratings) == {"a": 0}
     assert "final target is reached" in ratings[0].reason
 
@@ -63,7 +79,7 @@ def test_beyond_its_final_target_a_trainer_gets_nothing() -> None:
 def test_a_target_out_of_sight_counts_as_ten_times_the_work_done() -> None:
     never = FakeForecast(truth=power_law(at=1e5, floor=0.2), done=DONE)
     inputs = inputs_of(aiming("never", 0.1, forecast=never), aiming("near", 0.2))
-    ratings = Tradl().rate(inputs, {}).ratings
+    ratings = rated(inputs)
     assert f"{FARTHEST * DONE:.3g}" in ratings[0].reason
     counts = planned(inputs, ratings)
     assert counts["near"] > counts["never"]
@@ -74,14 +90,14 @@ def test_without_a_target_the_end_counts_as_delivery() -> None:
     inputs = inputs_of(
         contender("short", total_samples=DONE + 2e4), aiming("long", 0.37 * np.exp(-3))
     )
-    counts = planned_by(Tradl(), inputs)
+    counts = counts_of(inputs)
     assert counts["short"] > counts["long"]
 
 
 def test_the_last_samples_before_a_delivery_are_not_worth_everything() -> None:
     one = contender("a", total_samples=DONE + 1e-9)
     other = contender("b", total_samples=DONE + 2e4)
-    first, second = Tradl().rate(inputs_of(one, other), {}).ratings
+    first, second = rated(inputs_of(one, other))
     assert first.curve.value_per_s[1] < 2 * second.curve.value_per_s[1]
 
 
@@ -92,3 +108,51 @@ def test_without_target_and_end_a_trainer_keeps_its_smallest_size() -> None:
     assert first.reason.startswith("no target given, and no end known")
     assert second.reason.startswith("no usable loss")
     assert first.floor == second.floor == endless.sizes[0]
+
+
+def nodes_over_time(*team: Contender, hours: float = 10.0) -> dict[str, float]:
+    """Return how many nodes each held in the mean, of one that is there for all."""
+    inputs = inputs_of(*team, nodes=1)
+    memory: Memory = {}
+    held = dict.fromkeys([own.name for own in team], 0)
+    total = dict.fromkeys(held, 0.0)
+    for _ in range(int(hours * 60)):
+        now = later(inputs, 60.0)
+        team = tuple([replace(own, held=held[own.name]) for own in now.contenders])
+        inputs = replace(now, contenders=team)
+        result = Tradl().rate(inputs, memory)
+        memory = json.loads(json.dumps(result.memory))
+        held = planned(inputs, result.ratings)
+        total = {name: total[name] + held[name] for name in total}
+    return {name: nodes / (hours * 60) for name, nodes in total.items()}
+
+
+def test_a_delivered_trainer_has_the_promised_part_of_its_share_over_time() -> None:
+    done = aiming("done", 0.2, target=Target(deliver=0.2, is_delivered=True))
+    shares = nodes_over_time(done, aiming("near", 0.1))
+    assert PROMISED / 2 <= shares["done"] < 0.5
+    assert sum(shares.values()) == 1.0
+
+
+def test_nothing_is_promised_to_a_trainer_that_diverges_or_is_finished() -> None:
+    broken = FakeForecast(truth=LOSS, done=DONE, is_diverging=True)
+    lost = aiming("lost", 0.1, forecast=broken)
+    over = aiming("over", 0.6, target=Target(deliver=0.6, final=0.5))
+    for own in (lost, over):
+        shares = nodes_over_time(own, aiming("near", 0.1), hours=2.0)
+        assert shares == {own.name: 0.0, "near": 1.0}
+
+
+def test_a_turn_goes_on_until_the_trainer_is_ahead_by_a_turn() -> None:
+    done = aiming("done", 0.2, target=Target(deliver=0.2, is_delivered=True))
+    for ahead_node_s, held, has_turn in (
+        (1.0, 0, False),
+        (-1.0, 0, True),
+        (1.0, 1, True),
+        (TURN_S + 1.0, 1, False),
+    ):
+        own = replace(done, held=held)
+        memory = {"done": HAD_ENOUGH | {"ahead_node_s": ahead_node_s, "held": held}}
+        (rating,) = Tradl().rate(inputs_of(own), memory).ratings
+        assert (rating.floor == 1) is has_turn
+        assert rating.is_background is not has_turn
