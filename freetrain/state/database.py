@@ -51,6 +51,7 @@ from freetrain.errors import (
     TryLaterError,
 )
 from freetrain.state.copies import (
+    DAMAGED,
     copies_of,
     damage,
     damaged_of,
@@ -259,7 +260,7 @@ def _put_back(path: Path, error: StoreDamagedError, turn: StateTurn) -> None:
     database = path / DATABASE
     try:
         if len(damaged_of(database)) >= _MOST_DAMAGED:
-            raise error
+            raise _too_many_kept(database, error) from error
         done = put_back(database, why=error.why, now_s=turn.taken_s)
         if not done:
             raise error
@@ -268,6 +269,17 @@ def _put_back(path: Path, error: StoreDamagedError, turn: StateTurn) -> None:
             log.write(f"{utc(turn.taken_s)} {one_line(done)}\n")
     except OSError as failure:
         raise _unusable(path, failure) from failure
+
+
+def _too_many_kept(database: Path, error: StoreDamagedError) -> StoreDamagedError:
+    refused = StoreDamagedError(
+        f"the state {database} cannot be read: {error.why}. No copy was put back, as "
+        f"{_MOST_DAMAGED} damaged ones are kept already: something damages them. "
+        f"Training goes on. Look at the disk, move {database.name}{DAMAGED}* away, "
+        f"and run `freetrain tick`."
+    )
+    refused.why = error.why
+    return refused
 
 
 def _mark_find_again(path: Path) -> None:

@@ -31,6 +31,7 @@ from statistics import median
 from subprocess import CalledProcessError
 from typing import NamedTuple, Self
 
+from freetrain.state.copies import damaged_of
 from freetrain.state.database import DATABASE, LOCK
 from freetrain.state.files import UnreadableFileError
 from freetrain.tick.status_report import read_status_report
@@ -378,9 +379,15 @@ class Storm:
         return False
 
     def _strike_database(self, strike: Strike) -> bool:
-        """Lose, damage or replace the database, while no tick is at work."""
+        """Lose, damage or replace the database, while no tick is at work.
+
+        Damaged ones that are kept are moved away first, as an administrator would:
+        with five of them no copy is put back any more.
+        """
         folder = self._stage.state.path
         path = folder / DATABASE
+        for kept in damaged_of(path):
+            kept.unlink()
         with (folder / LOCK).open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.exists():
