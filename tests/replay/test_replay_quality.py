@@ -175,7 +175,7 @@ def test_what_trainers_told_changes_who_gets_nodes() -> None:
     bad = replace(good, values=np.where(SAMPLES > 3_000, 9.0, good.values))
 
     known, other = (
-        replay(POOL, team([curve, good]), policy="freetrain", priority="slaq")
+        replay({0: POOL[0]}, team([curve, good]), policy="freetrain", priority="slaq")
         for curve in (good, bad)
     )
 
