@@ -19,6 +19,10 @@ class Mode(StrEnum):
     YIELD = "yield"
 
 
+CLAIM_PATIENCE_S = 20.0
+"""A lease that others wait for is cancelled so long after its notice."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Caps and time-outs; the defaults suit a user without special rights.
@@ -76,7 +80,7 @@ class Limits:
     forgotten_s: float = 600.0
     settle_s: float = 120.0
     notice_patience_s: float = 60.0
-    claim_patience_s: float = 20.0
+    claim_patience_s: float = CLAIM_PATIENCE_S
     unheard_s: float = 180.0
     cancel_retry_s: float = 60.0
     grow_after_s: float = 10.0

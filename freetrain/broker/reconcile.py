@@ -159,8 +159,9 @@ def reconcile(
 ) -> tuple[tuple[Action, ...], Brake | None]:
     """Return the actions in order, and why no more leases may be asked for.
 
-    New generations come first, so that survivors know before a lease leaves; then the
-    ends that others wait for; then the leases that no trainer wants; submissions last.
+    New generations come first, so that survivors know before a lease leaves, but for
+    those that were asked to leave to make room; then the ends that others wait for;
+    then the leases that no trainer wants; submissions last.
     Where the caps cut the list short, the next tick goes on. A lease on which a world
     trains until its successor is ready is ended by a later tick, if no other needs it.
 

@@ -1,1 +1,1 @@
-"""Several small trainers on one node, which share its CPUs by how they grow."""
+"""Several small trainers on one node, which share its CPUs."""

@@ -167,7 +167,7 @@ class PackExchange:
             self._complaints.add(complaint)
 
     def claim(self, job: TrainerJob, *, takes_back: bool = False) -> Owner:
-        """Owner a member for this pack unless another pack has it.
+        """Claim a member for this pack unless another pack has it.
 
         Every generation of a pack claims its members anew: no file can be created
         twice, whereas what is read may be old.

@@ -93,7 +93,7 @@ if TYPE_CHECKING:
 USAGE = """\
 usage: python -m freetrain.pack PACK_FILE
 
-Trains several small trainers on this node, which share its CPUs by how they grow.
+Trains several small trainers on this node, which share its CPUs.
 PACK_FILE is TOML; docs/reference/packs.md says what is in it. Example:
 
     members = ["digits/job.toml", "wine/job.toml"]

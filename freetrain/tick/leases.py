@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from freetrain.agent.observation import LISTENER_MARK
 from freetrain.agent.observation import PATIENCE_VARIABLE as PATIENCE
 from freetrain.broker.lease import LeaseComment, job_name, render_comment, state_tag
-from freetrain.broker.limits import Limits, Mode
+from freetrain.broker.limits import CLAIM_PATIENCE_S, Limits, Mode
 from freetrain.config.site import LeaseMode
 from freetrain.elastic.files import replaced
 from freetrain.errors import BadConfigurationError
@@ -196,7 +196,7 @@ def grace_s(config: ClusterConfig, partition: Partition, mode: Mode) -> float:
     """Return how long a lease that must go has, from the first signal it gets."""
     if mode is Mode.PREEMPT:
         return partition.grace_time_s + config.kill_wait_s
-    return config.kill_wait_s
+    return min(config.kill_wait_s, CLAIM_PATIENCE_S)
 
 
 # Shapes.

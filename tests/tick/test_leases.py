@@ -128,6 +128,13 @@ def test_holes_are_left_early_enough_for_overrun_kill_and_epilog() -> None:
     assert grace_s(CONFIG, OURS, Mode.PREEMPT) == 10.0 + CONFIG.kill_wait_s
 
 
+def test_a_lease_that_yields_must_be_gone_before_a_tick_cancels_it() -> None:
+    slow, quick = (replace(CONFIG, kill_wait_s=wait_s) for wait_s in (30.0, 5.0))
+
+    assert grace_s(slow, OURS, Mode.YIELD) == Limits().claim_patience_s
+    assert grace_s(quick, OURS, Mode.YIELD) == 5.0
+
+
 REQUIREMENTS = st.builds(
     Requirement,
     partition=st.sampled_from(["a", "b", "a b"]),
