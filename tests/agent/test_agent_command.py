@@ -209,7 +209,7 @@ def test_a_listener_that_was_stopped_is_deaf_and_is_started_again(
     variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     listener = LeaseEndListener(1, variables, elapsed_s=lambda: now_s)
     listener.has_heard()
-    wait_for("the step", pids.exists)
+    wait_for("the step", lambda: pids.exists() and pids.read_text())
     first = int(pids.read_text())
 
     os.kill(first, signal.SIGSTOP)

@@ -217,7 +217,7 @@ def test_help_and_document_name_every_policy(
     run("replay", "-h")
     shown = capsys.readouterr().out
     document = Path(__file__).parents[2] / "docs" / "guide" / "commands.md"
-    (row,) = re.findall(r"\| `--policy NAME` .*", document.read_text())
+    (row,) = re.findall(r"\* `--policy NAME` .*", document.read_text())
 
     for name in POLICY_NAMES:
         assert re.search(rf"\b{name}\b", shown.partition("--priority")[0]), name

@@ -313,6 +313,9 @@ def test_a_member_is_no_rank_of_the_packs_own_world(stage: Stage) -> None:
     assert variables["FREETRAIN_RUN_DIR"].endswith("members/a/run")
 
 
+BY_GROWTH = 'interval = "0.5s"\nsharing = "flowcon"'
+
+
 def test_shares_go_by_growth_in_a_pack_that_runs(stage: Stage) -> None:
     """They run until it is seen: how soon depends on the machine's other work."""
     over = stage.folder / "over"
@@ -320,7 +323,7 @@ def test_shares_go_by_growth_in_a_pack_that_runs(stage: Stage) -> None:
         program = REPORTS.format(loss=loss, over=str(over))
         stage.job(name, program, more=PROGRESS)
 
-    pack = stage.start(pack_of("falls", "flat", more='interval = "0.5s"'))
+    pack = stage.start(pack_of("falls", "flat", more=BY_GROWTH))
 
     def is_seen() -> bool:
         shares = stage.record().get("shares", {})

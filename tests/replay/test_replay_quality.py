@@ -172,7 +172,7 @@ def test_how_long_the_curve_goes_on_is_not_known_either(priority: str) -> None:
 
 def test_what_trainers_told_changes_who_gets_nodes() -> None:
     good = QualityTruth(SAMPLES, 1 / SAMPLES, MetricDirection.LOWER)
-    bad = replace(good, values=np.where(SAMPLES > 3_000, 9.0, good.values))
+    bad = replace(good, values=np.where(SAMPLES > 1_500, 9.0, good.values))
 
     known, other = (
         replay({0: POOL[0]}, team([curve, good]), policy="freetrain", priority="slaq")
