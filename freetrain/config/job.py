@@ -11,7 +11,7 @@ import warnings
 from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -526,10 +526,16 @@ class TrainerJob(Struct, frozen=True, kw_only=True, rename=key_name):
 
         Trainers of one program may differ in options, such as ``--batch-size 64``.
         """
-        words = enumerate(pairwise(("", *self.command)), start=1)
-        for count, (before, word) in words:
-            if before == "-m" or word.endswith(_SCRIPT_ENDINGS):
-                return self.command[:count]
+        words = tuple(enumerate(self.command, start=1))
+        ends = [
+            count
+            for endings in _SCRIPT_ENDINGS
+            for count, word in words
+            if word.endswith(endings)
+        ]
+        ends += [count + 1 for count, word in words if word == "-m"]
+        if ends or "-c" in self.command:
+            return self.command[: ends[0] if ends else None]
         return tuple(takewhile(lambda word: not word.startswith("-"), self.command))
 
     @property
@@ -547,7 +553,8 @@ class TrainerJob(Struct, frozen=True, kw_only=True, rename=key_name):
         return not self.elastic and ran_s >= _COMMITS * self.checkpoint.every_s
 
 
-_SCRIPT_ENDINGS = (".py", ".sh", ".R", ".jl")
+_SCRIPT_ENDINGS = ((".py",), (".sh", ".R", ".jl"))
+"""Of programs, those first that others start."""
 
 
 # ----------------------------------------------------------------------

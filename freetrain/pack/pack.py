@@ -487,9 +487,11 @@ def count_failure(
 
 
 def how_it_failed(member: MemberRecord) -> str:
-    """Return how often a member failed, or that it did not start, and why at last."""
+    """Return how often a member failed, or why it did not start or go on."""
     if member.end == MemberEnd.NOT_STARTED:
         return f"{member.end}: {member.message}"
+    if member.end == MemberEnd.STOPPED:
+        return "was stopped and not started again, as its job file was not read"
     times = "once" if member.failures == 1 else f"{member.failures} times"
     # A member that is killed because it did not stop in time has 0 failures.
     text = f"failed {times}" if member.failures else "failed"

@@ -285,7 +285,7 @@ def _run_members(  # noqa: PLR0913 -- only run_pack calls it
     failed = [
         f"{name} {how_it_failed(member)}"
         for name, member in record.members.items()
-        if member.end == MemberEnd.FAILED
+        if not member.is_over  # such as one whose job file could not be read now
     ]
     if is_over and failed:
         where = workers.home.path
@@ -566,7 +566,7 @@ class PackLoop:
         self._offers[job.name] = Offer(job, to, self._now_s() + _OFFER_S)
         try:
             exchange.offer(job.name, record, to=to)
-        except OSError as error:  # whether it is offered is seen at the next look
+        except (OSError, FreeTrainError) as error:  # the next look sees what came of it
             self._say(f"{job.name} could not be offered to another pack: {error}")
 
     def _exchange_members(self, exchange: PackExchange, now_s: float) -> None:

@@ -466,7 +466,9 @@ def test_one_wrong_character_never_surprises(at: int, char: str) -> None:
         (["python", "-m", "pkg.train", "-b", "64"], ["python", "-m", "pkg.train"]),
         (["torchrun", "--nproc=4", "a.py", "x"], ["torchrun", "--nproc=4", "a.py"]),
         (["./train", "data", "-b", "64"], ["./train", "data"]),
-        (["./train", "-m"], ["./train"]),
+        (["./box.sh", "python", "a.py", "-x"], ["./box.sh", "python", "a.py"]),
+        (["python", "-m", "runner", "a.py"], ["python", "-m", "runner", "a.py"]),
+        (["python", "-c", "print()"], ["python", "-c", "print()"]),
     ],
 )
 def test_trainers_of_one_script_are_of_one_program_whatever_its_options(

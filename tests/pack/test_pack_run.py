@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from freetrain.pack.cpu_controllers import PREFIX, own_cgroups
+from freetrain.pack.pack import MemberRecord, PackRecord, write_record
 from freetrain.pack.run import pack_id
 from tests.pack.packs import PROGRESS, Stage, staged, until
 
@@ -311,6 +312,20 @@ def test_a_member_is_no_rank_of_the_packs_own_world(stage: Stage) -> None:
     assert variables["FREETRAIN_WORLD"] == "t/1"
     assert variables["FREETRAIN_WORLD_SIZE"] == "1"
     assert variables["FREETRAIN_RUN_DIR"].endswith("members/a/run")
+
+
+def test_a_pack_whose_member_is_not_over_and_cannot_be_read_has_not_finished(
+    stage: Stage,
+) -> None:
+    stage.run.path.mkdir(exist_ok=True)
+    stopped = MemberRecord(arrived_s=0.0, ended_s=1.0, end="stopped", generation=1)
+    write_record(stage.run, PackRecord(members={"m": stopped}))
+    (stage.folder / "in").mkdir()
+
+    code, said = stage.run_to_end('inbox = "in"')
+
+    assert code != 0
+    assert "m was stopped and not started again" in said
 
 
 BY_GROWTH = 'interval = "0.5s"\nsharing = "flowcon"'
