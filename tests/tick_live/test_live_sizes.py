@@ -22,9 +22,9 @@ pytestmark = [pytest.mark.slurm, pytest.mark.long]
 
 BEST = 2
 SLEEPS_S = {1: 0.6} | {n: 0.15 * n for n in range(2, 9)}
-"""By node count. A step on two nodes takes half of its time on one, two thirds of that
-on three and a quarter of that on eight: ticks some seconds apart count few steps, so that
-nearer speeds are told apart by chance."""
+"""By node count. A step on two nodes takes half of its time on one, two thirds of its
+time on three and a quarter of that on eight: ticks some seconds apart count few steps,
+so that nearer speeds are told apart by chance."""
 
 SOON_S = 600.0
 SETTLED_S = 180.0
