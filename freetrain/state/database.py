@@ -260,7 +260,12 @@ def _put_back(path: Path, error: StoreDamagedError, turn: StateTurn) -> None:
     database = path / DATABASE
     try:
         if len(damaged_of(database)) >= _MOST_DAMAGED:
-            raise _too_many_kept(database, error) from error
+            then = (
+                f"No copy was put back, as {_MOST_DAMAGED} damaged ones are kept "
+                f"already: something damages them. Training goes on. Look at the "
+                f"disk, move {database.name}{DAMAGED}* away, and run `freetrain tick`."
+            )
+            raise damaged(f"the state {database}", error.why, then=then) from error
         done = put_back(database, why=error.why, now_s=turn.taken_s)
         if not done:
             raise error
@@ -269,17 +274,6 @@ def _put_back(path: Path, error: StoreDamagedError, turn: StateTurn) -> None:
             log.write(f"{utc(turn.taken_s)} {one_line(done)}\n")
     except OSError as failure:
         raise _unusable(path, failure) from failure
-
-
-def _too_many_kept(database: Path, error: StoreDamagedError) -> StoreDamagedError:
-    refused = StoreDamagedError(
-        f"the state {database} cannot be read: {error.why}. No copy was put back, as "
-        f"{_MOST_DAMAGED} damaged ones are kept already: something damages them. "
-        f"Training goes on. Look at the disk, move {database.name}{DAMAGED}* away, "
-        f"and run `freetrain tick`."
-    )
-    refused.why = error.why
-    return refused
 
 
 def _mark_find_again(path: Path) -> None:
@@ -765,14 +759,17 @@ def _translate(error: sqlite3.Error, path: Path | None) -> StoreError:
     return damaged(where, error)
 
 
-def damaged(where: str, why: object) -> StoreDamagedError:
-    """Return the error that *where* is damaged, as *why* says."""
-    error = StoreDamagedError(
-        f"{where} cannot be read: {why}. Nothing was changed, and training goes on. "
-        f"The next tick puts it back from its newest good copy; if it cannot, move the "
-        f"file away, keep it for a bug report, and run `freetrain tick`: trainers and "
-        f"leases are found again by their files and names."
-    )
+_THEN = (
+    "Nothing was changed, and training goes on. The next tick puts it back from its "
+    "newest good copy; if it cannot, move the file away, keep it for a bug report, and "
+    "run `freetrain tick`: trainers and leases are found again by their files and "
+    "names."
+)
+
+
+def damaged(where: str, why: object, *, then: str = _THEN) -> StoreDamagedError:
+    """Return the error that *where* is damaged, why, and what is done *then*."""
+    error = StoreDamagedError(f"{where} cannot be read: {why}. {then}")
     error.why = str(why)
     return error
 
