@@ -90,7 +90,7 @@ class ProcessGroup(Protocol):
         ...
 
     def has_lost_client(self) -> bool:
-        """Tell whether a client of a step on another node has ended, at some look."""
+        """Tell whether a client of a step on another node has ended lately."""
         ...
 
     def kill(self) -> None:

@@ -53,7 +53,7 @@ class LaunchedWorld:
         why_killed: The reason, for people; empty if it was not killed.
         exit_s: When its launcher was first seen gone.
         lingers: Whether a process of its session was left at the last look.
-        has_lost_client: Whether a client of one of its steps ended before the launcher.
+        has_lost_client: Whether a client of one of its steps ended lately.
         has_begun: Whether its program ever left a sign of life: the sign is removed
             when the next generation begins.
         is_told: Whether the request to stop was delivered whole.
@@ -92,7 +92,7 @@ class LaunchedWorld:
                 self.exit_s = now_s
         if self.exit_s is not None and self.killed_s is None:
             self.lingers = self.process.lingers()
-        if self.exit_s is None and self.asked_s is None and not self.has_lost_client:
+        if self.exit_s is None and self.asked_s is None:
             self.has_lost_client = self.process.has_lost_client()
 
     def observed(self, now_s: float) -> ObservedWorld:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -285,6 +286,8 @@ _SEARCH_EVERY_S = 3.0
 """How often new clients are looked for once none came for ``_SETTLING_S``: of 2,000
 processes, each such look takes 25 ms of CPU from the training."""
 _SETTLING_S = 10.0
+_LOST_FOR_S = 60.0
+"""How long a client that ended counts: while it does, Slurm is asked each second."""
 
 
 def start(plan: WorldPlan, *, mark: str, keep: tuple[int, ...] = ()) -> Session:
@@ -347,7 +350,7 @@ class Session:
         self._mark = mark.encode()
         self._is_signalled = False
         self._clients: set[int] = set()
-        self._has_lost_client = False
+        self._lost_s = -math.inf  # when a client was last seen to have ended
         self._look_due_s = 0.0
         self._search_due_s = 0.0
         self._settled_s = time.monotonic() + _SETTLING_S
@@ -386,18 +389,22 @@ class Session:
         return any(pid != self.pid and self._is_of_ours(pid) for pid in self._members())
 
     def has_lost_client(self) -> bool:
-        """Tell whether a client of a step has ended; looks five times a second.
+        """Tell whether a client of a step ended lately; looks five times a second.
 
         That is an srun, as the launch agent becomes one for each other node. New ones
-        are looked for as often while the world starts, and every few seconds then.
+        are looked for as often while the world starts, and every few seconds then. A
+        world that goes on for long without one, such as a program's own, has lost no
+        node with it.
         """
         now_s = time.monotonic()
         if now_s >= self._look_due_s:
             self._look_due_s = now_s + _LOOK_EVERY_S
-            self._has_lost_client |= not all(map(self._is_member, self._clients))
+            alive = set(filter(self._is_member, self._clients))
+            if alive != self._clients:
+                self._clients, self._lost_s = alive, now_s
             if now_s >= self._search_due_s:
                 self._find_clients(now_s)
-        return self._has_lost_client
+        return now_s < self._lost_s + _LOST_FOR_S
 
     def _find_clients(self, now_s: float) -> None:
         found = {pid for pid in self._members() if _is_client(pid)}

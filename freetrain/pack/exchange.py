@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -21,7 +22,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from freetrain.elastic.files import RunDir, create_once, numbers_in, replaced
+from freetrain.config.document import TrainerName  # noqa: TC001 -- msgspec reads it
+from freetrain.elastic.files import RunDir, create_once, replaced
 from freetrain.errors import BadConfigurationError, BadDataError, FreeTrainError
 from freetrain.opening import check_own, read_plain
 from freetrain.pack.pack import member_folder, member_folders
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from freetrain.config.job import TrainerJob
     from freetrain.pack.pack import Inbox, MemberRecord
     from freetrain.priority.migration import Migration, MoveRule
+
+_OWNER_FILE = re.compile(r"([0-9]{10})\.json", re.ASCII)
 
 _MOST_BYTES = 2**18
 """Of a file; one of a hundred members has 10 kB."""
@@ -77,7 +81,7 @@ class PackNews:
     """
 
     load: PackLoad
-    offers: dict[str, str] = field(default_factory=dict)
+    offers: dict[TrainerName, str] = field(default_factory=dict)
 
 
 class PackExchange:
@@ -107,11 +111,12 @@ class PackExchange:
             say: Gets a line about each member that cannot be taken.
 
         Raises:
+            BadConfigurationError: The pack's name is not UTF-8.
             UnsafeFolderError: Another user could change what lies in the folder.
             OSError: It cannot be prepared.
         """
         check_own(folder)
-        self.pack = pack
+        self.pack = _as_text(pack)
         self._home = RunDir(folder)
         self._packs = folder / "packs"
         self._file = self._packs / f"{sha256(os.fsencode(pack)).hexdigest()[:16]}.json"
@@ -169,8 +174,8 @@ class PackExchange:
     def claim(self, job: TrainerJob, *, takes_back: bool = False) -> Owner:
         """Claim a member for this pack unless another pack has it.
 
-        Every generation of a pack claims its members anew: no file can be created
-        twice, whereas what is read may be old.
+        Every start of a member claims it anew: no file can be created twice, whereas
+        what is read may be old.
 
         Args:
             job: The member.
@@ -180,11 +185,12 @@ class PackExchange:
             Who has it now; ``has`` tells whether that is this pack.
 
         Raises:
-            BadConfigurationError: The exchange has another member of this name.
+            BadConfigurationError: The exchange has another member of this name, or its
+                path is not UTF-8.
             BadDataError: An owner file is damaged.
             OSError: They cannot be read, or ours could not be written.
         """
-        path = str(self._inbox.path_of(job.name))
+        path = _as_text(str(self._inbox.path_of(job.name)))
         while True:
             newest = self._newest(job.name)
             if newest is None:
@@ -195,9 +201,7 @@ class PackExchange:
                     f"{newest.job}. It was not started; give one of them another name."
                 )
             is_ours = newest.pack == self.pack and (takes_back or not newest.to)
-            if self._held.get(job.name) == newest.number or not (
-                is_ours or newest.to == self.pack
-            ):
+            if not is_ours and newest.to != self.pack:
                 return newest
             ours = replace(newest, number=newest.number + 1, pack=self.pack, to="")
             if self._create(job.name, ours):
@@ -239,13 +243,13 @@ class PackExchange:
             BadDataError: It is damaged.
             OSError: It cannot be read.
         """
-        number = max(numbers_in(self._owner_file(name, 0).parent), default=1)
+        number = max(owner_numbers(self._owner_file(name, 0).parent), default=1)
         newest = None
         # NFS may show an old listing, but not an old answer to a link that failed.
         with suppress(FileNotFoundError):
             while True:
                 path = self._owner_file(name, number)
-                newest, number = _owner_in(path), number + 1
+                newest, number = read_owner(path), number + 1
         return newest
 
     def _owner_file(self, name: str, number: int) -> Path:
@@ -305,7 +309,37 @@ class PackExchange:
             self._file.unlink()
 
 
-def _owner_in(path: Path) -> Owner:
+def owner_numbers(folder: Path) -> list[int]:
+    """Return the numbers of the owner files in *folder*; other files are let be."""
+    with suppress(FileNotFoundError):
+        found = [_OWNER_FILE.fullmatch(path.name) for path in folder.iterdir()]
+        return [int(name[1]) for name in found if name]
+    return []
+
+
+def _as_text(path: str) -> str:
+    """Return *path*, which the exchange is to name.
+
+    Raises:
+        BadConfigurationError: It is not UTF-8.
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise BadConfigurationError(
+            f"{os.fsencode(path)!r} is not UTF-8, and packs could not tell each other "
+            f"of it. Nothing of it was started; give its folder another name."
+        ) from error
+    return path
+
+
+def read_owner(path: Path) -> Owner:
+    """Return the owner in the file at *path*.
+
+    Raises:
+        BadDataError: It is damaged.
+        OSError: It cannot be read.
+    """
     try:
         return msgspec.json.decode(read_plain(path, _MOST_BYTES), type=Owner)
     except ValueError as error:

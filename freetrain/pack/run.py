@@ -546,11 +546,11 @@ class PackLoop:
         if exchange.has(owner):
             if is_late:
                 self._staying.add(job.name)
-            if record.end == MemberEnd.MOVED or not record.generation:  # it arrives
+            if owner.generation > record.generation or not record.generation:
                 record.others_steps += owner.steps - record.steps
                 record.others_samples += owner.samples - record.samples
                 record.steps, record.samples = owner.steps, owner.samples
-                record.generation = max(record.generation, owner.generation)
+                record.generation = owner.generation  # it arrives
             return True
         if owner.pack == exchange.pack:
             self._offers[job.name] = offer or Offer(job, owner.to, now_s + _OFFER_S)
@@ -791,9 +791,11 @@ class Workers:
             self.ask_to_stop(name)
 
     def kill_late(self) -> None:
-        """Kill the members whose time to stop is over."""
+        """Kill the members whose time to stop is over; ask again where that failed."""
         now_s = self.clock.elapsed_s()
         for member in self.members.values():
+            if member.is_asked and not member.is_told:
+                member.ask_to_stop(now_s)
             if now_s - member.asked_s > member.job.stop.kill_after_s:
                 signal_all((member.process.pid,), SIGKILL)
 
@@ -883,6 +885,7 @@ class RunningMember:
         used_s: CPU time so far.
         asked_s: When it was asked to stop, by the elapsed time of the pack's clock;
             infinity where it was not.
+        is_told: Whether the request to stop could be delivered.
     """
 
     job: TrainerJob
@@ -897,6 +900,7 @@ class RunningMember:
     pids: tuple[int, ...] = ()
     used_s: float = 0.0
     asked_s: float = math.inf
+    is_told: bool = False
 
     @property
     def is_asked(self) -> bool:
@@ -949,12 +953,14 @@ class RunningMember:
         if not self.is_elastic:
             number = signal.Signals[f"SIG{self.job.stop.signal}"]
             signal_all(self.pids or (self.process.pid,), number)
+            self.is_told = True
             return
         # It looks there every 0.1 s; a signal would kill a program that has no
         # handler for it yet.
         with suppress(OSError):
             self.run.control.mkdir(parents=True, exist_ok=True)
             self.run.stop_request(self.generation).touch()
+            self.is_told = True
 
     @property
     def committed_step(self) -> int:

@@ -139,6 +139,8 @@ def turns_at(
 ) -> dict[str, Turn]:
     """Return the turn of every contender, by name; newcomers are not behind.
 
+    What one has while there are nodes for all is held against nobody.
+
     Args:
         inputs: The trainers now.
         memory: The turns at the last rating, as JSON.
@@ -146,28 +148,30 @@ def turns_at(
     """
     most = {contender.name: contender.sizes[-1] for contender in inputs.contenders}
     level = level_nodes(tuple(most.values()), inputs.nodes)
+    is_contended = len(most) > 1 and level < max(most.values())
     return {
         contender.name: _turn(
             _read(memory.get(contender.name)),
             contender,
             inputs.now_s,
-            due_nodes=part * min(level, most[contender.name]),
+            due_nodes=part * min(level, most[contender.name]) if is_contended else None,
         )
         for contender in inputs.contenders
     }
 
 
 def _turn(
-    before: Turn | None, contender: Contender, now_s: float, *, due_nodes: float
+    before: Turn | None, contender: Contender, now_s: float, *, due_nodes: float | None
 ) -> Turn:
     if before is None:
         return Turn(now_s, contender.held, 0.0, now_s)
     passed_s = max(now_s - before.at_s, 0.0)
+    beyond = 0.0 if due_nodes is None else before.held - due_nodes
     return Turn(
         at_s=now_s,
         held=contender.held,
-        ahead_node_s=before.ahead_node_s + passed_s * (before.held - due_nodes),
-        since_s=before.since_s if contender.held else now_s,
+        ahead_node_s=before.ahead_node_s + passed_s * beyond,
+        since_s=min(before.since_s, now_s) if contender.held else now_s,
     )
 
 
@@ -177,13 +181,15 @@ def whose_turn(
     """Return the names of the trainers that are to have their smallest size now.
 
     First those that have held nodes for less than *turn_s*, then those furthest
-    behind, as long as there are nodes.
+    behind, as long as there are nodes. One that is behind by more than a turn comes
+    before both: where it needs several nodes, they never come free together.
     """
 
-    def rank(contender: Contender) -> tuple[bool, float, str]:
-        turn = turns[contender.name]
+    def rank(contender: Contender) -> tuple[bool, bool, float, str]:
+        turn, least = turns[contender.name], contender.sizes[0]
+        is_late = turn.ahead_node_s < -turn_s * least and least <= inputs.nodes
         is_over = contender.held == 0 or inputs.now_s - turn.since_s >= turn_s
-        return is_over, turn.ahead_node_s, contender.name
+        return not is_late, is_over, turn.ahead_node_s, contender.name
 
     left, chosen = inputs.nodes, set()
     for contender in sorted(inputs.contenders, key=rank):

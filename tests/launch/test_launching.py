@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from freetrain.config.job import StopSignal, TrainerJob
+from freetrain.launch import local
 from freetrain.launch.base import CannotLaunchError, Tool
 from freetrain.launch.local import (
     LocalLauncher,
@@ -262,6 +263,19 @@ def test_a_client_of_a_step_that_ends_before_the_launcher_is_noticed(
     os.kill(int((place.folder / "pid").read_text()), signal.SIGKILL)
 
     wait_until("it to be noticed", world.has_lost_client)
+    assert world.poll() is None
+
+
+def test_a_program_that_goes_on_without_a_client_of_its_own_has_lost_no_node(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_LOST_FOR_S", 0.5)
+    srun = place.folder / "srun"
+    srun.symlink_to("/bin/sleep")
+    world = place.launch("sh", "-c", f"{srun} 1; sleep 600")
+
+    wait_until("its end to be noticed", world.has_lost_client)
+    wait_until("it to be forgotten", lambda: not world.has_lost_client())
     assert world.poll() is None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from freetrain.config.job import (
@@ -35,9 +36,10 @@ from freetrain.pack.pack import (
     SharingName,
     read_record,
 )
-from freetrain.pack.run import PackLoop, Sharing, Workers, sweep
+from freetrain.pack.run import PackLoop, RunningMember, Sharing, Workers, sweep
 from freetrain.priority.flowcon import FlowConState, GrowthTrack, to_json
 from freetrain.priority.migration import MoveRule
+from freetrain.progress import ProgressReader
 from tests.pack.packs import TOP
 
 REPORTS = """
@@ -77,21 +79,22 @@ class World:
         self.go = folder / "go"
         self.now_s = 0.0
         self.controller = NotingController()
-        waiting = [self._job(name) for name in reversed(names)]
+        waiting = [self.job(name) for name in reversed(names)]
         kept = record or PackRecord()
         how = SharingName.FLOWCON if kept.sharing else SharingName.FAIR
+        self.workers = Workers(
+            run=self.run,
+            home=self.run,
+            generation=1,
+            packer=this_packer("0123456789abcdef"),
+            controller=self.controller,
+            cpus=1,
+            environment=dict(os.environ),
+            clock=Clock(lambda: self.now_s, lambda: self.now_s, self._sleep),
+        )
         self.loop = PackLoop(
             Pack(),
-            Workers(
-                run=self.run,
-                home=self.run,
-                generation=1,
-                packer=this_packer("0123456789abcdef"),
-                controller=self.controller,
-                cpus=1,
-                environment=dict(os.environ),
-                clock=Clock(lambda: self.now_s, lambda: self.now_s, self._sleep),
-            ),
+            self.workers,
             arrivals=lambda: tuple(waiting.pop() for _ in list(waiting)),
             sharing=Sharing(Pack(sharing=how), kept.sharing),
             record=kept,
@@ -103,7 +106,7 @@ class World:
         self.now_s += seconds
         time.sleep(seconds / QUICKER)
 
-    def _job(self, name: str) -> TrainerJob:
+    def job(self, name: str) -> TrainerJob:
         """A trainer that reports six steps once the file ``go`` is there."""
         return TrainerJob(
             name=name,
@@ -227,6 +230,56 @@ def test_a_member_that_the_other_pack_does_not_take_goes_on_where_it_was(
     assert 29.0 < seen[3] - seen[2] < 40.0
     assert (tmp_path / "members" / "b" / "logs" / "0000000002.log").exists()
     assert len(list(owners.iterdir())) == 3  # and is not offered again
+
+
+def test_a_member_that_comes_back_to_a_killed_pack_goes_on_behind_the_others_work(
+    tmp_path: Path,
+) -> None:
+    text = 'name = "a"\ncommand = ["x"]\nelastic = false\n[nodes]\nmax = 1\n'
+    (tmp_path / "a.toml").write_text(text)
+    owner = tmp_path / "exchange" / "members" / "a" / "owners" / "0000000005.json"
+    owner.parent.mkdir(parents=True)
+    owner.write_text(
+        f'{{"number": 5, "pack": "them", "job": "{tmp_path}/a.toml", "to": "us", '
+        f'"generation": 20, "steps": 30}}'
+    )
+    known = MemberRecord(arrived_s=0.0, generation=4, steps=9)  # no end: it was killed
+    exchange = PackExchange(
+        tmp_path / "exchange",
+        pack="us",
+        rule=MoveRule.BALANCE,
+        inbox=Inbox(
+            Pack(members=(tmp_path / "a.toml",)), home=None, say=lambda _: None
+        ),
+        say=lambda _: None,
+    )
+    record = PackRecord(members={"a": known})
+    world = World(tmp_path, "a", record=record, exchange=exchange)
+
+    world.loop.run(lambda: world.now_s > 5.0)
+
+    assert (known.generation, known.others_steps) == (21, 21)
+
+
+def test_a_request_to_stop_that_could_not_be_written_is_written_later(
+    tmp_path: Path,
+) -> None:
+    run = RunDir(tmp_path)
+    run.control.touch()
+    sleeping = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
+    with subprocess.Popen(sleeping) as process:  # noqa: S603 -- a test's own words
+        world = World(tmp_path)
+        workers = world.workers
+        job = msgspec.structs.replace(world.job("a"), elastic=True)
+        reader = ProgressReader(job, tmp_path, tmp_path)
+        member = RunningMember(job, run, tmp_path / "log", 3, process, reader)
+        workers.members["a"] = member
+        workers.ask_to_stop("a")
+        workers.kill_late()
+        run.control.unlink()
+        workers.kill_late()
+        process.kill()
+    assert run.stop_request(3).exists()
 
 
 def test_processes_of_members_are_looked_for_again_where_not_all_were_seen(

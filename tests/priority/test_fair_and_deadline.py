@@ -51,7 +51,12 @@ LOOK_S = 60.0
 
 def had_by(priority: Fair, nodes: int, looks: int) -> list[int]:
     """Return how many ratings long each of five trainers held a node."""
-    inputs, had = crowd(nodes), Counter[str]()
+    return list(held_over(priority, crowd(nodes), looks).values())
+
+
+def held_over(priority: Fair, inputs: RatingInputs, looks: int) -> Counter[str]:
+    """Return at how many ratings each trainer held nodes."""
+    had = Counter[str]()
     memory: Memory = {}
     for _ in range(looks):
         rated = priority.rate(inputs, memory)
@@ -60,7 +65,7 @@ def had_by(priority: Fair, nodes: int, looks: int) -> list[int]:
         had.update(name for name, own in counts.items() if own)
         held = [replace(one, held=counts[one.name]) for one in inputs.contenders]
         inputs = replace(inputs, now_s=inputs.now_s + LOOK_S, contenders=tuple(held))
-    return list(had.values())
+    return had
 
 
 def crowd(nodes: int) -> RatingInputs:
@@ -80,6 +85,26 @@ def test_in_turns_all_have_had_the_same_in_the_end() -> None:
 def test_a_turn_is_not_cut_short() -> None:
     assert had_by(Fair(turn_s=TURN_S), 1, looks=10) == [10]
     assert len(had_by(Fair(turn_s=TURN_S), 1, looks=11)) == 2
+
+
+def test_a_trainer_that_needs_several_nodes_has_its_turn_too() -> None:
+    small = [contender(f"s{k}", sizes=(1,), samples_per_s=speeds(1)) for k in range(7)]
+    large = contender("large", sizes=(3,), samples_per_s=speeds(3))
+    had = held_over(Fair(turn_s=TURN_S), inputs_of(large, *small, nodes=4), 1000)
+    assert 3 * had["large"] / (4 * 1000) == pytest.approx(1 / 8, rel=0.2)
+    assert max(had[s.name] for s in small) - min(had[s.name] for s in small) < 30
+
+
+def test_turns_go_on_after_the_clock_went_back() -> None:
+    priority, inputs = Fair(turn_s=TURN_S), crowd(1)
+    memory = priority.rate(inputs, {}).memory
+    held = [replace(one, held=int(one.name == "a")) for one in inputs.contenders]
+    before = replace(inputs, now_s=inputs.now_s - 86400, contenders=tuple(held))
+    memory = priority.rate(before, memory).memory
+    after = replace(before, now_s=before.now_s + TURN_S + 1)
+    first, *others = priority.rate(after, memory).ratings
+    assert first.floor == 0
+    assert sum(rating.floor for rating in others) == 1
 
 
 def test_there_are_no_turns_where_there_are_nodes_for_all() -> None:

@@ -15,6 +15,7 @@ from tests.priority.inputs import (
     later,
     planned,
     power_law,
+    speeds,
 )
 
 HAD_ENOUGH = {"ahead_node_s": 1e9, "at_s": 1000.0, "held": 0, "since_s": 0.0}
@@ -132,6 +133,27 @@ def test_a_delivered_trainer_has_the_promised_part_of_its_share_over_time() -> N
     shares = nodes_over_time(done, aiming("near", 0.1))
     assert PROMISED / 2 <= shares["done"] < 0.5
     assert sum(shares.values()) == 1.0
+
+
+def test_a_delivered_trainer_that_needs_all_nodes_has_its_turn_too() -> None:
+    said = Target(deliver=0.2, is_delivered=True)
+    sizes = {"sizes": (4,), "samples_per_s": speeds(4)}
+    large = aiming("large", 0.2, target=said, **sizes)
+    (rating, _) = (
+        Tradl().rate(inputs_of(large, aiming("near", 0.1), nodes=4), {}).ratings
+    )
+    assert rating.floor == 4
+
+
+def test_what_a_trainer_had_alone_is_not_held_against_it() -> None:
+    done = aiming("done", 0.2, target=Target(deliver=0.2, is_delivered=True), held=4)
+    inputs = inputs_of(done, nodes=4)
+    memory = Tradl().rate(inputs, {}).memory
+    alone = later(inputs, 86400.0)
+    memory = Tradl().rate(alone, memory).memory
+    together = inputs_of(done, aiming("near", 0.1), nodes=4, now_s=alone.now_s)
+    rating, _ = Tradl().rate(together, memory).ratings
+    assert rating.floor == 1
 
 
 def test_nothing_is_promised_to_a_trainer_that_diverges_or_is_finished() -> None:
