@@ -1,7 +1,10 @@
 """Snapshots of the cluster, and the holes in them.
 
 A hole is an idle node until Slurm needs it: only a node that is idle now (or held by a
-lease of ours) has one, since every backfill cycle plans later nodes anew.
+lease of ours) has one, since every backfill cycle plans later nodes anew. For leases
+that are not exclusive a hole is what jobs leave free of a node (``slurm.pieces``). It
+ends as that of a whole node does: Slurm plans by whole nodes, and starts nothing beside
+a planned job that would run into its time, even if both fit.
 Anything that is not understood closes a node, because a hole that is not there delays
 another user's job.
 
@@ -20,11 +23,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from slurm.errors import UnreadableOutputError
-from slurm.records import NodeState, choose_partition, expand
+from slurm.pieces import lacks, never_fits, room
+from slurm.records import WHOLE_NODES, Grain, NodeState, choose_partition, expand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from slurm.pieces import Lack
     from slurm.records import (
         JobRecord,
         Node,
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
         Requirement,
         Reservation,
         Sdiag,
+        Sharing,
     )
 
 
@@ -230,6 +236,7 @@ _HARMLESS = {
     NodeState.CLOUD,
     NodeState.DYNAMIC_NORM,
 }
+_IN_USE = _HARMLESS | {NodeState.MIXED, NodeState.ALLOCATED}
 # For seconds after a restart slurmctld knows no node's state; jobs there go on,
 # and no other job is on its way there.
 _HELD = _HARMLESS | {
@@ -264,7 +271,8 @@ class Hole:
         ends_by: Why it ends then.
         blocker: The planned job's raw number, or the reservation's name; else
             empty.
-        held_by: Raw numbers of our own jobs that hold the node now.
+        held_by: Raw numbers of our own jobs that hold the node, or pieces of it, now.
+        room: How many more leases could start there now.
     """
 
     node: str
@@ -273,6 +281,7 @@ class Hole:
     ends_by: HoleEnd
     blocker: str = ""
     held_by: tuple[int, ...] = ()
+    room: int = 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -284,13 +293,14 @@ class _Bound:
     blocker: str = ""
 
 
-def find_holes(
+def find_holes(  # noqa: PLR0913 -- each from elsewhere
     snapshot: Snapshot,
     requirement: Requirement,
     *,
     is_ours: Callable[[JobRecord], bool],
     margin_s: float,
     window_s: float = math.inf,
+    sharing: Sharing = WHOLE_NODES,
 ) -> tuple[Hole, ...]:
     """Return the holes that a lease could use, by node in Slurm's order.
 
@@ -306,6 +316,7 @@ def find_holes(
         margin_s: How long before another job's start we must be gone: overrun of
             the limit, kill wait, epilog, and a scheduling cycle.
         window_s: How far ahead backfill plans (bf_window).
+        sharing: How Slurm shares nodes, for leases that are not exclusive.
 
     Raises:
         SlurmRefusedError: There is no such partition.
@@ -318,7 +329,12 @@ def find_holes(
     _check_plans_are_there(snapshot)
     now_s = snapshot.time_s
     held = _held_nodes(snapshot, is_ours)
-    names = _open_nodes(snapshot, requirement, held, is_ours=is_ours)
+    if requirement.exclusive or takes_whole_nodes(partition, sharing):
+        names = _open_nodes(snapshot, requirement, held, is_ours=is_ours)
+        rooms = {name: int(name not in held) for name in names}
+    else:
+        rooms = _rooms(snapshot, requirement, held, partition, sharing)
+        names = list(rooms)
     plans = plans_of(snapshot)
     starts = first_starts(snapshot, plans.starts, names, is_ours=is_ours)
     planned = {name: _before(plan, margin_s) for name, plan in starts.items()}
@@ -331,21 +347,16 @@ def find_holes(
         if bound.end_s > now_s:
             by = tuple(held.get(name, ()))
             is_known = name not in hidden
-            holes.append(_hole(name, now_s, bound, is_known=is_known, held_by=by))
+            hole = Hole(name, now_s, bound.end_s, bound.ends_by, bound.blocker, by)
+            if not is_known:
+                hole = Hole(name, now_s, None, HoleEnd.UNKNOWN_PLANNER, held_by=by)
+            holes.append(replace(hole, room=rooms[name]))
     return tuple(holes)
 
 
-def _hole(
-    name: str,
-    now_s: float,
-    bound: _Bound,
-    *,
-    is_known: bool,
-    held_by: tuple[int, ...],
-) -> Hole:
-    if not is_known:
-        return Hole(name, now_s, None, HoleEnd.UNKNOWN_PLANNER, held_by=held_by)
-    return Hole(name, now_s, bound.end_s, bound.ends_by, bound.blocker, held_by)
+def takes_whole_nodes(partition: Partition, sharing: Sharing) -> bool:
+    """Tell whether jobs in *partition* get whole nodes, whatever they ask for."""
+    return sharing.grain is Grain.NODE or partition.oversubscribe == "EXCLUSIVE"
 
 
 def _check_plans_are_there(snapshot: Snapshot) -> None:
@@ -367,6 +378,18 @@ def _held_nodes(
     return held
 
 
+def _taken_nodes(
+    snapshot: Snapshot, is_ours: Callable[[JobRecord], bool]
+) -> dict[str, str]:
+    """Return the nodes on which jobs of others run, each with one of them."""
+    return {
+        name: job.display_id
+        for job in snapshot.jobs
+        if job.holds_nodes and not is_ours(job)
+        for name in expand(job.nodes)
+    }
+
+
 def _open_nodes(
     snapshot: Snapshot,
     requirement: Requirement,
@@ -375,12 +398,7 @@ def _open_nodes(
     is_ours: Callable[[JobRecord], bool],
 ) -> list[str]:
     """Return the nodes that a lease could use now, or that only ours use."""
-    taken = {
-        name
-        for job in snapshot.jobs
-        if job.holds_nodes and not is_ours(job)
-        for name in expand(job.nodes)
-    }
+    taken = _taken_nodes(snapshot, is_ours)
     return [
         node.name
         for node in snapshot.nodes
@@ -388,6 +406,110 @@ def _open_nodes(
         and requirement.is_met_by(node)
         and is_open(node, is_held=node.name in held)
     ]
+
+
+def _rooms(
+    snapshot: Snapshot,
+    requirement: Requirement,
+    held: Mapping[str, Sequence[int]],
+    partition: Partition,
+    sharing: Sharing,
+) -> dict[str, int]:
+    """Return how many leases could start on each node, jobs of others there or not.
+
+    Nodes where none could are left out, but for those where one of ours runs.
+    """
+    used = _partition_cpus(snapshot, partition)
+    rooms = {}
+    for node in snapshot.nodes:
+        is_held = node.name in held
+        if not requirement.is_met_by(node) or not is_open_in_part(
+            node, is_held=is_held
+        ):
+            continue
+        left = _cpus_left(partition, used.get(node.name, 0))
+        count = room(node, requirement, sharing, most_cpus=left)
+        if count or is_held:
+            rooms[node.name] = count
+    return rooms
+
+
+def why_no_hole(
+    snapshot: Snapshot,
+    requirement: Requirement,
+    *,
+    is_ours: Callable[[JobRecord], bool],
+    sharing: Sharing = WHOLE_NODES,
+) -> dict[str, Lack | str]:
+    """Return why no lease could start now, by node of the partition where none could.
+
+    The first reason is given: a feature, a state or a job in the way, in a few words,
+    or the first resource that is missing. Nodes of ours are left out.
+
+    Raises:
+        SlurmRefusedError: There is no such partition.
+        UnreadableOutputError: A list of nodes is unreadable.
+    """
+    partition = choose_partition(snapshot.partitions, requirement.partition)
+    held = _held_nodes(snapshot, is_ours)
+    is_whole = requirement.exclusive or takes_whole_nodes(partition, sharing)
+    taken = _taken_nodes(snapshot, is_ours) if is_whole else {}
+    rooms = {} if is_whole else _rooms(snapshot, requirement, held, partition, sharing)
+    used = _partition_cpus(snapshot, partition)
+    reasons: dict[str, Lack | str] = {}
+    for node in snapshot.nodes:
+        if partition.name not in node.partitions or node.name in held:
+            continue
+        missing = sorted(requirement.features - node.features)
+        lack = never_fits(node, requirement)
+        is_usable = is_open(node, is_held=False) if is_whole else is_open_in_part(node)
+        if missing:
+            reasons[node.name] = f"it has no feature {missing[0]}"
+        elif lack is not None:
+            reasons[node.name] = lack
+        elif node.name in taken:
+            reasons[node.name] = f"job {taken[node.name]} runs there"
+        elif node.owner and not is_whole:
+            reasons[node.name] = f"only jobs of {node.owner} may run there"
+        elif not is_usable:
+            reasons[node.name] = f"its state is {'+'.join(sorted(node.states))}"
+        elif not is_whole and not rooms.get(node.name):
+            left = _cpus_left(partition, used.get(node.name, 0))
+            lack = lacks(node, requirement, sharing, most_cpus=left)
+            if lack is not None:
+                reasons[node.name] = lack
+    return reasons
+
+
+def _cpus_left(partition: Partition, used: int) -> float:
+    if partition.most_cpus_per_node is None:
+        return math.inf
+    return max(0, partition.most_cpus_per_node - used)
+
+
+def _partition_cpus(snapshot: Snapshot, partition: Partition) -> dict[str, int]:
+    """Return the CPUs that jobs of *partition* have of each node, at most.
+
+    Empty where the partition sets no bound. How a job's CPUs spread over its nodes is
+    not shown: each of them may have all but one for each of the others.
+    """
+    used: dict[str, int] = {}
+    if partition.most_cpus_per_node is None:
+        return used
+    for job in snapshot.jobs:
+        if job.holds_nodes and partition.name in job.partitions:
+            names = expand(job.nodes)
+            most = max(1, job.cpu_count - (len(names) - 1))
+            for name in names:
+                used[name] = used.get(name, 0) + most
+    return used
+
+
+def is_open_in_part(node: Node, *, is_held: bool = False) -> bool:
+    """Tell whether jobs may start on *node* beside those that are there."""
+    if node.unknown_states or node.owner:
+        return False
+    return node.states <= (_HELD if is_held else _IN_USE)
 
 
 def is_open(node: Node, *, is_held: bool) -> bool:

@@ -279,23 +279,35 @@ def _reason(record: object) -> str:
 def _node(record: object) -> Node:
     state_words = words(at(record, "state")) + words(at(record, "state_flags"))
     known, unknown = node_states(state_words)
+    cpus, effective, sockets, cores, reserved_mib = (
+        amount(at(record, name)) or 0
+        for name in ("cpus", "effective_cpus", "sockets", "cores", "specialized_memory")
+    )
     return Node(
         name=_present(text(at(record, "name")), "name"),
         states=known,
         unknown_states=unknown,
         features=frozenset(words(at(record, "active_features"))),
         gres=read_gres(text(at(record, "gres"))),
-        cpus=amount(at(record, "cpus")) or 0,
-        memory_mib=amount(at(record, "real_memory")) or 0,
+        cpus=effective or cpus,
+        memory_mib=(amount(at(record, "real_memory")) or 0) - reserved_mib,
         partitions=tuple(words(at(record, "partitions"))),
         reason=text(at(record, "reason")),
         comment=text(at(record, "comment")),
         allocated_cpus=amount(at(record, "alloc_cpus")) or 0,
+        allocated_memory_mib=amount(at(record, "alloc_memory")) or 0,
+        allocated_gres=read_gres(text(at(record, "gres_used"))),
+        cpus_per_core=max(1, cpus // max(1, sockets * cores)),
+        cpus_per_socket=max(1, cpus // max(1, sockets)),
+        owner=text(at(record, "owner")) or text(at(record, "mcs_label")),
     )
 
 
 def _partition(record: object) -> Partition:
     nodes, qos = at(record, "nodes"), at(record, "qos")
+    most_cpus = whole(
+        _either(record, ("maximums", "cpus_per_node"), ("maximum_cpus_per_node",))
+    )
     limit_s = minutes_s(_either(record, ("maximums", "time"), ("max_time_limit",)))
     grace_s = amount(_either(record, ("grace_time",), ("preemption_grace_time",)))
     tier = amount(_either(record, ("priority", "tier"), ("priority_tier",)))
@@ -317,6 +329,7 @@ def _partition(record: object) -> Partition:
         is_default="default" in {w.lower() for w in words(at(record, "flags"))},
         oversubscribe=_oversubscribe(record),
         qos=text(qos if isinstance(qos, str) else at(qos, "assigned")),
+        most_cpus_per_node=None if most_cpus is None or most_cpus < 0 else most_cpus,
     )
 
 

@@ -155,10 +155,15 @@ class Node:
         states: Base state and flags.
         unknown_states: Words in its state that this version does not know.
         features: Active features.
-        gres, cpus, memory_mib: As configured; CPUs as Slurm counts them.
+        gres: As configured.
+        cpus, memory_mib: What jobs can have, without what is kept for the system; CPUs
+            as Slurm counts them.
         reason: Why it is drained or down, empty otherwise. Hostile text.
         comment: An administrator's remark. Hostile text.
-        allocated_cpus: CPUs that jobs hold.
+        allocated_cpus, allocated_memory_mib, allocated_gres: What jobs hold.
+        cpus_per_core, cpus_per_socket: In which Slurm may give CPUs to jobs.
+        owner: The user whose jobs alone may run there now, as Slurm wrote it, or the
+            label of a site's security policy; empty for everybody's.
     """
 
     name: str
@@ -172,17 +177,31 @@ class Node:
     reason: str = ""
     comment: str = ""
     allocated_cpus: int = 0
+    allocated_memory_mib: int = 0
+    allocated_gres: tuple[Gres, ...] = ()
+    cpus_per_core: int = 1
+    cpus_per_socket: int = 1
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """A lease's demands on its node; an empty ``kind`` in ``gres`` takes any."""
+    """A lease's demands on its node.
+
+    Attributes:
+        gres: An empty ``kind`` takes any.
+        memory_mib: 0 for any.
+        cpus: 0 for any.
+        exclusive: Whether it takes the whole node, and not a piece that leaves the rest
+            to other jobs.
+    """
 
     partition: str
     features: frozenset[str] = frozenset()
     gres: tuple[Gres, ...] = ()
     memory_mib: int = 0
     cpus: int = 0
+    exclusive: bool = True
 
     def is_met_by(self, node: Node) -> bool:
         """Tell whether *node*, were it free, could take the lease."""
@@ -378,6 +397,8 @@ class Partition:
         is_hidden: Whether Slurm shows it only when asked for all.
         oversubscribe: Slurm's words, for example ``NO``, ``EXCLUSIVE``.
         qos: The QOS whose limits bind all its jobs, empty for none.
+        most_cpus_per_node: CPUs of a node that its jobs together can have; None for
+            any number.
     """
 
     name: str
@@ -392,6 +413,7 @@ class Partition:
     is_hidden: bool = False
     oversubscribe: str = ""
     qos: str = ""
+    most_cpus_per_node: int | None = None
 
 
 def named_or_default(partitions: Iterable[Partition], name: str) -> Partition | None:
@@ -472,6 +494,31 @@ class Release:
         return f"{self.major}.{self.minor:02d}.{self.micro}"
 
 
+class Grain(StrEnum):
+    """The least part of a node that Slurm gives to a job."""
+
+    CPU = "cpu"
+    CORE = "core"
+    SOCKET = "socket"
+    NODE = "node"
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How Slurm shares nodes among jobs.
+
+    Attributes:
+        grain: The least part of a node that a job gets.
+        counts_memory: Whether memory is given to jobs, and no more than there is.
+    """
+
+    grain: Grain
+    counts_memory: bool
+
+
+WHOLE_NODES = Sharing(Grain.NODE, counts_memory=False)
+
+
 _MINUTE_S = 60.0
 _DEFAULT_WINDOW_MIN = 1440
 _DEFAULT_RESOLUTION_S = 60
@@ -526,6 +573,25 @@ class ClusterConfig:
         if self.scheduler_type != "sched/backfill":
             return math.inf
         return _MINUTE_S * self._number("bf_window", _DEFAULT_WINDOW_MIN)
+
+    @property
+    def sharing(self) -> Sharing:
+        """How nodes are shared among jobs."""
+        return Sharing(self._grain, "MEMORY" in self.select_type_parameters.upper())
+
+    @property
+    def _grain(self) -> Grain:
+        """The least part of a node that a job gets.
+
+        Source: SelectTypeParameters, slurm.conf(5): CR_CPU, CR_Core, CR_Socket, each
+        perhaps with memory; CR_Memory alone counts as CR_CPU.
+        """
+        if self.select_type not in {"select/cons_tres", "select/cons_res"}:
+            return Grain.NODE
+        parameters = self.select_type_parameters.upper().replace(",", "_").split("_")
+        if "SOCKET" in parameters:
+            return Grain.SOCKET
+        return Grain.CORE if "CORE" in parameters else Grain.CPU
 
     @property
     def bf_resolution_s(self) -> float:

@@ -240,8 +240,8 @@ def remark(record: str, key: str) -> str:
     return _NEXT_KEY.split(rest, maxsplit=1)[0].strip() if found else ""
 
 
-NODES_ARGV = ("scontrol", "--all", "--oneliner", "show", "nodes")
-"""Shows every node, those of hidden partitions too."""
+NODES_ARGV = ("scontrol", "--all", "--details", "--oneliner", "show", "nodes")
+"""Shows every node, those of hidden partitions too, and what jobs have of each."""
 
 
 def parse_nodes(text: str) -> tuple[Node, ...]:
@@ -255,18 +255,31 @@ def parse_nodes(text: str) -> tuple[Node, ...]:
 
 def _node(fields: dict[str, str], record: str) -> Node:
     known, unknown = node_states(fields["State"].split("+"))
+    gres, allocated_cpus = read_gres(fields["Gres"]), amount(fields["CPUAlloc"])
+    cpus, sockets = amount(fields["CPUTot"]), amount(fields.get("Sockets", "1")) or 1
+    cores = sockets * (amount(fields.get("CoresPerSocket", "1")) or 1)
+    reserved_mib = amount(fields.get("MemSpecLimit", "0"))
+    # Without --details nothing is known of what jobs have: all, if there are any.
+    used = fields.get("GresUsed")
+    unknown_gres = gres if allocated_cpus else ()
+    owner = text_or_empty(fields.get("Owner", "")).partition("(")[0]  # "ada(1001)"
     return Node(
         name=fields["NodeName"],
         states=known,
         unknown_states=unknown,
         features=frozenset(words(fields["ActiveFeatures"])),
-        gres=read_gres(fields["Gres"]),
-        cpus=amount(fields["CPUTot"]),
-        memory_mib=amount(fields["RealMemory"]),
+        gres=gres,
+        cpus=amount(fields.get("CPUEfctv", "0")) or cpus,
+        memory_mib=amount(fields["RealMemory"]) - reserved_mib,
         partitions=words(fields.get("Partitions", "")),
         reason=remark(record, "Reason"),
         comment=remark(record, "Comment"),
-        allocated_cpus=amount(fields["CPUAlloc"]),
+        allocated_cpus=allocated_cpus,
+        allocated_memory_mib=amount(fields.get("AllocMem", "0")),
+        allocated_gres=unknown_gres if used is None else read_gres(used),
+        cpus_per_core=max(1, cpus // cores),
+        cpus_per_socket=max(1, cpus // sockets),
+        owner=owner or text_or_empty(fields.get("MCS_label", "")),
     )
 
 
@@ -291,6 +304,7 @@ def _partition(fields: dict[str, str], record: str) -> Partition:
     max_time_s = duration_s(fields["MaxTime"])
     # Since 26.05 [run] a field of its own: "Exclusive=NODE … OverSubscribe=NO".
     is_exclusive = fields.get("Exclusive") == "NODE"
+    most_cpus = fields.get("MaxCPUsPerNode", "UNLIMITED")
     return Partition(
         name=fields["PartitionName"],
         nodes=text_or_empty(fields["Nodes"]),
@@ -304,6 +318,7 @@ def _partition(fields: dict[str, str], record: str) -> Partition:
         is_hidden=fields["Hidden"] == "YES",
         oversubscribe="EXCLUSIVE" if is_exclusive else fields["OverSubscribe"],
         qos=text_or_empty(fields.get("QoS", "")),
+        most_cpus_per_node=None if most_cpus in _UNBOUNDED else amount(most_cpus),
     )
 
 

@@ -62,7 +62,7 @@ _NUMERIC = re.compile(r"[0-9TKMG.,:%_\[\]+/ -]*")
 _FIRST_UID = 1000
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 _PLAIN = NOTHING | {"UNLIMITED", "INFINITE", "Infinity", "YES", "NO", "none", "ALL"}
-_KNOWN_GRES = frozenset({"gres", "gpu", "mps", "shard", "S"})
+_KNOWN_GRES = frozenset({"gres", "gpu", "mps", "shard", "S", "IDX", "N", "A", "null"})
 
 
 class Pseudonyms:
@@ -321,11 +321,18 @@ _JOB: Mapping[str, Change] = {
 _NODE: Mapping[str, Change] = {
     "NodeName": Pseudonyms.hosts,
     "CPUAlloc": Pseudonyms.plain,
+    "CPUEfctv": Pseudonyms.plain,
     "CPUTot": Pseudonyms.plain,
     "ActiveFeatures": Pseudonyms.features,
     "Gres": Pseudonyms.gres,
+    "GresUsed": Pseudonyms.gres,
     "RealMemory": Pseudonyms.plain,
     "AllocMem": Pseudonyms.plain,
+    "MemSpecLimit": Pseudonyms.plain,
+    "Sockets": Pseudonyms.plain,
+    "CoresPerSocket": Pseudonyms.plain,
+    "Owner": _one("user"),
+    "MCS_label": _one("label"),
     "State": _among(_STATES),
     "Weight": Pseudonyms.plain,
     "Partitions": _list("part"),
@@ -340,6 +347,7 @@ _PARTITION: Mapping[str, Change] = {
     "Hidden": Pseudonyms.plain,
     "MaxNodes": Pseudonyms.plain,
     "MaxTime": Pseudonyms.plain,
+    "MaxCPUsPerNode": Pseudonyms.plain,
     "MinNodes": Pseudonyms.plain,
     "Nodes": Pseudonyms.hosts,
     "PriorityTier": Pseudonyms.plain,
@@ -542,6 +550,9 @@ _SECTION: Mapping[str, Mapping[str, Change]] = {
         "state": _among(_STATES),
         "state_flags": _among(_STATES),
         "reason": _one("reason"),
+        "gres_used": Pseudonyms.gres,
+        "owner": _one("user"),
+        "mcs_label": _one("label"),
     },
     "partitions": {
         "name": _one("part"),

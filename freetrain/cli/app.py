@@ -308,7 +308,7 @@ def status(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     show_status(ctx.obj, config, name, watch=watch, ended=ended, as_json=as_json)
 
 
-def holes(
+def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     ctx: typer.Context,
     *,
     partition: Annotated[
@@ -322,13 +322,40 @@ def holes(
     nodes: Annotated[
         bool, typer.Option("--nodes", metavar="", help="A row for each node.")
     ] = False,
+    gpus: Annotated[
+        bool,
+        typer.Option(
+            "--gpus", metavar="", help="Pieces of 1, 2, 4, ... GPUs, by kind of GPU."
+        ),
+    ] = False,
+    job: Annotated[
+        Path | None,
+        typer.Option(
+            "--for",
+            metavar="JOB_FILE",
+            help="Holes for this trainer, and why other nodes have none.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
     """Show the node × time holes of this cluster, now. Needs no state."""
+    if gpus and (job is not None or nodes):
+        raise UsageError(
+            "--gpus goes with neither --for nor --nodes. Nothing was shown; leave one "
+            "of them out."
+        )
+    if gpus:
+        from freetrain.cli.gpu_holes import show_gpus  # noqa: PLC0415
+
+        show_gpus(ctx.obj, config, partition=partition, as_json=as_json)
+        return
     from freetrain.cli.holes import show_holes  # noqa: PLC0415
 
-    show_holes(ctx.obj, config, partition=partition, each=nodes, as_json=as_json)
+    show_holes(
+        ctx.obj, config, partition=partition, job=job, each=nodes, as_json=as_json
+    )
 
 
 def explain(

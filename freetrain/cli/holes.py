@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,15 @@ from freetrain.cli.context import (
     print_out,
     write_out,
 )
-from freetrain.config.job import NodeSettings
+from freetrain.config.job import NodeSettings, read_job
 from freetrain.config.site import Site, requirement_of
 from freetrain.text import one_line, render_duration
 from freetrain.tick.environment import slurm_connector
 from freetrain.tick.leases import margin_s
 from slurm.backend import SlurmBackend
-from slurm.holes import Hole, HoleEnd, Snapshot, find_holes
-from slurm.records import ClusterConfig, choose_partition
+from slurm.holes import Hole, HoleEnd, Snapshot, find_holes, why_no_hole
+from slurm.pieces import Lack, in_proportion
+from slurm.records import ClusterConfig, JobRecord, choose_partition
 
 SNAPSHOTS = 3
 """A snapshot that a backfill cycle overlaps is taken again; on a busy site all are."""
@@ -39,24 +40,33 @@ MOST_REQUESTS = 1 + 6 * SNAPSHOTS
 WAIT_S = 1.0
 
 
-def show_holes(
+def show_holes(  # noqa: PLR0913 -- one parameter an option
     context: CliContext,
     config: Path | None,
     *,
     partition: str,
+    job: Path | None,
     each: bool,
     as_json: bool,
 ) -> None:
-    """Show the holes for leases in *partition*; a row for each node if *each*."""
+    """Show the holes for leases in *partition*; a row for each node if *each*.
+
+    Those for the trainer of the file *job*, and why other nodes have none, if given.
+    """
     site = context.site(config)
+    nodes = None
+    if job is not None:
+        path = context.folder / job
+        nodes = read_job(path, named=str(job), home=context.home).nodes
     backend = slurm_connector(context.environ)(MOST_REQUESTS)
     settings = backend.config()
     found = holes_for_leases(
-        _snapshot(backend, context),
+        snapshot_between_cycles(backend, context),
         settings,
         site,
         uid=context.uid,
         partition=partition,
+        nodes=nodes,
     )
     if as_json:
         write_out(context, json_text(_record(found)))
@@ -64,7 +74,7 @@ def show_holes(
         print_out(context, _screen(found, each=each))
 
 
-def _snapshot(backend: SlurmBackend, context: CliContext) -> Snapshot:
+def snapshot_between_cycles(backend: SlurmBackend, context: CliContext) -> Snapshot:
     """Return a snapshot that no backfill cycle overlapped, or the last of a few."""
     snapshot = backend.snapshot()
     for _ in range(SNAPSHOTS - 1):
@@ -85,6 +95,8 @@ class PartitionHoles:
         nodes: How many nodes the cluster has.
         holes: By node, in Slurm's order.
         is_torn: Whether a backfill cycle overlapped the snapshot.
+        why_not: By node of the partition that has none: the reason; only where holes
+            for a trainer were asked for.
     """
 
     now_s: float
@@ -93,40 +105,62 @@ class PartitionHoles:
     nodes: int
     holes: tuple[Hole, ...]
     is_torn: bool
+    why_not: dict[str, Lack | str] = field(default_factory=dict)
 
 
-def holes_for_leases(
+def holes_for_leases(  # noqa: PLR0913 -- each from elsewhere
     snapshot: Snapshot,
     config: ClusterConfig,
     site: Site,
     *,
     uid: int,
     partition: str = "",
+    nodes: NodeSettings | None = None,
 ) -> PartitionHoles:
     """Return the holes that leases of *site* could use, in its partition or another.
+
+    Args:
+        snapshot: The cluster.
+        config: Its settings.
+        site: How leases are submitted.
+        uid: Whose leases are ours.
+        partition: Another one than theirs.
+        nodes: What a trainer asks of its nodes; None for any.
 
     Raises:
         SlurmRefusedError: There is no such partition.
         UnreadableOutputError: The nodes of a planned job cannot be read.
     """
+    named = "" if nodes is None else nodes.partition or ""
     chosen = choose_partition(
         snapshot.partitions,
-        partition or site.lease.partition,
+        partition or named or site.lease.partition,
         where="with --partition, or under [lease] in freetrain.toml",
     )
     asked = requirement_of(
-        NodeSettings(max_nodes=1, partition=chosen.name),
+        NodeSettings(max_nodes=1) if nodes is None else nodes,
         site.lease,
         default_partition=chosen.name,
     )
+    asked = replace(asked, partition=chosen.name)
+    if not asked.exclusive:
+        asked = in_proportion(asked, snapshot.nodes, config.sharing)
+
+    def is_ours(job: JobRecord) -> bool:
+        return job.uid == uid and uuid_in(job.name) is not None
+
     margin = margin_s(site, config, chosen)
     found = find_holes(
         snapshot,
         asked,
-        is_ours=lambda job: job.uid == uid and uuid_in(job.name) is not None,
+        is_ours=is_ours,
         margin_s=margin,
         window_s=config.bf_window_s,
+        sharing=config.sharing,
     )
+    why_not: dict[str, Lack | str] = {}
+    if nodes is not None:
+        why_not = why_no_hole(snapshot, asked, is_ours=is_ours, sharing=config.sharing)
     return PartitionHoles(
         now_s=snapshot.time_s,
         partition=chosen.name,
@@ -134,6 +168,7 @@ def holes_for_leases(
         nodes=len(snapshot.nodes),
         holes=found,
         is_torn=snapshot.is_torn,
+        why_not=why_not,
     )
 
 
@@ -143,7 +178,7 @@ def groups(idle: PartitionHoles) -> tuple[tuple[Hole, ...], ...]:
     for hole in idle.holes:
         together[hole.end_s, hole.ends_by, hole.blocker].append(hole)
     found = map(tuple, together.values())
-    return tuple(sorted(found, key=lambda holes: (-_end_s(holes[0]), holes[0].node)))
+    return tuple(sorted(found, key=lambda holes: (-end_s(holes[0]), holes[0].node)))
 
 
 LENGTHS_S = (120.0, 600.0, 1_800.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0)
@@ -156,13 +191,13 @@ def idle_nodes_by_length(idle: PartitionHoles) -> tuple[tuple[float, int], ...]:
     The lengths ascend; of those with equally many nodes only the longest is returned.
     A hole whose end is not known counts for no length.
     """
-    lives = [_end_s(hole) - idle.now_s for hole in idle.holes]
+    lives = [end_s(hole) - idle.now_s for hole in idle.holes]
     counts = [sum(life >= length_s for life in lives) for length_s in LENGTHS_S]
     pairs = zip(LENGTHS_S, counts, [*counts[1:], 0], strict=True)
     return tuple((length_s, now) for length_s, now, longer in pairs if now > longer)
 
 
-def _end_s(hole: Hole) -> float:
+def end_s(hole: Hole) -> float:
     """Return when *hole* ends; minus infinity where that is not known."""
     return -math.inf if hole.end_s is None else hole.end_s
 
@@ -199,11 +234,12 @@ TORN = (
 def _screen(idle: PartitionHoles, *, each: bool) -> RenderableType:
     """Return the holes of *idle*; a row for each node if *each*."""
     if not idle.holes:
-        return Text(f"No node of partition {one_line(idle.partition)} is idle now.")
+        none = Text(f"No node of partition {one_line(idle.partition)} is idle now.")
+        return Group(none, *map(Text, _why_not(idle)))
     shown: list[RenderableType] = [Text(_headline(idle)), _table(idle, each=each)]
     margin = render_duration(idle.margin_s)
     lines = [*_lengths(idle), "", f"Ends are {margin} before whatever ends them."]
-    lines += [CAVEAT, *([TORN] if idle.is_torn else [])]
+    lines += [*_why_not(idle), CAVEAT, *([TORN] if idle.is_torn else [])]
     return Group(*shown, "", *(Text(line) for line in lines))
 
 
@@ -251,6 +287,28 @@ def _lengths(idle: PartitionHoles) -> Iterator[str]:
         yield f"{nodes_text(count)} {stay} idle for {length} or more: {hours}."
 
 
+def _why_not(idle: PartitionHoles) -> Iterator[str]:
+    """Yield a line for each reason why nodes have no hole, that of most nodes first."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for node, why in idle.why_not.items():
+        reasons[_reason(why)].append(node)
+    for reason, nodes in sorted(reasons.items(), key=lambda found: -len(found[1])):
+        yield f"No hole on {nodes_named(nodes)}: {one_line(reason)}."
+
+
+def _reason(why: Lack | str) -> str:
+    if isinstance(why, str):
+        return why
+    unit = " MiB" if why.resource == "memory_mib" else ""
+    name = why.resource.removesuffix("_mib")
+    if why.present < why.wanted:
+        return f"it has {why.present}{unit} {name}, and {why.wanted}{unit} are wanted"
+    return (
+        f"{why.free}{unit} of {why.present}{unit} {name} are free, and {why.wanted}"
+        f"{unit} are wanted"
+    )
+
+
 def _record(idle: PartitionHoles) -> dict[str, Any]:
     """Return the record of ``--json``; an end is null where it is open or unknown."""
     return {
@@ -259,19 +317,27 @@ def _record(idle: PartitionHoles) -> dict[str, Any]:
         "margin_s": idle.margin_s,
         "nodes": idle.nodes,
         "is_torn": idle.is_torn,
-        "holes": [
-            {
-                "node": hole.node,
-                "start_s": hole.start_s,
-                "end_s": hole.end_s if math.isfinite(_end_s(hole)) else None,
-                "ends_by": str(hole.ends_by),
-                "blocker": hole.blocker,
-                "held_by": list(hole.held_by),
-            }
-            for hole in idle.holes
+        "holes": [hole_record(hole) for hole in idle.holes],
+        "why_not": [
+            {"node": node, "reason": _reason(why)}
+            | (asdict(why) if isinstance(why, Lack) else {})
+            for node, why in idle.why_not.items()
         ],
         "idle_nodes": [
             {"length_s": length_s, "nodes": count}
             for length_s, count in idle_nodes_by_length(idle)
         ],
+    }
+
+
+def hole_record(hole: Hole) -> dict[str, Any]:
+    """Return the record of *hole*; its end is null where it is open or unknown."""
+    return {
+        "node": hole.node,
+        "start_s": hole.start_s,
+        "end_s": hole.end_s if math.isfinite(end_s(hole)) else None,
+        "ends_by": str(hole.ends_by),
+        "blocker": hole.blocker,
+        "held_by": list(hole.held_by),
+        "room": hole.room,
     }

@@ -314,6 +314,7 @@ def requirement_of(
         gres=lease.gres if nodes.gres is None else nodes.gres,
         memory_mib=nodes.memory_mib or lease.memory_mib or 0,
         cpus=nodes.cpus or lease.cpus or 0,
+        exclusive=lease.exclusive,
     )
 
 

@@ -8,6 +8,13 @@ from pathlib import Path
 NODES = tuple(f"n{number}" for number in range(1, 9))
 MORE_NODES = tuple(f"n{number}" for number in range(1, 41))
 GPU_NODES = NODES[6:]
+PART_GPUS = {
+    **dict.fromkeys(NODES[:4], ("a100", 4)),
+    **dict.fromkeys(NODES[4:6], ("v100", 2)),
+    NODES[6]: ("a100_1g.5gb", 4),  # as Slurm names a MIG profile
+}
+"""Kind and number of the GPUs of nodes that jobs share; the last node has none."""
+
 IB_NODES = NODES[1::2]
 RACKS = {"rack1": NODES[:4], "rack2": NODES[4:]}
 GRACE_S = 10
@@ -44,6 +51,7 @@ class Variant(StrEnum):
     LIMITS = "limits"
     FORTY = "forty"  # nodes, so that ten users can share them; backfill's usual cycle
     EXEMPT = "exempt"
+    PARTS = "parts"  # jobs share nodes of eight CPUs, with GPUs of three kinds
 
 
 _SCHEDULING = {
@@ -120,6 +128,14 @@ def config_files(
         slurm_conf = "".join(x for x in lines if not x.startswith("TaskProlog="))
         files["slurm.conf"] = slurm_conf + f"PluginDir={plugins}\n"
         files["cgroup.conf"] = "CgroupPlugin=disabled\n"
+    if Variant.PARTS in variants:
+        most = max(count for _, count in PART_GPUS.values())
+        files["gres.conf"] = "".join(
+            f"NodeName={name} Name=gpu Type={kind} "
+            f"File={layout.folder}/gpu[0-{count - 1}]\n"
+            for name, (kind, count) in PART_GPUS.items()
+        )
+        files |= {f"gpu{number}": "" for number in range(most)}
     if Variant.GRES in variants:
         devices = f"{layout.folder}/gpu[0-1]"
         files["gres.conf"] = "".join(
@@ -198,7 +214,8 @@ def _scheduling(variants: Collection[Variant]) -> dict[str, object]:
 
 
 def _options(layout: Layout, variants: Collection[Variant]) -> dict[str, object]:
-    has_memory = Variant.MEMORY in variants
+    has_parts = Variant.PARTS in variants
+    has_memory = has_parts or Variant.MEMORY in variants
     settings: dict[str, object] = {
         "TaskProlog": layout.folder / TASK_PROLOG,
         "SelectType": "select/cons_tres",
@@ -211,7 +228,7 @@ def _options(layout: Layout, variants: Collection[Variant]) -> dict[str, object]
             "JobAcctGatherParams": "OverMemoryKill",
             "JobAcctGatherFrequency": "task=2",
         }
-    if Variant.GRES in variants:
+    if {Variant.GRES, Variant.PARTS} & set(variants):
         settings["GresTypes"] = "gpu"
     if Variant.EXEMPT in variants:
         settings["PreemptExemptTime"] = "00:10:00"
@@ -231,11 +248,14 @@ def _options(layout: Layout, variants: Collection[Variant]) -> dict[str, object]
 
 
 def _nodes(layout: Layout, variants: Collection[Variant]) -> list[str]:
-    gpus = GPU_NODES if Variant.GRES in variants else ()
+    has_parts = Variant.PARTS in variants
+    gpus = dict.fromkeys(GPU_NODES, ("a100", 2)) if Variant.GRES in variants else {}
+    gpus = PART_GPUS if has_parts else gpus
+    size = "CPUs=8 RealMemory=8000" if has_parts else "CPUs=2 RealMemory=2000"
     return [
         f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} "
-        f"CPUs=2 RealMemory=2000 Feature={_features(name, gpus)}"
-        + (" Gres=gpu:a100:2" if name in gpus else "")
+        f"{size} Feature={_features(name, gpus)}"
+        + (" Gres=gpu:{}:{}".format(*gpus[name]) if name in gpus else "")
         for name, port in zip(nodes_of(variants), layout.node_ports, strict=True)
     ]
 
@@ -256,4 +276,6 @@ def _partitions(variants: Collection[Variant]) -> list[str]:
         f"PartitionName=freetrain {every} MaxTime=04:00:00 "
         f"PriorityTier=1 PreemptMode=CANCEL GraceTime={GRACE_S}"
     )
-    return [main + "OverSubscribe=EXCLUSIVE PriorityTier=10", freetrain]
+    # Jobs share nodes unless the partition, or they, say otherwise.
+    way = "NO" if Variant.PARTS in variants else "EXCLUSIVE"
+    return [main + f"OverSubscribe={way} PriorityTier=10", freetrain]

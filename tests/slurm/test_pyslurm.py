@@ -118,12 +118,20 @@ def test_a_node_has_its_flags_resources_and_remarks() -> None:
         state="IDLE+PLANNED",
         active_features=["ib"],
         configured_gres={"gpu:a100": 4, "nvme": 1},
-        total_cpus=2,
+        allocated_gres={"gpu:a100": 3},
+        total_cpus=16,
+        effective_cpus=14,
+        sockets=2,
+        cores_per_socket=4,
         real_memory=2000,
+        memory_reserved_for_system=None,
+        owner=None,
+        mcs_label=None,
         partitions=["main"],
         reason=None,
         comment="a remark ",
         allocated_cpus=None,
+        allocated_memory=1500,
     )
 
     node = read_node(told)
@@ -131,6 +139,9 @@ def test_a_node_has_its_flags_resources_and_remarks() -> None:
     assert node.states == {NodeState.IDLE, NodeState.PLANNED}
     assert node.gres == (Gres("gpu", "a100", 4), Gres("nvme", "", 1))
     assert (node.comment, node.allocated_cpus) == ("a remark", 0)
+    assert node.allocated_gres == (Gres("gpu", "a100", 3),)
+    assert (node.cpus, node.cpus_per_core, node.cpus_per_socket) == (14, 2, 8)
+    assert (node.memory_mib, node.allocated_memory_mib, node.owner) == (2000, 1500, "")
 
 
 def test_a_partition_counts_in_seconds() -> None:
@@ -139,6 +150,7 @@ def test_a_partition_counts_in_seconds() -> None:
     )
     known = nothing | {"is_default": False, "is_hidden": False, "oversubscribe": "NO"}
     known |= {"state": "UP", "max_time": 240, "preemption_grace_time": 10}
+    known |= {"max_cpus_per_node": "UNLIMITED"}
 
     part = read_partition(SimpleNamespace(**known))
     open_part = read_partition(SimpleNamespace(**(known | {"max_time": "UNLIMITED"})))

@@ -1,4 +1,4 @@
-"""The command: ``python -m tests.soak harm|coverage|many|meet|faults|quality``."""
+"""``python -m tests.soak harm|coverage|many|meet|faults|quality|pieces``."""
 
 import argparse
 import sys
@@ -16,6 +16,7 @@ from tests.e2e.stage import undisturbed
 from tests.soak.harm_runs import Measurement, measure_coverage, measure_harm
 from tests.soak.many_users import ManyUsers, measure_many
 from tests.soak.meetings import meet
+from tests.soak.pieces import measure_pieces
 from tests.soak.quality import compare
 from tests.soak.storm import epochs_for, set_up_stage, storm
 
@@ -31,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         mode = asked.mode or ("yield" if asked.what == "faults" else "preempt")
         variants = {Variant.SHARED} if mode == "yield" else set()
         variants |= {Variant.FORTY} if asked.what == "many" else set()
+        variants |= {Variant.PARTS} if asked.what == "pieces" else set()
         variants |= set(asked.variant)
         tick_every_s = asked.tick or (60.0 if asked.what == "many" else 10.0)
         count = 1 + 2 * (asked.what == "many" and asked.repeats > 0)
@@ -67,6 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             elif asked.what == "meet":
                 report = meet(
                     cluster, folder, repeats=asked.repeats, tick_every_s=tick_every_s
+                )
+            elif asked.what == "pieces":
+                report = measure_pieces(
+                    cluster, folder, seed=asked.seed, states=asked.states
                 )
             elif asked.what == "quality":
                 report = compare(cluster, folder, tick_every_s=tick_every_s)
@@ -110,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Example: python -m tests.soak harm --mode yield --repeats 3",
     )
     parser.add_argument(
-        "what", choices=(*_MEASURES, "many", "meet", "faults", "quality")
+        "what", choices=(*_MEASURES, "many", "meet", "faults", "quality", "pieces")
     )
     parser.add_argument(
         "--mode",
@@ -122,6 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", type=int, default=1_000, help="for faults")
+    parser.add_argument("--states", type=int, default=500, help="for pieces")
     parser.add_argument(
         "--pause", type=float, default=3, help="seconds between faults at most"
     )

@@ -1,0 +1,159 @@
+"""Pieces of nodes: what jobs leave free of a node, and how many leases fit there.
+
+A lease that is not exclusive takes a piece: CPUs, memory, and generic resources such as
+GPUs; other jobs have the rest. Slurm counts these and nothing else (cons_tres), CPUs
+by its grain. Anything that is not understood closes a node: memory that was not asked
+for by amount counts as all of it, since a site's default may be that.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from slurm.records import Grain, Gres, gres_count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from slurm.records import Node, Requirement, Sharing
+
+GPU = "gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """A resource of which a node has less than a lease takes.
+
+    Attributes:
+        resource: ``cpus``, ``memory_mib``, or a generic resource such as
+            ``gpu:a100``.
+        free: How much is free.
+        wanted: How much a lease takes.
+        present: How much there is, free or not.
+    """
+
+    resource: str
+    free: int
+    wanted: int
+    present: int
+
+
+def room(
+    node: Node, wanted: Requirement, sharing: Sharing, *, most_cpus: float = math.inf
+) -> int:
+    """Return how many leases that take *wanted* could start on *node* now.
+
+    Args:
+        node: A node in a state in which jobs start.
+        wanted: What each takes.
+        sharing: How Slurm shares nodes.
+        most_cpus: CPUs that the partition's jobs may have there beside those that they
+            have.
+    """
+    needs = list(_needs(node, wanted, sharing, most_cpus))
+    return max(0, min(need.free // need.wanted for need in needs))
+
+
+def lacks(
+    node: Node, wanted: Requirement, sharing: Sharing, *, most_cpus: float = math.inf
+) -> Lack | None:
+    """Return the first resource that keeps a lease from *node*; None for none.
+
+    The arguments are those of :func:`room`.
+    """
+    needs = _needs(node, wanted, sharing, most_cpus)
+    return next((need for need in needs if need.free < need.wanted), None)
+
+
+def never_fits(node: Node, wanted: Requirement) -> Lack | None:
+    """Return the first resource of which *node* has less than *wanted*, free or not."""
+    asked = [(_name(g), gres_count(node.gres, g), g.count) for g in wanted.gres]
+    asked += [("cpus", node.cpus, wanted.cpus)]
+    asked += [("memory_mib", node.memory_mib, wanted.memory_mib)]
+    lacking = (Lack(name, 0, need, has) for name, has, need in asked if has < need)
+    return next(lacking, None)
+
+
+def _needs(
+    node: Node, wanted: Requirement, sharing: Sharing, most_cpus: float
+) -> Iterator[Lack]:
+    """Yield what a lease takes of each resource: generic ones, CPUs, memory."""
+    for gres in wanted.gres:
+        present, used = (
+            gres_count(some, gres) for some in (node.gres, node.allocated_gres)
+        )
+        yield Lack(_name(gres), present - used, max(1, gres.count), present)
+    grain = cpu_grain(node, sharing.grain)
+    cpus = grain * math.ceil(max(1, wanted.cpus) / grain)
+    free_cpus = node.cpus - node.allocated_cpus
+    if sharing.grain is Grain.NODE:
+        free_cpus = 0 if node.allocated_cpus else node.cpus
+        cpus = node.cpus
+    yield Lack("cpus", int(min(free_cpus, most_cpus)), cpus, node.cpus)
+    if sharing.counts_memory:
+        mib = wanted.memory_mib or node.memory_mib
+        free_mib = node.memory_mib - node.allocated_memory_mib
+        yield Lack("memory_mib", free_mib, max(1, mib), node.memory_mib)
+
+
+def cpu_grain(node: Node, grain: Grain) -> int:
+    """Return the CPUs of *node* that are given out together."""
+    if grain is Grain.NODE:
+        return max(1, node.cpus)
+    if grain is Grain.SOCKET:
+        return node.cpus_per_socket
+    return node.cpus_per_core if grain is Grain.CORE else 1
+
+
+def _name(gres: Gres) -> str:
+    return f"{gres.name}:{gres.kind}" if gres.kind else gres.name
+
+
+def in_proportion(
+    wanted: Requirement, nodes: Iterable[Node], sharing: Sharing
+) -> Requirement:
+    """Return *wanted* with the CPUs and the memory that go with its GPUs.
+
+    That is the node's part of them: a quarter for one GPU of four. Of nodes that
+    differ, the least part counts, so that a piece fits all. CPUs come in Slurm's grain,
+    one grain at least. Without GPUs memory goes by the CPUs, which are one if not
+    said. What is said stays.
+
+    Args:
+        wanted: What a lease takes; not exclusive.
+        nodes: The cluster's.
+        sharing: How Slurm shares them.
+    """
+    fitting = [node for node in nodes if replace(wanted, cpus=0).is_met_by(node)]
+    if not fitting:
+        return wanted
+    gpus = [gres for gres in wanted.gres if gres.name == GPU]
+    asked = sum(gres.count for gres in gpus)
+    cpus, memory_mib = wanted.cpus, wanted.memory_mib
+    if not cpus and asked:
+        parts = (_part_of_cpus(node, asked, sharing) for node in fitting)
+        cpus = min(parts)
+    if not memory_mib and sharing.counts_memory:
+        memory_mib = min(
+            math.floor(node.memory_mib * _part(node, asked, cpus)) for node in fitting
+        )
+    return replace(wanted, cpus=cpus, memory_mib=memory_mib)
+
+
+def _part_of_cpus(node: Node, gpus: int, sharing: Sharing) -> int:
+    grain = cpu_grain(node, sharing.grain)
+    return max(grain, math.floor(node.cpus * _part(node, gpus, 0) / grain) * grain)
+
+
+def _part(node: Node, gpus: int, cpus: int) -> float:
+    """Return the part of *node* that so many GPUs are; without GPUs, so many CPUs."""
+    if gpus:
+        return min(1.0, gpus / gres_count(node.gres, Gres(GPU, "", 0)))
+    return min(1.0, max(1, cpus) / max(1, node.cpus))
+
+
+def gpu_kinds(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Return the kinds of GPU on *nodes*, sorted; an empty one where none is named."""
+    return tuple(sorted({g.kind for node in nodes for g in node.gres if g.name == GPU}))
