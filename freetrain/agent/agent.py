@@ -27,6 +27,7 @@ from freetrain.agent.environment import (
     unix_s,
 )
 from freetrain.agent.observation import (
+    LAUNCH_AGENT,
     LISTENER_MARK,
     PATIENCE_VARIABLE,
     read_patience,
@@ -93,9 +94,6 @@ USAGE = """\
 usage: python -m freetrain.agent STATE_DIR UUID TASK LIMIT_MIN GRACE_S
        python -m freetrain.agent sweep STATE_DIR UUID TASK
 """
-LAUNCH_AGENT = "FREETRAIN_LAUNCH_AGENT"
-"""The variable that names the site's own launch agent."""
-
 TO_SWEEP = 75
 """The exit status of an agent that could not end everything of its lease."""
 

@@ -124,6 +124,9 @@ def _reason(reason: str, message: str) -> str:
 PATIENCE_VARIABLE = "FREETRAIN_AGENT_PATIENCE"
 """Other times for an agent to go by; tests and the demo are less patient."""
 
+LAUNCH_AGENT = "FREETRAIN_LAUNCH_AGENT"
+"""The variable that names the site's own launch agent."""
+
 LISTENER_MARK = "FREETRAIN_LISTENER"
 """The variable that names the lease whose end a process waits for, ``UUID-TASK``."""
 

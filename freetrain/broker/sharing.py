@@ -63,7 +63,7 @@ class PooledLease:
         return bool(self.node) and not self.is_leaving
 
 
-LEAVING_S = 60.0
+OVERDUE_S = 60.0
 """A lease that ended longer ago and still holds its node holds it for long: an epilog
 hangs, or the node does not answer."""
 
@@ -86,7 +86,7 @@ def _leases_of(job: JobRecord, owner: int, now_s: float) -> Iterator[PooledLease
         return
     said = parse_comment(job.comment)
     is_leaving = JobState.COMPLETING in job.states
-    if is_leaving and (job.end_s is None or now_s - job.end_s > LEAVING_S):
+    if is_leaving and (job.end_s is None or now_s - job.end_s > OVERDUE_S):
         return
     if not job.is_pending and not is_leaving and JobState.RUNNING not in job.states:
         return
@@ -161,7 +161,7 @@ def _weight(weights: Weights, owner: int) -> float:
 
 # Brokers that do not answer.
 
-TICK_S = 80.0
+OWNER_ANSWERS_S = 80.0
 """A broker that only ticks answers within so long: cron's minute, and 20 s by which one
 tick may take longer than another."""
 
@@ -169,7 +169,7 @@ LOOK_SLACK_S = 15.0
 """A broker that looks before each cycle of backfill answers within a cycle and so long:
 its look comes up to 5 s before, and a lease may take 10 s to commit and end."""
 
-BEAT_S = TICK_S + 20.0
+OWNER_SILENT_S = OWNER_ANSWERS_S + 20.0
 """Beats older than this come from no living broker. The 20 s beyond a tick are for
 cron, whose minutes are not exact (systemd's timers, a login node under load), and for
 the commands between a tick's snapshot and its beat."""
@@ -192,7 +192,7 @@ def signs_of(leases: Iterable[PooledLease], *, now_s: float) -> dict[int, float]
 def silent_owners(leases: Iterable[PooledLease], *, now_s: float) -> frozenset[int]:
     """Return the owners whose last sign is older than a living broker's."""
     signs = signs_of(leases, now_s=now_s)
-    return frozenset(owner for owner, s in signs.items() if now_s - s > BEAT_S)
+    return frozenset(owner for owner, s in signs.items() if now_s - s > OWNER_SILENT_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +263,9 @@ class CallMemory:
             if (
                 until_s is None
                 and seen.deaf_s is None
-                and now_s - seen.sign_s <= BEAT_S
+                and now_s - seen.sign_s <= OWNER_SILENT_S
             ):
-                until_s = now_s + TICK_S
+                until_s = now_s + OWNER_ANSWERS_S
             if owner not in owners and until_s is not None and now_s <= until_s:
                 owners[owner] = replace(seen, kept_until_s=until_s)
         return CallMemory(self.called_s, owners)
@@ -278,7 +278,7 @@ class CallMemory:
         owners = {
             owner: seen
             if seen.kept_until_s is None
-            else replace(seen, kept_until_s=now_s + TICK_S)
+            else replace(seen, kept_until_s=now_s + OWNER_ANSWERS_S)
             for owner, seen in self.owners.items()
         }
         return CallMemory(self.called_s, owners)
@@ -333,7 +333,7 @@ def _patience_s(seen: SeenOwner, bf_interval_s: float) -> float:
     """Return how long a living broker takes to answer a call, by how often it beats."""
     look_s = bf_interval_s + LOOK_SLACK_S
     looks = seen.gap_s is not None and seen.gap_s <= look_s
-    return min(look_s, TICK_S) if looks else TICK_S
+    return min(look_s, OWNER_ANSWERS_S) if looks else OWNER_ANSWERS_S
 
 
 # Shares.

@@ -509,7 +509,7 @@ poll then sees."""
 LEAST_LEAD_S = 2.0
 """No poll is closer to a cycle than this, however quick the last one was."""
 
-LEAVING_S = 1.0
+LEASE_LEAVES_S = 1.0
 """A commit takes 0.1 s at most, and a lease is gone 0.4 to 0.8 s after its signal."""
 
 SECOND_S = 1.0
@@ -597,7 +597,7 @@ def last_lead_s(took_s: float) -> float | None:
     Returns:
         None where that is no later than the usual poll.
     """
-    lead_s = max(LEAST_LEAD_S, took_s + LEAVING_S + SECOND_S)
+    lead_s = max(LEAST_LEAD_S, took_s + LEASE_LEAVES_S + SECOND_S)
     return lead_s if lead_s < LEAD_S else None
 
 

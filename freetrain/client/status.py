@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from freetrain.state.tables import Delivery, TrainerRow
     from freetrain.tick.status_report import StatusReport, TrainerLine
 
-SILENT_S = 600.0
+TICKS_SILENT_S = 600.0
 """Without a tick for so long, something is wrong with the program that calls it."""
 
 LONG_S = 86_400.0
@@ -96,7 +96,7 @@ class Overview:
     def is_tick_missing(self) -> bool:
         """Whether the last tick is too long ago, or there was none."""
         age_s = self.tick_age_s
-        return age_s is None or age_s > SILENT_S
+        return age_s is None or age_s > TICKS_SILENT_S
 
 
 def overview(

@@ -7,8 +7,8 @@ who find it dead cannot both follow it. A holder rewrites its file every few sec
 and at its end marks it as free; a tick that was frozen finds a later number and stops.
 
 A holder is dead where its process is gone from this host. On another host it is dead
-where its file has not changed for ``SILENT_S``. That is measured by files that this
-host writes, from one try to the next: clocks of two hosts are never compared.
+where its file has not changed for ``TURN_SILENT_S``. That is measured by files that
+this host writes, from one try to the next: clocks of two hosts are never compared.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 TURNS = "turns"
 
-BEAT_S = 5.0
+TURN_BEAT_S = 5.0
 """A holder shows that it lives so often."""
 
-SILENT_S = 45.0
+TURN_SILENT_S = 45.0
 """A holder that shows nothing for so long is dead: less than from one tick of cron to
 the next, so that one tick is lost at most."""
 
@@ -126,7 +126,7 @@ class StateTurn:
 
     def _beat(self) -> None:
         beats = self._holder.beat
-        while not self._ended.wait(BEAT_S):
+        while not self._ended.wait(TURN_BEAT_S):
             beats += 1
             with suppress(OSError):  # the next beat may succeed
                 if not self.is_held():
@@ -149,7 +149,7 @@ def take_turn(
     process: TickProcess,
     *,
     is_alive: Callable[[int], bool] = is_alive,
-    silent_s: float = SILENT_S,
+    silent_s: float = TURN_SILENT_S,
 ) -> StateTurn | TurnHolder:
     """Take the next turn in the state directory *state*.
 

@@ -596,7 +596,7 @@ def keep_evidence(folder: Path, error: UnreadableOutputError, *, now_s: float) -
 # But for the room that is made for others, everything that a tick does is recorded
 # before, so that it can be cut off anywhere.
 
-TICK_S = 120.0
+TICK_LIMIT_S = 120.0
 """A tick lasts seconds; a hook may take a minute of it, and each of Slurm's commands up
 to 30 s. Two of cron's ticks find it at work then, and the third goes on."""
 
@@ -611,7 +611,10 @@ class TickOverdueError(TryLaterError):
 
 @contextmanager
 def deadline(
-    more_s: float, *, limit_s: float = TICK_S, cleaning_up_s: float = CLEANING_UP_S
+    more_s: float,
+    *,
+    limit_s: float = TICK_LIMIT_S,
+    cleaning_up_s: float = CLEANING_UP_S,
 ) -> Iterator[None]:
     """End what is done inside after ``limit_s`` and *more_s*, both in seconds.
 

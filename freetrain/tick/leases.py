@@ -12,7 +12,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
-from freetrain.agent.observation import LISTENER_MARK
+from freetrain.agent.observation import LAUNCH_AGENT, LISTENER_MARK
 from freetrain.agent.observation import PATIENCE_VARIABLE as PATIENCE
 from freetrain.broker.lease import LeaseComment, job_name, render_comment, state_tag
 from freetrain.broker.limits import CLAIM_PATIENCE_S, Limits, Mode
@@ -253,9 +253,6 @@ OUTPUT = "lease-%j.out"
 
 MODE = 0o700
 """Of the batch script."""
-
-LAUNCH_AGENT = "FREETRAIN_LAUNCH_AGENT"
-"""The variable that names the site's own launch agent to ours."""
 
 
 def request_for(

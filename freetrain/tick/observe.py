@@ -233,7 +233,7 @@ def _refused_array(intent: Intent) -> bool:
 
 # Which agents answer.
 
-SILENT_S = 20.0
+AGENT_SILENT_S = 20.0
 """An agent whose counter stands still for so long is gone; it counts each second."""
 
 _GOING = {AgentState.LEAVING, AgentState.ENDED}
@@ -302,7 +302,7 @@ def read_heartbeats(
         key: _seen(key, beat, before.get(key), now_s) for key, beat in latest.items()
     }
     seen |= {key: before[key] for key in silent if key in before}
-    lost = {key for key, beat in seen.items() if now_s - beat.since_s >= SILENT_S}
+    lost = {key for key, beat in seen.items() if now_s - beat.since_s >= AGENT_SILENT_S}
     going = {key for key, beat in latest.items() if beat.state in _GOING}
     never = running.keys() - latest.keys() - silent
     since_s = {key: running[key].start_s or now_s for key in running}

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from freetrain.broker.lease import Lease, LeaseKey
 from freetrain.broker.sharing import (
-    BEAT_S,
     DWELL_S,
     HANDOVER_S,
     LOOK_SLACK_S,
     MOST_WAITING,
+    OWNER_ANSWERS_S,
+    OWNER_SILENT_S,
     RECENT_S,
-    TICK_S,
     CallMemory,
     LeasePool,
     PooledLease,
@@ -123,7 +123,9 @@ def test_only_leases_of_living_brokers_that_know_the_pool_move() -> None:
     assert {x.owner for x in movable(leases, owner=CAT, deaf=())} == {ANN, BEN, CAT}
 
 
-@pytest.mark.parametrize(("age_s", "is_silent"), [(BEAT_S - 1, False), (121.0, True)])
+@pytest.mark.parametrize(
+    ("age_s", "is_silent"), [(OWNER_SILENT_S - 1, False), (121.0, True)]
+)
 def test_a_broker_without_a_beat_for_long_is_silent(
     age_s: float, *, is_silent: bool
 ) -> None:
@@ -152,7 +154,7 @@ def beating(after_s: float, *, every_s: float) -> list[PooledLease]:
 
 
 @pytest.mark.parametrize(
-    ("every_s", "patience_s"), [(30.0, BF_S + LOOK_SLACK_S), (60.0, TICK_S)]
+    ("every_s", "patience_s"), [(30.0, BF_S + LOOK_SLACK_S), (60.0, OWNER_ANSWERS_S)]
 )
 def test_a_broker_that_leaves_a_call_unanswered_is_deaf_until_its_next_sign(
     every_s: float, patience_s: float
@@ -189,7 +191,7 @@ def test_the_time_for_which_an_owner_was_away_says_nothing_of_how_often_it_beats
 
     assert memory.owners[ANN].gap_s is None
     assert not call(memory, BF_S + LOOK_SLACK_S, leases).deaf
-    assert call(memory, TICK_S, leases).deaf == {ANN}
+    assert call(memory, OWNER_ANSWERS_S, leases).deaf == {ANN}
     again = held(ANN, 2, beat_s=NOW_S + 1.0)
     assert call(memory, 1.0, again).owners[ANN].gap_s == 31.0
 
@@ -398,8 +400,11 @@ def test_the_share_of_an_owner_whose_leases_went_is_kept_until_nodes_were_idle()
     gone = memory.after_signs((), now_s=NOW_S + 20)
     assert gone.away == {ANN: 8, BEN: 6}
     later = gone.with_shares_kept(now_s=NOW_S + 900)
-    assert later.after_signs((), now_s=NOW_S + 900 + TICK_S).away == {ANN: 8, BEN: 6}
-    assert later.after_signs((), now_s=NOW_S + 901 + TICK_S).away == {}
+    assert later.after_signs((), now_s=NOW_S + 900 + OWNER_ANSWERS_S).away == {
+        ANN: 8,
+        BEN: 6,
+    }
+    assert later.after_signs((), now_s=NOW_S + 901 + OWNER_ANSWERS_S).away == {}
     fresh = held(ANN, 2, want=8, beat_s=NOW_S + 900)
     assert later.after_signs(fresh, now_s=NOW_S + 901).away == {BEN: 6}
 
@@ -407,10 +412,10 @@ def test_the_share_of_an_owner_whose_leases_went_is_kept_until_nodes_were_idle()
 def test_no_share_is_kept_for_brokers_that_were_silent_or_deaf() -> None:
     leases = held(ANN, 2, want=8)
     memory = CallMemory().after_signs(leases, now_s=NOW_S)
-    assert memory.after_signs((), now_s=NOW_S + BEAT_S + 1).away == {}
-    deaf = call(call(CallMemory(), 0.0, leases), TICK_S, leases)
+    assert memory.after_signs((), now_s=NOW_S + OWNER_SILENT_S + 1).away == {}
+    deaf = call(call(CallMemory(), 0.0, leases), OWNER_ANSWERS_S, leases)
     assert deaf.deaf == {ANN}
-    assert deaf.after_signs((), now_s=NOW_S + TICK_S + 1).away == {}
+    assert deaf.after_signs((), now_s=NOW_S + OWNER_ANSWERS_S + 1).away == {}
 
 
 def test_the_first_after_a_job_of_all_nodes_takes_no_more_than_its_share() -> None:

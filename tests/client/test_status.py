@@ -6,7 +6,7 @@ import pytest
 
 from freetrain.client.status import (
     LONG_S,
-    SILENT_S,
+    TICKS_SILENT_S,
     Doing,
     Overview,
     TrainerStatus,
@@ -179,7 +179,7 @@ def test_a_trainer_that_ended_long_ago_is_left_out_unless_asked_for(
 
 
 @pytest.mark.parametrize(
-    ("age_s", "missing"), [(1.0, False), (SILENT_S + 1.0, True), (None, True)]
+    ("age_s", "missing"), [(1.0, False), (TICKS_SILENT_S + 1.0, True), (None, True)]
 )
 def test_ticks_that_stopped_are_noticed(
     digits: StateDir, age_s: float | None, *, missing: bool

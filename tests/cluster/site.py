@@ -45,9 +45,9 @@ class Site:
         script = self.script("exec sleep 3600")
         return int(self.cluster.run("sbatch", *words, *size, *options, script))
 
-    def others_running_job(self, nodes: int, minutes: int) -> JobRecord:
+    def others_running_job(self, nodes: int, minutes: int, *options: str) -> JobRecord:
         """Submit a job of somebody else and return it once it runs."""
-        return self.wait_for_running(self.others_job(nodes, minutes))
+        return self.wait_for_running(self.others_job(nodes, minutes, *options))
 
     def wait_for_running(self, *job_ids: int) -> JobRecord:
         """Return the first of these jobs that holds nodes, once one does."""

@@ -9,9 +9,11 @@ where a job of others began or ended meanwhile.
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from subprocess import CalledProcessError
 
 from slurm.batch import gres_argument, sbatch_argv
 from slurm.holes import Snapshot, find_holes
@@ -27,8 +29,8 @@ MOST_OTHERS = 14
 MOST_ROOM = 3
 """Leases that are tried on one node, less one."""
 
-CYCLES = 2
-"""Of backfill, after which a lease that could start has."""
+SETTLED_S = 12.0
+"""In this time backfill looks twice at what waits; without a change it looks never."""
 
 KINDS = sorted({kind for kind, _ in PART_GPUS.values()})
 
@@ -168,7 +170,10 @@ def _random_shape(rng: Random, look: Snapshot, config: ClusterConfig) -> Require
 def _submit(  # noqa: PLR0913, PLR0917 -- only _try calls it
     site: Site, asked: Requirement, limit_min: int, script: str, node: str, room: int
 ) -> Iterator[int]:
-    """Submit one lease more than *node* has room for; yield their numbers."""
+    """Submit one lease more than *node* has room for; yield their numbers.
+
+    Slurm refuses at once what the node could never run.
+    """
     request = replace(
         site.lease(script, minutes=limit_min),
         exclusive=asked.exclusive,
@@ -178,22 +183,20 @@ def _submit(  # noqa: PLR0913, PLR0917 -- only _try calls it
     )
     program, *options = sbatch_argv(request)
     for _ in range(min(room, MOST_ROOM) + 1):
-        told = site.cluster.run(program, f"--nodelist={node}", *options)
-        yield int(told.strip().partition(";")[0])
+        with suppress(CalledProcessError):
+            told = site.cluster.run(program, f"--nodelist={node}", *options)
+            yield int(told.strip().partition(";")[0])
 
 
 def _settled(site: Site) -> Snapshot:
-    """Return a look that no cycle overlapped, two whole cycles from now or later."""
-    backend = site.backend()
-    first = backend.snapshot().after.bf_cycles
+    """Return a look that no cycle overlapped, once all that could start has."""
+    time.sleep(SETTLED_S)
 
     def look() -> Snapshot | None:
-        seen = backend.snapshot()
-        is_late = seen.before.bf_cycles >= first + CYCLES + 1
-        time.sleep(0.3)
-        return seen if is_late and not seen.is_torn else None
+        seen = site.backend().snapshot()
+        return None if seen.is_torn else seen
 
-    return wait_for("two cycles of backfill", look)
+    return wait_for("a look between two cycles of backfill", look)
 
 
 def _others(look: Snapshot) -> set[tuple[int, bool]]:

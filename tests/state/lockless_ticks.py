@@ -37,7 +37,7 @@ def connect_without_locks(place: str | Path, **options: Any) -> sqlite3.Connecti
 def main(state: Path, host: str, seed: int) -> None:
     fcntl.flock = lambda *_: None
     sqlite3.connect = connect_without_locks  # type: ignore[assignment]
-    turn.BEAT_S = 0.1
+    turn.TURN_BEAT_S = 0.1
     database.take_turn = partial(turn.take_turn, silent_s=SILENT_S)  # type: ignore[attr-defined]
     random_ = random.Random(seed)  # noqa: S311
     process = TickProcess(host, os.getpid(), f"boot-of-{host}")

@@ -22,7 +22,7 @@ from freetrain.state.database import (
     turn_in,
 )
 from freetrain.state.turn import (
-    SILENT_S,
+    TURN_SILENT_S,
     TURNS,
     StateTurn,
     TickProcess,
@@ -91,7 +91,7 @@ def test_a_dead_login_node_costs_the_others_one_tick(state: Path) -> None:
     first._ended.set()  # noqa: SLF001 - its beats end, and nothing is given back
 
     assert isinstance(take_turn(state, THERE), TurnHolder)
-    later(state, SILENT_S)
+    later(state, TURN_SILENT_S)
     second = take_turn(state, THERE)
 
     assert isinstance(second, StateTurn)
@@ -107,7 +107,7 @@ def test_a_tick_that_still_beats_keeps_its_turn_however_long_it_takes(
     for beat in range(5):
         first._rewrite(TurnHolder("login1", 10, "boot-a", beat))  # noqa: SLF001
         assert isinstance(take_turn(state, THERE), TurnHolder)
-        later(state, SILENT_S)
+        later(state, TURN_SILENT_S)
 
     assert first.is_held()
     first.release()
@@ -130,7 +130,7 @@ def test_two_who_find_a_holder_dead_do_not_both_follow_it(state: Path) -> None:
     assert isinstance(take_turn(state, THERE), TurnHolder)
     third = TickProcess("login3", 30, "boot-c")
     assert isinstance(take_turn(state, third), TurnHolder)
-    later(state, SILENT_S)
+    later(state, TURN_SILENT_S)
 
     found = [take_turn(state, process) for process in (THERE, third)]
 
@@ -144,7 +144,7 @@ def test_an_unreadable_turn_is_waited_for_and_then_over(state: Path) -> None:
     turn_file(state / TURNS, 1).write_bytes(b"{torn")
 
     assert isinstance(take_turn(state, THERE), TurnHolder)
-    later(state, SILENT_S)
+    later(state, TURN_SILENT_S)
     taken(state, THERE).release()
 
 

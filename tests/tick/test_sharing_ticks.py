@@ -7,7 +7,7 @@ from msgspec import structs
 
 from freetrain.broker.lease import LeaseComment, job_name, parse_comment, render_comment
 from freetrain.broker.limits import Brake, EndReason
-from freetrain.broker.sharing import MOST_WAITING, TICK_S
+from freetrain.broker.sharing import MOST_WAITING, OWNER_ANSWERS_S
 from freetrain.config.site import LeaseMode, SiteCaps, SiteRules
 from freetrain.demo.fake_slurm.cluster import FakeJob
 from freetrain.state.tables import call_memory
@@ -145,7 +145,7 @@ def test_others_step_in_for_a_broker_that_leaves_a_call_unanswered(
     assert told(world) == 0, "Bob holds most, and is to give"
     with world.reading() as state:
         assert len(call_memory(state).called_s) == 1
-    world.go_on(1, every_s=TICK_S - 30.0)
+    world.go_on(1, every_s=OWNER_ANSWERS_S - 30.0)
     assert told(world) == 0
     world.go_on(1, every_s=40.0)
 

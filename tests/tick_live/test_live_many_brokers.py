@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from freetrain.broker.lease import is_lease
-from freetrain.broker.sharing import BEAT_S, LOOK_SLACK_S, SeenOwner
+from freetrain.broker.sharing import LOOK_SLACK_S, OWNER_SILENT_S, SeenOwner
 from freetrain.state.database import read_store
 from freetrain.state.tables import call_memory
 from slurm.records import JobRecord, JobState
@@ -211,13 +211,15 @@ def test_others_step_in_as_soon_as_a_broker_leaves_a_call_unanswered(
     ben.freeze()
     _, waited_s = crowd.job_waits_s(2)
 
-    assert waited_s < BEAT_S
+    assert waited_s < OWNER_SILENT_S
     assert crowd.held() == {ann.user: 2, ben.user: 4}
     seen = wait_for(
         "the tick to record that it stepped in",
         lambda: next((x for x in [owners_seen(ann)[ben.uid]] if x.deaf_s), None),
     )
-    assert (seen.deaf_s or 0.0) - seen.sign_s < BEAT_S, "not known by its silence"
+    assert (seen.deaf_s or 0.0) - seen.sign_s < OWNER_SILENT_S, (
+        "not known by its silence"
+    )
 
 
 def owners_seen(broker: UserBroker) -> Mapping[int, SeenOwner]:

@@ -1,0 +1,102 @@
+"""Pieces of nodes that jobs share, on a real cluster: what starts beside what."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slurm.batch import gres_argument
+from slurm.holes import Hole, HoleEnd, Snapshot, find_holes
+from slurm.records import Gres, Requirement
+from tests.cluster.cluster import Cluster
+from tests.cluster.settings import Variant
+from tests.cluster.site import Site, is_ours
+from tests.cluster.waiting import wait_for
+
+pytestmark = pytest.mark.slurm
+
+ONE = Requirement(
+    partition="freetrain",
+    gres=(Gres("gpu", "a100", 1),),
+    cpus=2,
+    memory_mib=2000,
+    exclusive=False,
+)
+SLEEP = "exec sleep 3600"
+
+
+@pytest.fixture
+def site(cluster_of: Callable[..., Cluster], tmp_path: Path) -> Iterator[Site]:
+    cluster = cluster_of(Variant.PARTS)
+    yield Site(cluster, tmp_path, "freetrain")
+    cluster.clear()
+
+
+def pieces(site: Site, look: Snapshot, asked: Requirement = ONE) -> dict[str, Hole]:
+    config = site.backend().config()
+    found = find_holes(
+        look, asked, is_ours=is_ours, margin_s=0.0, sharing=config.sharing
+    )
+    return {hole.node: hole for hole in found}
+
+
+def rooms(site: Site, asked: Requirement = ONE) -> dict[str, int]:
+    look = wait_for("a look between two cycles", lambda: _whole(site))
+    return {name: hole.room for name, hole in pieces(site, look[0], asked).items()}
+
+
+def _whole(site: Site) -> list[Snapshot]:
+    look = site.backend().snapshot()
+    return [] if look.is_torn else [look]
+
+
+def submit(site: Site, node: str, *, minutes: int) -> int:
+    """Submit a lease of one piece that only *node* may run."""
+    request = replace(
+        site.lease(site.script(SLEEP), minutes=minutes),
+        exclusive=False,
+        cpus=ONE.cpus,
+        memory_mib=ONE.memory_mib,
+        gres=gres_argument(ONE.gres[0]),
+        excluded=",".join(f"n{k}" for k in range(1, 9) if f"n{k}" != node),
+    )
+    return site.backend().submit(request).job_id
+
+
+def test_what_jobs_leave_free_of_a_node_is_a_hole(site: Site) -> None:
+    site.others_running_job(1, 10, "--gres=gpu:a100:3", "--mem=1000", "--nodelist=n1")
+    site.others_running_job(1, 10, "--exclusive=user", "--mem=100", "--nodelist=n2")
+    site.others_running_job(1, 10, "--exclusive", "--nodelist=n3")
+
+    assert rooms(site) == {"n1": 1, "n4": 4}
+    assert rooms(site, replace(ONE, gres=(Gres("gpu", "", 2),))) == {
+        "n4": 2, "n5": 1, "n6": 1, "n7": 2,
+    }  # fmt: skip
+    lease = submit(site, "n1", minutes=2)
+    site.wait_for_running(lease)
+    assert rooms(site) == {"n1": 0, "n4": 4}
+
+
+def test_a_planned_job_ends_all_pieces_of_its_node_though_both_would_fit(
+    site: Site,
+) -> None:
+    """Backfill plans by whole nodes: what runs into a plan does not start beside it."""
+    site.others_running_job(1, 10, "--gres=gpu:a100:3", "--mem=100", "--nodelist=n1")
+    waits = site.others_job(
+        1, 10, "--gres=gpu:a100:2", "--mem=100", "--nodelist=n1", "--cpus-per-task=1"
+    )
+    look, planned = site.whole_look_with_plan(waits)
+
+    hole = pieces(site, look)["n1"]
+    assert (hole.room, hole.ends_by, hole.blocker) == (
+        1,
+        HoleEnd.PLANNED_JOB,
+        str(waits),
+    )
+    assert hole.end_s == planned.start_s
+    long = submit(site, "n1", minutes=30)
+    short = submit(site, "n1", minutes=2)
+    site.wait_for_running(short)
+    jobs = {job.job_id: job for job in site.backend().snapshot().jobs}
+    assert jobs[long].is_pending
