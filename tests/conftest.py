@@ -12,6 +12,7 @@ __all__ = ["cluster_of"]
 
 # A deadline is a timed assertion: it would fail on a busy machine.
 settings.register_profile("freetrain", deadline=None, print_blob=True)
+settings.register_profile("wheel", deadline=None, max_examples=10)
 settings.load_profile("freetrain")
 
 
