@@ -314,7 +314,7 @@ def find_holes(  # noqa: PLR0913 -- each from elsewhere
         is_ours: Tells our own leases: plans for waiting ones do not count against
             us, running ones leave their hole open.
         margin_s: How long before another job's start we must be gone: overrun of
-            the limit, kill wait, epilog, and a scheduling cycle.
+            the limit, kill wait, epilog.
         window_s: How far ahead backfill plans (bf_window).
         sharing: How Slurm shares nodes, for leases that are not exclusive.
 

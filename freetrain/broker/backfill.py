@@ -441,7 +441,7 @@ def by_slurm_order(state: BackfillState) -> Rank:
 def idle_first(state: BackfillState) -> Rank:
     """Rank idle nodes first, then leased ones in the order in which they give way.
 
-    Those in front on which another job is planned soonest: they would go soon anyway.
+    Of these, nodes with the earliest planned job come first: they would go soon anyway.
     """
     in_slurm_order = by_slurm_order(state)
     return lambda hole: (

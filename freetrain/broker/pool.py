@@ -280,8 +280,8 @@ def _too_short(
     if hole.end_s is None and node.end_s <= now_s:
         return Refusal.HIDDEN_END
     least_s = 60.0 * limits.least_limit_min
-    # A lease of the least limit is younger than that as soon as it runs: given up
-    # for it, it would be asked for and given up again, tick by tick.
+    # A lease of the shortest limit has less than that left once it runs. If that ended
+    # it, every tick would ask for it and give it up again.
     needed_s = least_s + limits.start_slack_s if node.lease is None else least_s * _LEFT
     return Refusal.TOO_SHORT if node.end_s - now_s < needed_s else None
 
@@ -508,10 +508,10 @@ def _stay(
     Forecasts are of whole groups, all their idle nodes. Where the class is only a part
     of its group, fewer nodes are hit less often, by W1.
 
-    Nodes that leave alone are hit each by itself: x nodes x times as often as a single
-    one. W1 is linear like that where the share is next to nothing, and ``hit`` is then
-    the hits on all of them. Those whose known ends fall into one minute are lost at
-    once.
+    Nodes that leave alone are lost independently: x nodes see x times the hits of a
+    single one. W1 is linear like that where the share is next to nothing, and ``hit``
+    is then the hits on all of them. Those whose known ends fall into one minute are
+    lost at once.
     """
     if len(wholes) == 1:
         whole = wholes[0]

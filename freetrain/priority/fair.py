@@ -181,8 +181,8 @@ def whose_turn(
     """Return the names of the trainers that are to have their smallest size now.
 
     First those that have held nodes for less than *turn_s*, then those furthest
-    behind, as long as there are nodes. One that is behind by more than a turn comes
-    before both: where it needs several nodes, they never come free together.
+    behind, as long as there are nodes. One that is more than a turn behind goes before
+    both; otherwise one that needs several nodes would never get them at once.
     """
 
     def rank(contender: Contender) -> tuple[bool, bool, float, str]:

@@ -97,9 +97,9 @@ _A_TICK_S = 30.0
 def interval_problem(site: Site, mode: Mode, *, every_s: float) -> tuple[str, str]:
     """Return what is wrong with ticks every *every_s* seconds, and what to do.
 
-    Both are empty where no lease ends itself between two ticks. The silence does not
-    follow from the interval by itself: where a broker dies, others would wait the
-    longer the more rarely it had ticked.
+    Both are empty where no lease ends itself between two ticks. The silence is not
+    worked out from the interval: after a broker's death, rare ticks would make others
+    wait longer.
     """
     silence = silence_s(site, mode)
     most_s = math.inf if silence is None else silence - SILENCE_NOTICE_S - _A_TICK_S
@@ -356,10 +356,10 @@ def lease_script(environment: TickEnvironment, site: Site) -> str:
     step gets TERM, and its mpirun would end the world before it has committed. It
     starts a step that listens. The script itself must outlive the signals at the end,
     so it catches TERM: a caught signal has its default effect in what the script
-    starts, an ignored one would not. What an agent left that did not come to its end
-    is swept, and the job did not fail. Where Slurm kills script, agent and sweep, a
-    guard sweeps, as without cgroups what detached itself would be left. Python must not
-    take a module from the folder in which the tick was called (``-P``).
+    starts, an ignored one would not. If the agent died early, the processes that it
+    left are killed, and the job did not fail. Where Slurm kills script, agent and
+    sweep, a guard sweeps, as without cgroups what detached itself would be left. Python
+    must not take a module from the folder in which the tick was called (``-P``).
 
     Raises:
         BadConfigurationError: A path that no script can name.

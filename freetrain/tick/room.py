@@ -635,8 +635,8 @@ def _startable(
 def _with_leaving(snapshot: Snapshot, leases: Iterable[PooledLease]) -> Snapshot:
     """Return *snapshot* with the nodes up whose leases have just ended.
 
-    A job that all brokers give nodes up for must find those too that one gave already;
-    otherwise the others would keep theirs until it is idle.
+    Nodes that one broker has released already must still count for the job that all
+    of them release nodes for; otherwise the others would keep theirs until it is idle.
     """
     names = {lease.node for lease in leases if lease.is_leaving}
     if not names:
