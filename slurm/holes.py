@@ -443,8 +443,9 @@ def why_no_hole(
 ) -> dict[str, Lack | str]:
     """Return why no lease could start now, by node of the partition where none could.
 
-    The first reason is given: a feature, a state or a job in the way, in a few words,
-    or the first resource that is missing. Nodes of ours are left out.
+    The first reason is given: a feature, a state, a job or a reservation in the way, in
+    a few words, or the first resource that is missing. Nodes of ours are left out, and
+    so are those that have a hole where there is no margin.
 
     Raises:
         SlurmRefusedError: There is no such partition.
@@ -460,25 +461,40 @@ def why_no_hole(
     for node in snapshot.nodes:
         if partition.name not in node.partitions or node.name in held:
             continue
-        missing = sorted(requirement.features - node.features)
-        lack = never_fits(node, requirement)
-        is_usable = is_open(node, is_held=False) if is_whole else is_open_in_part(node)
-        if missing:
-            reasons[node.name] = f"it has no feature {missing[0]}"
-        elif lack is not None:
-            reasons[node.name] = lack
-        elif node.name in taken:
-            reasons[node.name] = f"job {taken[node.name]} runs there"
-        elif node.owner and not is_whole:
-            reasons[node.name] = f"only jobs of {node.owner} may run there"
-        elif not is_usable:
-            reasons[node.name] = f"its state is {'+'.join(sorted(node.states))}"
-        elif not is_whole and not rooms.get(node.name):
+        why = _why_closed(node, requirement, taken, is_whole=is_whole)
+        if why is None and not is_whole and not rooms.get(node.name):
             left = _cpus_left(partition, used.get(node.name, 0))
-            lack = lacks(node, requirement, sharing, most_cpus=left)
-            if lack is not None:
-                reasons[node.name] = lack
+            why = lacks(node, requirement, sharing, most_cpus=left)
+        if why is None and not partition.is_up:
+            why = f"partition {partition.name} is not up"
+        if why is not None:
+            reasons[node.name] = why
     return reasons
+
+
+def _why_closed(
+    node: Node, requirement: Requirement, taken: Mapping[str, str], *, is_whole: bool
+) -> Lack | str | None:
+    """Return why *node* is closed to a lease, however much is free; None if it is open.
+
+    Args:
+        node: A node of the partition.
+        requirement: What the lease takes.
+        taken: By node where jobs of others run, one of them.
+        is_whole: Whether the lease takes a whole node.
+    """
+    missing = sorted(requirement.features - node.features)
+    if missing:
+        return f"it has no feature {missing[0]}"
+    lack = never_fits(node, requirement)
+    if lack is not None:
+        return lack
+    if node.name in taken:
+        return f"job {taken[node.name]} runs there"
+    if node.owner and not is_whole:
+        return f"only jobs of {node.owner} may run there"
+    is_usable = is_open(node, is_held=False) if is_whole else is_open_in_part(node)
+    return None if is_usable else f"its state is {'+'.join(sorted(node.states))}"
 
 
 def _cpus_left(partition: Partition, used: int) -> float:

@@ -283,20 +283,25 @@ def _node(record: object) -> Node:
         amount(at(record, name)) or 0
         for name in ("cpus", "effective_cpus", "sockets", "cores", "specialized_memory")
     )
+    memory_mib = (amount(at(record, "real_memory")) or 0) - reserved_mib
+    allocated_cpus = amount(at(record, "alloc_cpus")) or 0
+    gres, told = read_gres(text(at(record, "gres"))), at(record, "gres_used")
+    used = read_gres(told) if isinstance(told, str) else None
+    used_mib = amount(at(record, "alloc_memory"))
     return Node(
         name=_present(text(at(record, "name")), "name"),
         states=known,
         unknown_states=unknown,
         features=frozenset(words(at(record, "active_features"))),
-        gres=read_gres(text(at(record, "gres"))),
+        gres=gres,
         cpus=effective or cpus,
-        memory_mib=(amount(at(record, "real_memory")) or 0) - reserved_mib,
+        memory_mib=memory_mib,
         partitions=tuple(words(at(record, "partitions"))),
         reason=text(at(record, "reason")),
         comment=text(at(record, "comment")),
-        allocated_cpus=amount(at(record, "alloc_cpus")) or 0,
-        allocated_memory_mib=amount(at(record, "alloc_memory")) or 0,
-        allocated_gres=read_gres(text(at(record, "gres_used"))),
+        allocated_cpus=allocated_cpus,
+        allocated_memory_mib=memory_mib if used_mib is None else used_mib,
+        allocated_gres=(gres if allocated_cpus else ()) if used is None else used,
         cpus_per_core=max(1, cpus // max(1, sockets * cores)),
         cpus_per_socket=max(1, cpus // max(1, sockets)),
         owner=text(at(record, "owner")) or text(at(record, "mcs_label")),
@@ -305,9 +310,13 @@ def _node(record: object) -> Node:
 
 def _partition(record: object) -> Partition:
     nodes, qos = at(record, "nodes"), at(record, "qos")
-    most_cpus = whole(
-        _either(record, ("maximums", "cpus_per_node"), ("maximum_cpus_per_node",))
+    bounds = (
+        whole(
+            _either(record, ("maximums", "cpus_per_node"), ("maximum_cpus_per_node",))
+        ),
+        whole(at(record, "maximums", "cpus_per_socket")),
     )
+    most_cpus = [bound for bound in bounds if bound is not None and bound >= 0]
     limit_s = minutes_s(_either(record, ("maximums", "time"), ("max_time_limit",)))
     grace_s = amount(_either(record, ("grace_time",), ("preemption_grace_time",)))
     tier = amount(_either(record, ("priority", "tier"), ("priority_tier",)))
@@ -329,7 +338,7 @@ def _partition(record: object) -> Partition:
         is_default="default" in {w.lower() for w in words(at(record, "flags"))},
         oversubscribe=_oversubscribe(record),
         qos=text(qos if isinstance(qos, str) else at(qos, "assigned")),
-        most_cpus_per_node=None if most_cpus is None or most_cpus < 0 else most_cpus,
+        most_cpus_per_node=min(most_cpus, default=None),
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from slurm.records import Node, Requirement, Sharing
 
 GPU = "gpu"
+_ANY_GPU = Gres(GPU, "", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +70,16 @@ def lacks(
 
 def never_fits(node: Node, wanted: Requirement) -> Lack | None:
     """Return the first resource of which *node* has less than *wanted*, free or not."""
-    asked = [(_name(g), gres_count(node.gres, g), g.count) for g in wanted.gres]
-    asked += [("cpus", node.cpus, wanted.cpus)]
-    asked += [("memory_mib", node.memory_mib, wanted.memory_mib)]
-    lacking = (Lack(name, 0, need, has) for name, has, need in asked if has < need)
-    return next(lacking, None)
+    asked = [
+        Lack(_name(g), has - used_gres(node, g), g.count, has)
+        for g in wanted.gres
+        for has in [gres_count(node.gres, g)]
+    ]
+    cpus, mib = node.cpus, node.memory_mib
+    asked.append(Lack("cpus", cpus - node.allocated_cpus, wanted.cpus, cpus))
+    free_mib = mib - node.allocated_memory_mib
+    asked.append(Lack("memory_mib", free_mib, wanted.memory_mib, mib))
+    return next((need for need in asked if need.present < need.wanted), None)
 
 
 def _needs(
@@ -81,16 +87,14 @@ def _needs(
 ) -> Iterator[Lack]:
     """Yield what a lease takes of each resource: generic ones, CPUs, memory."""
     for gres in wanted.gres:
-        present, used = (
-            gres_count(some, gres) for some in (node.gres, node.allocated_gres)
-        )
-        yield Lack(_name(gres), present - used, max(1, gres.count), present)
+        present = gres_count(node.gres, gres)
+        free = present - used_gres(node, gres)
+        yield Lack(_name(gres), free, max(1, gres.count), present)
     grain = cpu_grain(node, sharing.grain)
     cpus = grain * math.ceil(max(1, wanted.cpus) / grain)
     free_cpus = node.cpus - node.allocated_cpus
-    if sharing.grain is Grain.NODE:
-        free_cpus = 0 if node.allocated_cpus else node.cpus
-        cpus = node.cpus
+    if sharing.grain is Grain.NODE and node.allocated_cpus:
+        free_cpus = 0
     yield Lack("cpus", int(min(free_cpus, most_cpus)), cpus, node.cpus)
     if sharing.counts_memory:
         mib = wanted.memory_mib or node.memory_mib
@@ -98,13 +102,40 @@ def _needs(
         yield Lack("memory_mib", free_mib, max(1, mib), node.memory_mib)
 
 
+_ON_GPUS = frozenset({"shard", "mps"})
+"""Generic resources that are parts of GPUs: a GPU is given whole or in such parts."""
+
+
+def used_gres(node: Node, wanted: Gres) -> int:
+    """Return how many of the *wanted* resources of *node* jobs have, at most.
+
+    What jobs have of no known kind counts for every kind. How parts of GPUs lie on them
+    is not read: each may be on a GPU of its own.
+    """
+    present = gres_count(node.gres, wanted)
+    kinds = {gres.kind for gres in node.gres if gres.name == wanted.name} - {""}
+    used = sum(
+        gres.count
+        for gres in node.allocated_gres
+        if gres.name == wanted.name
+        and (wanted.kind in {"", gres.kind} or gres.kind not in kinds)
+    )
+    if wanted.name == GPU:
+        used += sum(g.count for g in node.allocated_gres if g.name in _ON_GPUS)
+    elif wanted.name in _ON_GPUS and gres_count(node.allocated_gres, _ANY_GPU):
+        used = present
+    return min(used, present)
+
+
 def cpu_grain(node: Node, grain: Grain) -> int:
-    """Return the CPUs of *node* that are given out together."""
+    """Return the CPUs of *node* that are given out together.
+
+    Threads of one core go to one job even where Slurm counts by CPUs. Source:
+    slurm.conf(5), CR_CPU.
+    """
     if grain is Grain.NODE:
         return max(1, node.cpus)
-    if grain is Grain.SOCKET:
-        return node.cpus_per_socket
-    return node.cpus_per_core if grain is Grain.CORE else 1
+    return node.cpus_per_socket if grain is Grain.SOCKET else node.cpus_per_core
 
 
 def _name(gres: Gres) -> str:
@@ -150,7 +181,7 @@ def _part_of_cpus(node: Node, gpus: int, sharing: Sharing) -> int:
 def _part(node: Node, gpus: int, cpus: int) -> float:
     """Return the part of *node* that so many GPUs are; without GPUs, so many CPUs."""
     if gpus:
-        return min(1.0, gpus / gres_count(node.gres, Gres(GPU, "", 0)))
+        return min(1.0, gpus / gres_count(node.gres, _ANY_GPU))
     return min(1.0, max(1, cpus) / max(1, node.cpus))
 
 

@@ -269,20 +269,22 @@ def read_node(node: PyslurmObject) -> Node:
     """Return pyslurm's *node* as our record."""
     known, unknown = node_states(node.state.split("+"))
     cpus, sockets = node.total_cpus or 0, node.sockets or 1
+    gres, allocated_cpus = tuple(_gres(node.configured_gres)), node.allocated_cpus or 0
     return Node(
         name=node.name,
         states=known,
         unknown_states=unknown,
         features=frozenset(node.active_features or ()),
-        gres=tuple(_gres(node.configured_gres)),
+        gres=gres,
         cpus=node.effective_cpus or cpus,
         memory_mib=(node.real_memory or 0) - (node.memory_reserved_for_system or 0),
         partitions=tuple(node.partitions or ()),
         reason=(node.reason or "").strip(),
         comment=(node.comment or "").strip(),
-        allocated_cpus=node.allocated_cpus or 0,
+        allocated_cpus=allocated_cpus,
         allocated_memory_mib=node.allocated_memory or 0,
-        allocated_gres=tuple(_gres(node.allocated_gres)),
+        # pyslurm tells what Slurm accounts for, which may be no GPU at all.
+        allocated_gres=gres if allocated_cpus else (),
         cpus_per_core=max(1, cpus // (sockets * (node.cores_per_socket or 1))),
         cpus_per_socket=max(1, cpus // sockets),
         owner=node.owner or node.mcs_label or "",
@@ -292,7 +294,8 @@ def read_node(node: PyslurmObject) -> Node:
 def read_partition(partition: PyslurmObject) -> Partition:
     """Return pyslurm's *partition* as our record."""
     max_time_s = _minutes_s(partition.max_time)
-    most_cpus = partition.max_cpus_per_node
+    bounds = partition.max_cpus_per_node, partition.max_cpus_per_socket
+    most_cpus = [int(b) for b in bounds if b is not None and b != _UNLIMITED]
     return Partition(
         name=partition.name,
         nodes=text_or_empty(partition.nodes or ""),
@@ -305,7 +308,7 @@ def read_partition(partition: PyslurmObject) -> Partition:
         is_default=partition.is_default,
         is_hidden=partition.is_hidden,
         oversubscribe=partition.oversubscribe or "",
-        most_cpus_per_node=None if most_cpus == _UNLIMITED else most_cpus,
+        most_cpus_per_node=min(most_cpus, default=None),
         qos=partition.qos or "",
     )
 

@@ -284,6 +284,9 @@ def _node(fields: dict[str, str], record: str) -> Node:
 
 
 _MINUTE_S = 60.0
+_CPU_BOUNDS = ("Node", "Socket")
+"""Of a partition's jobs together. A bound by socket is taken for one by node, which it
+is where a node has one socket, and less than it allows elsewhere."""
 
 PARTITIONS_ARGV = ("scontrol", "--all", "--oneliner", "show", "partitions")
 """Shows every partition, hidden ones too."""
@@ -304,7 +307,8 @@ def _partition(fields: dict[str, str], record: str) -> Partition:
     max_time_s = duration_s(fields["MaxTime"])
     # Since 26.05 [run] a field of its own: "Exclusive=NODE … OverSubscribe=NO".
     is_exclusive = fields.get("Exclusive") == "NODE"
-    most_cpus = fields.get("MaxCPUsPerNode", "UNLIMITED")
+    bounds = (fields.get(f"MaxCPUsPer{part}", "UNLIMITED") for part in _CPU_BOUNDS)
+    most_cpus = [amount(text) for text in bounds if text not in _UNBOUNDED]
     return Partition(
         name=fields["PartitionName"],
         nodes=text_or_empty(fields["Nodes"]),
@@ -318,7 +322,7 @@ def _partition(fields: dict[str, str], record: str) -> Partition:
         is_hidden=fields["Hidden"] == "YES",
         oversubscribe="EXCLUSIVE" if is_exclusive else fields["OverSubscribe"],
         qos=text_or_empty(fields.get("QoS", "")),
-        most_cpus_per_node=None if most_cpus in _UNBOUNDED else amount(most_cpus),
+        most_cpus_per_node=min(most_cpus, default=None),
     )
 
 

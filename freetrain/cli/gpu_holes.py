@@ -38,14 +38,13 @@ from slurm.holes import (
     is_open_in_part,
     takes_whole_nodes,
 )
-from slurm.pieces import GPU, gpu_kinds, in_proportion
+from slurm.pieces import GPU, gpu_kinds, in_proportion, used_gres
 from slurm.records import (
     ClusterConfig,
     Gres,
     Node,
     Requirement,
     choose_partition,
-    gres_count,
 )
 
 LENGTHS_S = (600.0, 3_600.0, 14_400.0)
@@ -77,7 +76,7 @@ class FreeGpus:
     """GPUs of one kind that no job has, on nodes that are up.
 
     Attributes:
-        present: How many there are, used or not.
+        present: How many there are, used or not, on all nodes.
         on_idle_nodes: Free ones on nodes that no job uses.
         beside_jobs: Free ones on nodes that jobs use in part.
     """
@@ -143,9 +142,9 @@ def gpu_pieces(
     for gpus in _sizes(nodes):
         settings = NodeSettings(max_nodes=1, partition=chosen.name, gres=(gpus,))
         wanted = requirement_of(settings, site.lease, default_partition=chosen.name)
-        asked = in_proportion(
-            replace(wanted, exclusive=False), snapshot.nodes, config.sharing
-        )
+        asked = in_proportion(replace(wanted, exclusive=False), nodes, config.sharing)
+        if not asked.cpus:
+            continue  # no node with such GPUs has what else leases ask for
         holes = find_holes(
             snapshot,
             asked,
@@ -174,12 +173,14 @@ def _sizes(nodes: Iterable[Node]) -> Iterator[Gres]:
 
 
 def _free(nodes: Iterable[Node], kind: str) -> FreeGpus:
-    up = [node for node in nodes if is_open_in_part(node)]
-    one = Gres(GPU, kind, 1)
-    present = sum(gres_count(node.gres, one) for node in nodes)
-    idle = beside = 0
-    for node in up:
-        free = gres_count(node.gres, one) - gres_count(node.allocated_gres, one)
+    present = idle = beside = 0
+    for node in nodes:
+        own = [gres for gres in node.gres if (gres.name, gres.kind) == (GPU, kind)]
+        count = sum(gres.count for gres in own)
+        present += count
+        if not own or not is_open_in_part(node):
+            continue
+        free = max(0, count - used_gres(node, own[0]))
         if node.allocated_cpus:
             beside += free
         else:
@@ -195,6 +196,7 @@ def screen(found: PartitionGpus) -> RenderableType:
     lines = [_free_line(kind, free) for kind, free in found.free.items()]
     title = f"Pieces of nodes in {where}, at {clock_text(found.now_s)}."
     notes = [CAVEAT, *([TORN] if found.is_torn else [])]
+    notes.insert(0, "Ticks do not use pieces yet: leases take idle nodes.")
     if found.whole_nodes:
         notes.insert(0, "Jobs get whole nodes there: pieces are nodes that are idle.")
     below = [Text(line) for line in (*lines, *notes)]

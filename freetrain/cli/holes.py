@@ -30,7 +30,7 @@ from freetrain.tick.environment import slurm_connector
 from freetrain.tick.leases import margin_s
 from slurm.backend import SlurmBackend
 from slurm.holes import Hole, HoleEnd, Snapshot, find_holes, why_no_hole
-from slurm.pieces import Lack, in_proportion
+from slurm.pieces import Lack
 from slurm.records import ClusterConfig, JobRecord, choose_partition
 
 SNAPSHOTS = 3
@@ -143,8 +143,6 @@ def holes_for_leases(  # noqa: PLR0913 -- each from elsewhere
         default_partition=chosen.name,
     )
     asked = replace(asked, partition=chosen.name)
-    if not asked.exclusive:
-        asked = in_proportion(asked, snapshot.nodes, config.sharing)
 
     def is_ours(job: JobRecord) -> bool:
         return job.uid == uid and uuid_in(job.name) is not None
@@ -156,11 +154,15 @@ def holes_for_leases(  # noqa: PLR0913 -- each from elsewhere
         is_ours=is_ours,
         margin_s=margin,
         window_s=config.bf_window_s,
-        sharing=config.sharing,
     )
     why_not: dict[str, Lack | str] = {}
     if nodes is not None:
-        why_not = why_no_hole(snapshot, asked, is_ours=is_ours, sharing=config.sharing)
+        found_on = {hole.node for hole in found}
+        why_not = {
+            node: why
+            for node, why in why_no_hole(snapshot, asked, is_ours=is_ours).items()
+            if node not in found_on
+        }
     return PartitionHoles(
         now_s=snapshot.time_s,
         partition=chosen.name,

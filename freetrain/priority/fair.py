@@ -139,7 +139,8 @@ def turns_at(
 ) -> dict[str, Turn]:
     """Return the turn of every contender, by name; newcomers are not behind.
 
-    What one has while there are nodes for all is held against nobody.
+    What one has while there are nodes for all is held against nobody; and while there
+    are none, nobody falls behind.
 
     Args:
         inputs: The trainers now.
@@ -148,7 +149,9 @@ def turns_at(
     """
     most = {contender.name: contender.sizes[-1] for contender in inputs.contenders}
     level = level_nodes(tuple(most.values()), inputs.nodes)
-    is_contended = len(most) > 1 and level < max(most.values())
+    is_contended = (
+        inputs.nodes > 0 and len(most) > 1 and level < max(most.values(), default=0)
+    )
     return {
         contender.name: _turn(
             _read(memory.get(contender.name)),

@@ -141,7 +141,7 @@ def _whose_promise(inputs: RatingInputs, turns: Mapping[str, Turn]) -> AbstractS
     """Return the names of the trainers that have a turn by the promise.
 
     One that is not ahead has a turn, and keeps it until it is ahead by a turn. Together
-    they have the promised part of the nodes, or as many as one of them needs.
+    they have the promised part of the nodes, or as many as one of them needs that fits.
     """
     behind = [
         contender
@@ -150,7 +150,8 @@ def _whose_promise(inputs: RatingInputs, turns: Mapping[str, Turn]) -> AbstractS
         <= (TURN_S * contender.sizes[0] if contender.held else 0.0)
         and not _gets_nothing(contender)
     ]
-    needed = min(max([own.sizes[0] for own in behind], default=0), inputs.nodes)
+    least = [own.sizes[0] for own in behind if own.sizes[0] <= inputs.nodes]
+    needed = max(least, default=0)
     nodes = max(math.ceil(PROMISED * inputs.nodes), needed)
     own = replace(inputs, contenders=tuple(behind), nodes=nodes)
     return whose_turn(own, turns, TURN_S)

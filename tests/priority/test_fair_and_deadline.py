@@ -95,6 +95,14 @@ def test_a_trainer_that_needs_several_nodes_has_its_turn_too() -> None:
     assert max(had[s.name] for s in small) - min(had[s.name] for s in small) < 30
 
 
+def test_nobody_falls_behind_while_there_are_no_nodes() -> None:
+    priority, none = Fair(turn_s=TURN_S), crowd(0)
+    memory = priority.rate(none, {}).memory
+    later = replace(none, now_s=none.now_s + 86400.0)
+    memory = priority.rate(later, memory).memory
+    assert {turn["ahead_node_s"] for turn in memory.values()} == {0.0}  # type: ignore[index]
+
+
 def test_turns_go_on_after_the_clock_went_back() -> None:
     priority, inputs = Fair(turn_s=TURN_S), crowd(1)
     memory = priority.rate(inputs, {}).memory

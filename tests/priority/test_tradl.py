@@ -145,6 +145,16 @@ def test_a_delivered_trainer_that_needs_all_nodes_has_its_turn_too() -> None:
     assert rating.floor == 4
 
 
+def test_a_trainer_too_large_for_the_nodes_makes_the_promise_no_larger() -> None:
+    sizes = {"sizes": (12,), "samples_per_s": speeds(12)}
+    small = {"sizes": (1,), "samples_per_s": speeds(1)}
+    crowd = [aiming(f"s{k}", 0.1, **small) for k in range(12)]
+    inputs = inputs_of(aiming("huge", 0.1, **sizes), *crowd, nodes=10)
+    floors = [rating.floor for rating in Tradl().rate(inputs, {}).ratings]
+    assert floors[0] == 0
+    assert sum(floors) == PROMISED * 10
+
+
 def test_what_a_trainer_had_alone_is_not_held_against_it() -> None:
     done = aiming("done", 0.2, target=Target(deliver=0.2, is_delivered=True), held=4)
     inputs = inputs_of(done, nodes=4)

@@ -66,7 +66,7 @@ def wanted(**changes: object) -> Requirement:
         ({"gres": gpus(3)}, Grain.CPU, 0),
         ({"gres": (Gres("gpu", "", 1),)}, Grain.CPU, 2),
         ({"gres": gpus(1, "v100")}, Grain.CPU, 0),
-        ({"gres": (), "cpus": 1, "memory_mib": 1}, Grain.CPU, 4),
+        ({"gres": (), "cpus": 1, "memory_mib": 1}, Grain.CPU, 2),  # by cores, too
         ({"gres": (), "cpus": 1, "memory_mib": 1}, Grain.CORE, 2),
         ({"gres": (), "cpus": 1, "memory_mib": 1}, Grain.SOCKET, 1),
         ({"gres": (), "cpus": 0, "memory_mib": 3000}, Grain.CPU, 1),
@@ -78,6 +78,32 @@ def test_the_resource_of_which_least_is_free_says_how_many_fit(
     changes: dict[str, object], grain: Grain, count: int
 ) -> None:
     assert room(node(), wanted(**changes), replace(BY_CPU, grain=grain)) == count
+
+
+SHARDED = (*gpus(2), Gres("shard", "a100", 8))
+
+
+@pytest.mark.parametrize(
+    ("present", "used", "asked", "count"),
+    [
+        (SHARDED, (Gres("shard", "a100", 2),), gpus(1), 0),  # perhaps one on each GPU
+        (SHARDED, (Gres("shard", "a100", 1),), gpus(1), 1),
+        (SHARDED, gpus(1), (Gres("shard", "", 1),), 0),
+        (SHARDED, (), (Gres("shard", "", 3),), 2),
+        ((*gpus(2), Gres("mps", "", 200)), (Gres("mps", "", 50),), gpus(1), 0),
+        (gpus(4), gpus(3, ""), gpus(1), 1),
+        ((*gpus(2), *gpus(2, "v100")), gpus(1, "h100"), gpus(1), 1),
+        (gpus(2), gpus(4), gpus(1), 0),
+    ],
+)
+def test_what_is_not_understood_of_gpus_in_use_counts_as_used(
+    present: tuple[Gres, ...],
+    used: tuple[Gres, ...],
+    asked: tuple[Gres, ...],
+    count: int,
+) -> None:
+    here = node(gres=present, allocated_gres=used, allocated_cpus=2)
+    assert room(here, wanted(gres=asked, cpus=1, memory_mib=1), BY_CPU) == count
 
 
 def test_memory_that_slurm_does_not_count_keeps_nobody_out() -> None:
@@ -100,6 +126,7 @@ def test_leases_fit_as_long_as_each_finds_all_it_takes(
         allocated_cpus=used[0],
         allocated_memory_mib=used[1],
         allocated_gres=gpus(used[2]),
+        cpus_per_core=1,
     )
     asked = wanted(
         cpus=each[0], memory_mib=each[1], gres=gpus(each[2]) if each[2] else ()
@@ -115,22 +142,22 @@ def test_leases_fit_as_long_as_each_finds_all_it_takes(
 
 def test_the_first_resource_that_is_missing_is_named() -> None:
     assert lacks(node(), wanted(gres=gpus(3)), BY_CPU) == Lack("gpu:a100", 2, 3, 4)
-    assert lacks(node(), wanted(cpus=5), BY_CPU) == Lack("cpus", 4, 5, 8)
+    assert lacks(node(), wanted(cpus=5), BY_CPU) == Lack("cpus", 4, 6, 8)  # cores
     assert lacks(node(), wanted(memory_mib=4001), BY_CPU) == Lack(
         "memory_mib", 4000, 4001, 8000
     )
-    assert never_fits(node(), wanted(gres=gpus(5))) == Lack("gpu:a100", 0, 5, 4)
+    assert never_fits(node(), wanted(gres=gpus(5))) == Lack("gpu:a100", 2, 5, 4)
     assert never_fits(node(), wanted()) is None
 
 
 def test_cpus_and_memory_go_with_the_gpus() -> None:
-    small = node("n2", cpus=6, memory_mib=4000)
+    small = node("n2", cpus=6, memory_mib=4000, cpus_per_core=1)
     bare = wanted(cpus=0, memory_mib=0)
     shaped = in_proportion(bare, [node(), small], BY_CPU)
     assert (shaped.cpus, shaped.memory_mib) == (1, 1000)
     assert in_proportion(bare, [node()], BY_CPU).cpus == 2
-    cores = replace(BY_CPU, grain=Grain.CORE)
-    assert in_proportion(bare, [small], cores).cpus == 2  # a core at least
+    paired = replace(small, cpus_per_core=2)
+    assert in_proportion(bare, [paired], BY_CPU).cpus == 2  # a core at least
     said = wanted(cpus=3, memory_mib=10)
     assert in_proportion(said, [node()], BY_CPU) == said
     no_gpu = wanted(gres=(), cpus=2, memory_mib=0)
@@ -213,7 +240,7 @@ def test_a_node_where_a_lease_of_ours_runs_stays_a_hole_without_room() -> None:
 
 def test_a_partition_may_give_its_jobs_a_part_of_the_cpus_alone() -> None:
     def room_with(*jobs: JobRecord) -> dict[str, int]:
-        look = look_of(node(allocated_gres=()), jobs=jobs)
+        look = look_of(node(allocated_gres=(), cpus_per_core=1), jobs=jobs)
         part = Partition(
             PARTITION, "", is_up=True, max_time_s=1e5, most_cpus_per_node=6
         )

@@ -118,7 +118,6 @@ def test_a_node_has_its_flags_resources_and_remarks() -> None:
         state="IDLE+PLANNED",
         active_features=["ib"],
         configured_gres={"gpu:a100": 4, "nvme": 1},
-        allocated_gres={"gpu:a100": 3},
         total_cpus=16,
         effective_cpus=14,
         sockets=2,
@@ -130,7 +129,7 @@ def test_a_node_has_its_flags_resources_and_remarks() -> None:
         partitions=["main"],
         reason=None,
         comment="a remark ",
-        allocated_cpus=None,
+        allocated_cpus=6,
         allocated_memory=1500,
     )
 
@@ -138,8 +137,10 @@ def test_a_node_has_its_flags_resources_and_remarks() -> None:
 
     assert node.states == {NodeState.IDLE, NodeState.PLANNED}
     assert node.gres == (Gres("gpu", "a100", 4), Gres("nvme", "", 1))
-    assert (node.comment, node.allocated_cpus) == ("a remark", 0)
-    assert node.allocated_gres == (Gres("gpu", "a100", 3),)
+    assert (node.comment, node.allocated_cpus) == ("a remark", 6)
+    assert node.allocated_gres == node.gres  # as it does not tell
+    idle = read_node(SimpleNamespace(**(vars(told) | {"allocated_cpus": None})))
+    assert (idle.allocated_cpus, idle.allocated_gres) == (0, ())
     assert (node.cpus, node.cpus_per_core, node.cpus_per_socket) == (14, 2, 8)
     assert (node.memory_mib, node.allocated_memory_mib, node.owner) == (2000, 1500, "")
 
@@ -150,7 +151,7 @@ def test_a_partition_counts_in_seconds() -> None:
     )
     known = nothing | {"is_default": False, "is_hidden": False, "oversubscribe": "NO"}
     known |= {"state": "UP", "max_time": 240, "preemption_grace_time": 10}
-    known |= {"max_cpus_per_node": "UNLIMITED"}
+    known |= {"max_cpus_per_node": "UNLIMITED", "max_cpus_per_socket": None}
 
     part = read_partition(SimpleNamespace(**known))
     open_part = read_partition(SimpleNamespace(**(known | {"max_time": "UNLIMITED"})))

@@ -6,6 +6,7 @@ room for; those that start are compared with what the hole said. A state is thro
 where a job of others began or ended meanwhile.
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -31,6 +32,10 @@ MOST_ROOM = 3
 
 SETTLED_S = 12.0
 """In this time backfill looks twice at what waits; without a change it looks never."""
+
+SLACK_S = 60.0
+"""Leases that fit into a hole with less to spare are not tried: they start some seconds
+after the look, and backfill rounds planned starts. Ticks leave as much room."""
 
 KINDS = sorted({kind for kind, _ in PART_GPUS.values()})
 
@@ -124,12 +129,15 @@ def _try(site: Site, config: ClusterConfig, rng: Random, script: str) -> Trial |
         window_s=config.bf_window_s,
         sharing=config.sharing,
     )
-    rooms = {
-        hole.node: hole.room
-        for hole in holes
-        if hole.end_s is not None and hole.end_s >= end_s
+    ends_s = {
+        hole.node: -math.inf if hole.end_s is None else hole.end_s for hole in holes
     }
-    names = [node for node in NODES if rng.random() < 0.7] or [NODES[0]]
+    rooms = {hole.node: hole.room for hole in holes if ends_s[hole.node] >= end_s}
+    names = [
+        node
+        for node in NODES
+        if rng.random() < 0.7 and not 0.0 <= ends_s.get(node, 0.0) - end_s < SLACK_S
+    ]
     node_of = {
         job_id: node
         for node in names
