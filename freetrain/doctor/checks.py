@@ -81,6 +81,7 @@ from freetrain.tick.room import qos_of_partitions
 from freetrain.tick.status_report import read_status_report
 from slurm.batch import sbatch_argv
 from slurm.errors import SlurmError, SlurmRefusedError, SlurmUnavailableError
+from slurm.holes import takes_whole_nodes
 from slurm.json import JSON
 from slurm.pyslurm import find_pyslurm
 from slurm.records import (
@@ -739,8 +740,8 @@ def look_at_cluster(subject: Subject, seen: SlurmAnswers) -> Iterator[Finding]:
     yield look_at_arrays(site, config)
     yield look_at_limits(subject, seen)
     yield look_at_endings(site, config)
-    yield look_at_nodes(site, config)
     if seen.partition is not None:
+        yield look_at_nodes(site, config, seen.partition)
         yield from look_at_mode(site, config, seen.partition, partitions)
         yield look_at_overrun(config, seen.partition)
         yield look_at_priority(site, config, seen.partition, partitions)
@@ -1048,18 +1049,21 @@ def look_at_overrun(config: ClusterConfig, partition: Partition) -> Finding:
     return ok("OverTimeLimit", "0: limits hold")
 
 
-def look_at_nodes(site: Site, config: ClusterConfig) -> Finding:
+def look_at_nodes(site: Site, config: ClusterConfig, partition: Partition) -> Finding:
     """Find which part of a node a lease gets."""
     seen = f"{config.select_type} {config.select_type_parameters}"
     if site.lease.exclusive:
         return ok("whole nodes", f"{seen}; leases ask for --exclusive --mem=0")
-    if site.lease.cpus is None:
-        return warn(
-            "whole nodes",
-            f"{seen}; leases share nodes and name no CPUs",
-            "A lease then has one CPU. Set [lease] cpus and memory, or exclusive.",
-        )
-    return ok("whole nodes", f"{seen}; leases ask for {site.lease.cpus} CPUs")
+    if takes_whole_nodes(partition, config.sharing):
+        return ok("whole nodes", f"{seen}; jobs in {partition.name} get whole nodes")
+    cpus = "one CPU" if site.lease.cpus is None else f"{site.lease.cpus} CPUs"
+    return warn(
+        "whole nodes",
+        f"{seen}; leases ask for {cpus}, and leave the rest to other jobs",
+        "Ticks count on one lease a node. Slurm may put two on one, of which one is "
+        "ended, and a lease beside which another job starts is given up. Set "
+        "exclusive = true under [lease].",
+    )
 
 
 _OUTWEIGHING = 100_000

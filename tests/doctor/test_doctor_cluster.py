@@ -52,6 +52,10 @@ def site(**lease: object) -> Site:
     return structs.replace(SITE, lease=structs.replace(SITE.lease, **lease))
 
 
+SHARING = site(exclusive=False)
+WHOLE = ours(oversubscribe="EXCLUSIVE")
+
+
 def mode(
     partition: Partition, asked: Site = SITE, config: ClusterConfig = CONFIG
 ) -> list[Finding]:
@@ -164,9 +168,19 @@ def privacy(mode: Mode | None, *hidden: str, sees_all: bool = False) -> Finding:
         (lambda: look_at_arrays(FEW, cluster(max_array_size=10)), "ok", ["10"]),
         (lambda: look_at_overrun(LAX, OURS), "warn", []),
         (lambda: look_at_overrun(LAX, ours(over_time_limit_s=0.0)), "ok", []),
-        (lambda: look_at_nodes(SITE, CONFIG), "ok", ["--mem=0"]),
-        (lambda: look_at_nodes(site(exclusive=False), CONFIG), "warn", []),
-        (lambda: look_at_nodes(site(exclusive=False, cpus=4), CONFIG), "ok", []),
+        (lambda: look_at_nodes(SITE, CONFIG, OURS), "ok", ["--mem=0"]),
+        (lambda: look_at_nodes(SHARING, CONFIG, OURS), "warn", ["one CPU"]),
+        (lambda: look_at_nodes(SHARING, CONFIG, WHOLE), "ok", ["whole nodes"]),
+        (
+            lambda: look_at_nodes(SHARING, cluster(select_type="select/linear"), OURS),
+            "ok",
+            [],
+        ),
+        (
+            lambda: look_at_nodes(site(exclusive=False, cpus=4), CONFIG, OURS),
+            "warn",
+            ["4 CPUs"],
+        ),
         (lambda: look_at_priority(SITE, CONFIG, OURS), "ok", []),
         (lambda: look_at_priority(SITE, FAIR, OURS), "warn", []),
         (lambda: look_at_priority(site(nice=0), CONFIG, OURS), "warn", ["nice"]),
