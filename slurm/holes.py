@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from slurm.records import (
         JobRecord,
         Node,
+        NodeSharing,
         Partition,
         Requirement,
         Reservation,
         Sdiag,
-        Sharing,
     )
 
 
@@ -300,7 +300,7 @@ def find_holes(  # noqa: PLR0913 -- each from elsewhere
     is_ours: Callable[[JobRecord], bool],
     margin_s: float,
     window_s: float = math.inf,
-    sharing: Sharing = WHOLE_NODES,
+    sharing: NodeSharing = WHOLE_NODES,
 ) -> tuple[Hole, ...]:
     """Return the holes that a lease could use, by node in Slurm's order.
 
@@ -354,7 +354,7 @@ def find_holes(  # noqa: PLR0913 -- each from elsewhere
     return tuple(holes)
 
 
-def takes_whole_nodes(partition: Partition, sharing: Sharing) -> bool:
+def takes_whole_nodes(partition: Partition, sharing: NodeSharing) -> bool:
     """Tell whether jobs in *partition* get whole nodes, whatever they ask for."""
     return sharing.grain is Grain.NODE or partition.oversubscribe == "EXCLUSIVE"
 
@@ -413,7 +413,7 @@ def _rooms(
     requirement: Requirement,
     held: Mapping[str, Sequence[int]],
     partition: Partition,
-    sharing: Sharing,
+    sharing: NodeSharing,
 ) -> dict[str, int]:
     """Return how many leases could start on each node, jobs of others there or not.
 
@@ -439,7 +439,7 @@ def why_no_hole(
     requirement: Requirement,
     *,
     is_ours: Callable[[JobRecord], bool],
-    sharing: Sharing = WHOLE_NODES,
+    sharing: NodeSharing = WHOLE_NODES,
 ) -> dict[str, Lack | str]:
     """Return why no lease could start now, by node of the partition where none could.
 

@@ -17,7 +17,7 @@ from slurm.records import Grain, Gres, gres_count
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from slurm.records import Node, Requirement, Sharing
+    from slurm.records import Node, NodeSharing, Requirement
 
 GPU = "gpu"
 _ANY_GPU = Gres(GPU, "", 1)
@@ -42,7 +42,11 @@ class Lack:
 
 
 def room(
-    node: Node, wanted: Requirement, sharing: Sharing, *, most_cpus: float = math.inf
+    node: Node,
+    wanted: Requirement,
+    sharing: NodeSharing,
+    *,
+    most_cpus: float = math.inf,
 ) -> int:
     """Return how many leases that take *wanted* could start on *node* now.
 
@@ -58,7 +62,11 @@ def room(
 
 
 def lacks(
-    node: Node, wanted: Requirement, sharing: Sharing, *, most_cpus: float = math.inf
+    node: Node,
+    wanted: Requirement,
+    sharing: NodeSharing,
+    *,
+    most_cpus: float = math.inf,
 ) -> Lack | None:
     """Return the first resource that keeps a lease from *node*; None for none.
 
@@ -83,7 +91,7 @@ def never_fits(node: Node, wanted: Requirement) -> Lack | None:
 
 
 def _needs(
-    node: Node, wanted: Requirement, sharing: Sharing, most_cpus: float
+    node: Node, wanted: Requirement, sharing: NodeSharing, most_cpus: float
 ) -> Iterator[Lack]:
     """Yield what a lease takes of each resource: generic ones, CPUs, memory."""
     for gres in wanted.gres:
@@ -143,7 +151,7 @@ def _name(gres: Gres) -> str:
 
 
 def in_proportion(
-    wanted: Requirement, nodes: Iterable[Node], sharing: Sharing
+    wanted: Requirement, nodes: Iterable[Node], sharing: NodeSharing
 ) -> Requirement:
     """Return *wanted* with the CPUs and the memory that go with its GPUs.
 
@@ -173,7 +181,7 @@ def in_proportion(
     return replace(wanted, cpus=cpus, memory_mib=memory_mib)
 
 
-def _part_of_cpus(node: Node, gpus: int, sharing: Sharing) -> int:
+def _part_of_cpus(node: Node, gpus: int, sharing: NodeSharing) -> int:
     grain = cpu_grain(node, sharing.grain)
     return max(grain, math.floor(node.cpus * _part(node, gpus, 0) / grain) * grain)
 

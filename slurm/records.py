@@ -504,7 +504,7 @@ class Grain(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class NodeSharing:
     """How Slurm shares nodes among jobs.
 
     Attributes:
@@ -516,7 +516,7 @@ class Sharing:
     counts_memory: bool
 
 
-WHOLE_NODES = Sharing(Grain.NODE, counts_memory=False)
+WHOLE_NODES = NodeSharing(Grain.NODE, counts_memory=False)
 
 
 _MINUTE_S = 60.0
@@ -575,9 +575,9 @@ class ClusterConfig:
         return _MINUTE_S * self._number("bf_window", _DEFAULT_WINDOW_MIN)
 
     @property
-    def sharing(self) -> Sharing:
+    def sharing(self) -> NodeSharing:
         """How nodes are shared among jobs."""
-        return Sharing(self._grain, "MEMORY" in self.select_type_parameters.upper())
+        return NodeSharing(self._grain, "MEMORY" in self.select_type_parameters.upper())
 
     @property
     def _grain(self) -> Grain:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from slurm.holes import Snapshot, find_holes
-from slurm.records import Grain, Gres, JobRecord, Requirement, Sharing, collapse
+from slurm.records import Grain, Gres, JobRecord, NodeSharing, Requirement, collapse
 from slurm.text import (
     parse_nodes,
     parse_partitions,
@@ -114,7 +114,7 @@ def _measure(folder: Path, asked: Requirement) -> Cost:
         after=parse_sdiag(answers["sdiag"]),
     )
     parsed_s = time.process_time()
-    by_cpu = Sharing(Grain.CPU, counts_memory=True)
+    by_cpu = NodeSharing(Grain.CPU, counts_memory=True)
     holes = find_holes(snapshot, asked, is_ours=_is_ours, margin_s=60, sharing=by_cpu)
     return Cost(
         parse_s=parsed_s - started_s,

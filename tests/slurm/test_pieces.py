@@ -14,15 +14,15 @@ from slurm.records import (
     Gres,
     JobRecord,
     Node,
+    NodeSharing,
     NodeState,
     Partition,
     Requirement,
-    Sharing,
 )
 from slurm.text import parse_nodes
 from tests.slurm.clusters import NOW_S, running, snapshot_of, waiting
 
-BY_CPU = Sharing(Grain.CPU, counts_memory=True)
+BY_CPU = NodeSharing(Grain.CPU, counts_memory=True)
 PARTITION = "freetrain"
 
 
@@ -108,7 +108,7 @@ def test_what_is_not_understood_of_gpus_in_use_counts_as_used(
 
 def test_memory_that_slurm_does_not_count_keeps_nobody_out() -> None:
     full = node(allocated_memory_mib=8000)
-    uncounted = Sharing(Grain.CPU, counts_memory=False)
+    uncounted = NodeSharing(Grain.CPU, counts_memory=False)
     assert room(full, wanted(), uncounted) == 2
     assert room(full, wanted(), BY_CPU) == 0
 
@@ -162,7 +162,7 @@ def test_cpus_and_memory_go_with_the_gpus() -> None:
     assert in_proportion(said, [node()], BY_CPU) == said
     no_gpu = wanted(gres=(), cpus=2, memory_mib=0)
     assert in_proportion(no_gpu, [node()], BY_CPU).memory_mib == 2000
-    uncounted = Sharing(Grain.CPU, counts_memory=False)
+    uncounted = NodeSharing(Grain.CPU, counts_memory=False)
     assert in_proportion(bare, [node()], uncounted).memory_mib == 0
 
 
@@ -170,7 +170,7 @@ def test_cpus_and_memory_go_with_the_gpus() -> None:
 
 
 def holes_of(
-    look: Snapshot, asked: Requirement, sharing: Sharing = BY_CPU
+    look: Snapshot, asked: Requirement, sharing: NodeSharing = BY_CPU
 ) -> dict[str, tuple[int, HoleEnd]]:
     found = find_holes(
         look, asked, is_ours=lambda j: j.job_id == 7, margin_s=0.0, sharing=sharing
@@ -193,7 +193,7 @@ def test_beside_jobs_there_are_holes_for_pieces_and_none_for_whole_nodes() -> No
 def test_where_jobs_get_whole_nodes_pieces_are_whole_nodes() -> None:
     idle = node("n2", NodeState.IDLE, allocated_cpus=0)
     look = look_of(node("n1"), idle, jobs=(running(1, "n1"),))
-    linear = Sharing(Grain.NODE, counts_memory=False)
+    linear = NodeSharing(Grain.NODE, counts_memory=False)
     assert holes_of(look, wanted(), linear) == {"n2": (1, HoleEnd.PARTITION_LIMIT)}
     exclusive = replace(look.partitions[0], oversubscribe="EXCLUSIVE")
     whole = replace(look, partitions=(exclusive,))
