@@ -111,34 +111,35 @@ def calls_of_a_tick(before: TickWorld, folder: Path) -> list[tuple[str, str]]:
     return [(name, path.replace(str(world.folder.path), "")) for name, path in calls]
 
 
-def walk(folder: Path, codes: tuple[int, ...], *, every: int = 1) -> int:
-    """Let each call fail in turn; return how many faults were tried."""
+def walk(folder: Path, code: int, *, first: int = 0, every: int = 2) -> int:
+    """Let each second call or so fail in turn; return how many faults were tried."""
     before = prepared(folder / "before")
     calls = calls_of_a_tick(before, folder / "calls")
     expected = outcome_of(copied(before, folder / "expected"))
     tried = 0
-    for number in range(0, len(calls), every):
-        for code in codes:
-            world = copied(before, folder / "now")
-            said = f"{calls[number]}: {os.strerror(code)}"
+    for number in range(first, len(calls), every):
+        world = copied(before, folder / "now")
+        said = f"{calls[number]}: {os.strerror(code)}"
 
-            ticked(world, number, code)
+        ticked(world, number, code)
 
-            assert len(told(world)) >= 1, f"no room was made: {said}"
-            assert outcome_of(world) == expected, said
-            shutil.rmtree(folder / "now")
-            tried += 1
+        assert len(told(world)) >= 1, f"no room was made: {said}"
+        assert outcome_of(world) == expected, said
+        shutil.rmtree(folder / "now")
+        tried += 1
     return tried
 
 
 def test_single_faults_are_of_one_lease_or_trainer(quick_folder: Path) -> None:
-    assert walk(quick_folder, (errno.EIO,), every=3) >= 20
+    assert walk(quick_folder, errno.EIO, every=6) >= 10
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("code", _CODES, ids=errno.errorcode.__getitem__)
 def test_each_file_call_of_a_tick_may_fail(quick_folder: Path, code: int) -> None:
-    assert walk(quick_folder, (code,)) >= 60
+    """Each call fails in two or three of the five ways."""
+    first = _CODES.index(code) % 2
+    assert walk(quick_folder, code, first=first) >= 30
 
 
 def test_the_walk_meets_all_kinds_of_files(quick_folder: Path) -> None:
