@@ -302,6 +302,7 @@ def test_no_single_call_that_fails_ends_the_agent_or_changes_its_end(
 def test_no_call_at_all_that_fails_ends_the_agent_or_changes_its_end(
     tmp_path: Path, calls: int, number: int
 ) -> None:
-    for at in range(calls):
+    """Each call fails in two or three of the five ways."""
+    for at in range(ERRNOS.index(number) % 2, calls, 2):
         faults = Faults(at=at, number=number)
         assert_all_went_well(lived(tmp_path / str(at), faults), faults)

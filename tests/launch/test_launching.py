@@ -280,11 +280,13 @@ def test_a_program_that_goes_on_without_a_client_of_its_own_has_lost_no_node(
 
 
 def test_a_client_that_comes_once_the_world_has_settled_is_missed_too(
-    place: Place,
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(local, "_SETTLING_S", 0.5)
+    monkeypatch.setattr(local, "_SEARCH_EVERY_S", 0.5)
     srun = place.folder / "srun"
     srun.symlink_to("/bin/sleep")
-    world = place.launch("sh", "-c", f"sleep 11; {srun} 5; sleep 600")
+    world = place.launch("sh", "-c", f"sleep 1.5; {srun} 2; sleep 600")
 
     wait_until("its end to be noticed", world.has_lost_client)
     assert world.poll() is None
