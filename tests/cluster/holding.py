@@ -7,6 +7,7 @@ the cluster down. ``cluster_of`` is the fixture.
 
 import os
 import secrets
+import select
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster, bring_up, take_down
 from tests.cluster.machine import RELEASE, ClusterRefusedError, prepare, this_machine
-from tests.cluster.processes import adopt_orphans, kill_descendants
+from tests.cluster.processes import adopt_orphans, kill_descendants, reap_orphans
 from tests.cluster.settings import Variant
 
 _READY = b"ready\n"
@@ -57,6 +58,9 @@ def start_to_stay(
         holder.communicate(_KEEP)
 
 
+_REAP_EVERY_S = 1.0
+
+
 def hold(
     cluster: Cluster, variants: Collection[Variant], *, programs: Path | None = None
 ) -> None:
@@ -69,6 +73,9 @@ def hold(
         bring_up(cluster, variants, programs=programs)
         with suppress(BrokenPipeError):  # whoever asked is dead: the input has ended
             os.write(sys.stdout.fileno(), _READY)
+        # A thousand jobs leave as many thousand: agents look through all processes.
+        while not select.select([sys.stdin], [], [], _REAP_EVERY_S)[0]:
+            reap_orphans()
         keep = sys.stdin.buffer.readline() == _KEEP
     finally:
         if not keep:

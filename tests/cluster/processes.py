@@ -159,6 +159,11 @@ def adopt_orphans() -> None:
 def kill_descendants() -> None:
     """Kill every process below us, and let all of them leave the process table."""
     _kill_all(lambda: _with_descendants({os.getpid()}, dict(_parents())))
+    reap_orphans()
+
+
+def reap_orphans() -> None:
+    """Let every child of ours that has ended leave the process table."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from freetrain.processes import process_ids, status_of
 from tests.cluster.cluster import Cluster, node_states, resume_drained
 from tests.cluster.holding import running_cluster
 from tests.cluster.processes import mentioning
@@ -54,6 +55,22 @@ def test_even_a_detached_child_with_no_environment_ends_with_the_cluster(
         wait_for("both to run", lambda: len(mentioning(mark)) == 2)
 
     assert not mentioning(mark)
+
+
+def test_ended_jobs_leave_the_process_table_while_a_cluster_runs() -> None:
+    """Agents look through all processes, dead ones too, several times a second."""
+
+    def dead() -> list[int]:
+        found = ((pid, status_of(pid)) for pid in process_ids())
+        return [pid for pid, s in found if s and s.has_ended and s.parent in holders]
+
+    with running_cluster(()) as cluster:
+        holders = mentioning(f"hold\x00--name\x00{cluster.name}")
+        assert holders
+        for _ in range(5):
+            cluster.run("sbatch", "--nodes=1", "--output=/dev/null", "--wrap=true")
+        wait_for("all to end", lambda: cluster.run("squeue", "--noheader") == "")
+        wait_for("them to be gone", lambda: not dead())
 
 
 def test_nothing_is_left_when_the_owner_is_killed(
