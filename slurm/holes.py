@@ -345,12 +345,12 @@ def find_holes(  # noqa: PLR0913 -- each from elsewhere
     for name in names:
         bound = min(planned.get(name, edge), reserved.get(name, edge), edge)
         if bound.end_s > now_s:
+            end_s: float | None = bound.end_s
+            ends_by, blocker = bound.ends_by, bound.blocker
+            if name in hidden:
+                end_s, ends_by, blocker = None, HoleEnd.UNKNOWN_PLANNER, ""
             by = tuple(held.get(name, ()))
-            is_known = name not in hidden
-            hole = Hole(name, now_s, bound.end_s, bound.ends_by, bound.blocker, by)
-            if not is_known:
-                hole = Hole(name, now_s, None, HoleEnd.UNKNOWN_PLANNER, held_by=by)
-            holes.append(replace(hole, room=rooms[name]))
+            holes.append(Hole(name, now_s, end_s, ends_by, blocker, by, rooms[name]))
     return tuple(holes)
 
 
@@ -443,9 +443,9 @@ def why_no_hole(
 ) -> dict[str, Lack | str]:
     """Return why no lease could start now, by node of the partition where none could.
 
-    The first reason is given: a feature, a state, a job or a reservation in the way, in
-    a few words, or the first resource that is missing. Nodes of ours are left out, and
-    so are those that have a hole where there is no margin.
+    The first reason is given: a feature, a job or a state in the way, in a few words,
+    or the first resource that is missing. Nodes of ours are left out, and so are those
+    where only a planned start, a reservation or the margin keeps a lease from a hole.
 
     Raises:
         SlurmRefusedError: There is no such partition.
@@ -455,14 +455,13 @@ def why_no_hole(
     held = _held_nodes(snapshot, is_ours)
     is_whole = requirement.exclusive or takes_whole_nodes(partition, sharing)
     taken = _taken_nodes(snapshot, is_ours) if is_whole else {}
-    rooms = {} if is_whole else _rooms(snapshot, requirement, held, partition, sharing)
     used = _partition_cpus(snapshot, partition)
     reasons: dict[str, Lack | str] = {}
     for node in snapshot.nodes:
         if partition.name not in node.partitions or node.name in held:
             continue
         why = _why_closed(node, requirement, taken, is_whole=is_whole)
-        if why is None and not is_whole and not rooms.get(node.name):
+        if why is None and not is_whole:
             left = _cpus_left(partition, used.get(node.name, 0))
             why = lacks(node, requirement, sharing, most_cpus=left)
         if why is None and not partition.is_up:

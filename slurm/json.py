@@ -18,6 +18,8 @@ from slurm.records import (
     Node,
     Partition,
     Reservation,
+    cpu_groups,
+    gres_in_use,
     job_states,
     node_states,
 )
@@ -285,8 +287,11 @@ def _node(record: object) -> Node:
     )
     memory_mib = (amount(at(record, "real_memory")) or 0) - reserved_mib
     allocated_cpus = amount(at(record, "alloc_cpus")) or 0
-    gres, told = read_gres(text(at(record, "gres"))), at(record, "gres_used")
-    used = read_gres(told) if isinstance(told, str) else None
+    cpus_per_core, cpus_per_socket = cpu_groups(
+        cpus, sockets=sockets, cores_per_socket=cores
+    )
+    gres, used = read_gres(text(at(record, "gres"))), at(record, "gres_used")
+    reported = read_gres(used) if isinstance(used, str) else None
     used_mib = amount(at(record, "alloc_memory"))
     return Node(
         name=_present(text(at(record, "name")), "name"),
@@ -301,9 +306,9 @@ def _node(record: object) -> Node:
         comment=text(at(record, "comment")),
         allocated_cpus=allocated_cpus,
         allocated_memory_mib=memory_mib if used_mib is None else used_mib,
-        allocated_gres=(gres if allocated_cpus else ()) if used is None else used,
-        cpus_per_core=max(1, cpus // max(1, sockets * cores)),
-        cpus_per_socket=max(1, cpus // max(1, sockets)),
+        allocated_gres=gres_in_use(gres, reported, allocated_cpus=allocated_cpus),
+        cpus_per_core=cpus_per_core,
+        cpus_per_socket=cpus_per_socket,
         owner=text(at(record, "owner")) or text(at(record, "mcs_label")),
     )
 

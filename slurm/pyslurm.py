@@ -27,6 +27,8 @@ from slurm.records import (
     JobRecord,
     Node,
     Partition,
+    cpu_groups,
+    gres_in_use,
     job_states,
     node_states,
 )
@@ -268,7 +270,10 @@ _MOST_TASKS = 100_000
 def read_node(node: PyslurmObject) -> Node:
     """Return pyslurm's *node* as our record."""
     known, unknown = node_states(node.state.split("+"))
-    cpus, sockets = node.total_cpus or 0, node.sockets or 1
+    cpus = node.total_cpus or 0
+    cpus_per_core, cpus_per_socket = cpu_groups(
+        cpus, sockets=node.sockets or 0, cores_per_socket=node.cores_per_socket or 0
+    )
     gres, allocated_cpus = tuple(_gres(node.configured_gres)), node.allocated_cpus or 0
     return Node(
         name=node.name,
@@ -284,9 +289,9 @@ def read_node(node: PyslurmObject) -> Node:
         allocated_cpus=allocated_cpus,
         allocated_memory_mib=node.allocated_memory or 0,
         # pyslurm tells what Slurm accounts for, which may be no GPU at all.
-        allocated_gres=gres if allocated_cpus else (),
-        cpus_per_core=max(1, cpus // (sockets * (node.cores_per_socket or 1))),
-        cpus_per_socket=max(1, cpus // sockets),
+        allocated_gres=gres_in_use(gres, None, allocated_cpus=allocated_cpus),
+        cpus_per_core=cpus_per_core,
+        cpus_per_socket=cpus_per_socket,
         owner=node.owner or node.mcs_label or "",
     )
 

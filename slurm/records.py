@@ -216,6 +216,30 @@ class Requirement:
         )
 
 
+def cpu_groups(cpus: int, *, sockets: int, cores_per_socket: int) -> tuple[int, int]:
+    """Return the CPUs of a core and of a socket of a node that has *cpus*, 1 at least.
+
+    Where Slurm tells no sockets or cores (0), the node counts as one of them.
+    """
+    sockets = max(1, sockets)
+    return max(1, cpus // (sockets * max(1, cores_per_socket))), max(1, cpus // sockets)
+
+
+def gres_in_use(
+    present: tuple[Gres, ...],
+    reported: tuple[Gres, ...] | None,
+    *,
+    allocated_cpus: int,
+) -> tuple[Gres, ...]:
+    """Return what jobs have of the resources *present* on a node, as Slurm *reported*.
+
+    Where it does not say (None), all of them if jobs have any CPU there.
+    """
+    if reported is not None:
+        return reported
+    return present if allocated_cpus else ()
+
+
 def gres_count(present: Iterable[Gres], wanted: Gres) -> int:
     """Return how many resources of the name and kind of *wanted* are *present*."""
     return sum(

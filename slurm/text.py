@@ -24,7 +24,9 @@ from slurm.records import (
     Release,
     Reservation,
     Sdiag,
+    cpu_groups,
     expand,
+    gres_in_use,
     job_states,
     node_states,
 )
@@ -256,12 +258,15 @@ def parse_nodes(text: str) -> tuple[Node, ...]:
 def _node(fields: dict[str, str], record: str) -> Node:
     known, unknown = node_states(fields["State"].split("+"))
     gres, allocated_cpus = read_gres(fields["Gres"]), amount(fields["CPUAlloc"])
-    cpus, sockets = amount(fields["CPUTot"]), amount(fields.get("Sockets", "1")) or 1
-    cores = sockets * (amount(fields.get("CoresPerSocket", "1")) or 1)
+    used = fields.get("GresUsed")  # only with --details
+    reported = None if used is None else read_gres(used)
+    cpus = amount(fields["CPUTot"])
+    cpus_per_core, cpus_per_socket = cpu_groups(
+        cpus,
+        sockets=amount(fields.get("Sockets", "0")),
+        cores_per_socket=amount(fields.get("CoresPerSocket", "0")),
+    )
     reserved_mib = amount(fields.get("MemSpecLimit", "0"))
-    # Without --details nothing is known of what jobs have: all, if there are any.
-    used = fields.get("GresUsed")
-    unknown_gres = gres if allocated_cpus else ()
     owner = text_or_empty(fields.get("Owner", "")).partition("(")[0]  # "ada(1001)"
     return Node(
         name=fields["NodeName"],
@@ -276,9 +281,9 @@ def _node(fields: dict[str, str], record: str) -> Node:
         comment=remark(record, "Comment"),
         allocated_cpus=allocated_cpus,
         allocated_memory_mib=amount(fields.get("AllocMem", "0")),
-        allocated_gres=unknown_gres if used is None else read_gres(used),
-        cpus_per_core=max(1, cpus // cores),
-        cpus_per_socket=max(1, cpus // sockets),
+        allocated_gres=gres_in_use(gres, reported, allocated_cpus=allocated_cpus),
+        cpus_per_core=cpus_per_core,
+        cpus_per_socket=cpus_per_socket,
         owner=owner or text_or_empty(fields.get("MCS_label", "")),
     )
 
