@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -28,6 +27,7 @@ from freetrain.errors import BadConfigurationError, BadDataError, FreeTrainError
 from freetrain.opening import check_own, read_plain
 from freetrain.pack.pack import member_folder, member_folders
 from freetrain.priority.migration import RULES, PackLoad
+from freetrain.state.files import generation_name, generations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from freetrain.config.job import TrainerJob
     from freetrain.pack.pack import Inbox, MemberRecord
     from freetrain.priority.migration import Migration, MoveRule
-
-_OWNER_FILE = re.compile(r"([0-9]{10})\.json", re.ASCII)
 
 _MOST_BYTES = 2**18
 """Of a file; one of a hundred members has 10 kB."""
@@ -243,7 +241,7 @@ class PackExchange:
             BadDataError: It is damaged.
             OSError: It cannot be read.
         """
-        number = max(owner_numbers(self._owner_file(name, 0).parent), default=1)
+        number = max(generations(self._owner_file(name, 0).parent), default=1)
         newest = None
         # NFS may show an old listing, but not an old answer to a link that failed.
         with suppress(FileNotFoundError):
@@ -253,7 +251,8 @@ class PackExchange:
         return newest
 
     def _owner_file(self, name: str, number: int) -> Path:
-        return member_folder(self._home, name) / "owners" / f"{number:010d}.json"
+        owners = member_folder(self._home, name) / "owners"
+        return owners / f"{generation_name(number)}.json"  # named as generations are
 
     # Packs
 
@@ -307,14 +306,6 @@ class PackExchange:
         """Tell the other packs that this one ends."""
         with suppress(OSError):
             self._file.unlink()
-
-
-def owner_numbers(folder: Path) -> list[int]:
-    """Return the numbers of the owner files in *folder*; other files are let be."""
-    with suppress(FileNotFoundError):
-        found = [_OWNER_FILE.fullmatch(path.name) for path in folder.iterdir()]
-        return [int(name[1]) for name in found if name]
-    return []
 
 
 def _as_text(path: str) -> str:

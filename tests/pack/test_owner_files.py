@@ -13,6 +13,7 @@ from freetrain.pack import exchange
 from freetrain.pack.exchange import Owner, PackExchange
 from freetrain.pack.pack import Inbox, MemberRecord, Pack
 from freetrain.priority.migration import MoveRule
+from freetrain.state.files import generations
 
 GIVEN = MemberRecord(arrived_s=0.0, generation=4, steps=9)
 
@@ -67,11 +68,7 @@ def test_a_copy_that_an_editor_left_is_no_owner_file(packs: Packs) -> None:
 
 def see_as_of(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Let owner files be read as they were at *number*, until a link fails."""
-    read, numbers, create = (
-        exchange.read_owner,
-        exchange.owner_numbers,
-        create_once,
-    )
+    read, numbers, create = exchange.read_owner, generations, create_once
     is_old = True
 
     def old_read(path: Path) -> Owner:
@@ -87,7 +84,7 @@ def see_as_of(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
     monkeypatch.setattr(exchange, "read_owner", old_read)
     monkeypatch.setattr(
-        exchange, "owner_numbers", lambda f: [n for n in numbers(f) if n <= number]
+        exchange, "generations", lambda f: [n for n in numbers(f) if n <= number]
     )
     monkeypatch.setattr(exchange, "create_once", fresh_once_refused)
 

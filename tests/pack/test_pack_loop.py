@@ -199,20 +199,27 @@ def test_asked_at_once_a_pack_is_over_if_all_members_are(
     assert world.loop.run(lambda: True) is is_over
 
 
+def exchange_of(folder: Path, *names: str) -> PackExchange:
+    """Return the part of the pack ``us`` of *names* in an exchange."""
+    files = tuple(folder / f"{name}.toml" for name in names)
+    for file in files:
+        file.write_text(
+            f'name = "{file.stem}"\ncommand = ["x"]\nelastic = false\n'
+            f"[nodes]\nmax = 1\n"
+        )
+    return PackExchange(
+        folder / "exchange",
+        pack="us",
+        rule=MoveRule.BALANCE,
+        inbox=Inbox(Pack(members=files), home=None, say=lambda _: None),
+        say=lambda _: None,
+    )
+
+
 def test_a_member_that_the_other_pack_does_not_take_goes_on_where_it_was(
     tmp_path: Path,
 ) -> None:
-    for name in "ab":
-        text = f'name = "{name}"\ncommand = ["x"]\nelastic = false\n[nodes]\nmax = 1\n'
-        (tmp_path / f"{name}.toml").write_text(text)
-    named = Pack(members=tuple(tmp_path / f"{name}.toml" for name in "ab"))
-    exchange = PackExchange(
-        tmp_path / "exchange",
-        pack="us",
-        rule=MoveRule.BALANCE,
-        inbox=Inbox(named, home=None, say=lambda _: None),
-        say=lambda _: None,
-    )
+    exchange = exchange_of(tmp_path, "a", "b")
     world = World(tmp_path, "a", "b", exchange=exchange)
     (tmp_path / "exchange" / "packs" / "them.json").write_text(
         '{"load": {"pack": "them", "cpus": 1}}'
@@ -235,8 +242,6 @@ def test_a_member_that_the_other_pack_does_not_take_goes_on_where_it_was(
 def test_a_member_that_comes_back_to_a_killed_pack_goes_on_behind_the_others_work(
     tmp_path: Path,
 ) -> None:
-    text = 'name = "a"\ncommand = ["x"]\nelastic = false\n[nodes]\nmax = 1\n'
-    (tmp_path / "a.toml").write_text(text)
     owner = tmp_path / "exchange" / "members" / "a" / "owners" / "0000000005.json"
     owner.parent.mkdir(parents=True)
     owner.write_text(
@@ -244,15 +249,7 @@ def test_a_member_that_comes_back_to_a_killed_pack_goes_on_behind_the_others_wor
         f'"generation": 20, "steps": 30}}'
     )
     known = MemberRecord(arrived_s=0.0, generation=4, steps=9)  # no end: it was killed
-    exchange = PackExchange(
-        tmp_path / "exchange",
-        pack="us",
-        rule=MoveRule.BALANCE,
-        inbox=Inbox(
-            Pack(members=(tmp_path / "a.toml",)), home=None, say=lambda _: None
-        ),
-        say=lambda _: None,
-    )
+    exchange = exchange_of(tmp_path, "a")
     record = PackRecord(members={"a": known})
     world = World(tmp_path, "a", record=record, exchange=exchange)
 
