@@ -1,7 +1,8 @@
 """``freetrain holes --gpus``: what jobs leave free of nodes, by kind of GPU."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -164,10 +165,10 @@ def gpu_pieces(
     )
 
 
-def _sizes(nodes: Iterable[Node]) -> Iterator[Gres]:
+def _sizes(nodes: Sequence[Node]) -> Iterator[Gres]:
     """Yield 1, 2, 4, ... GPUs of each kind, as far as a node has so many."""
     present = [gres for node in nodes for gres in node.gres if gres.name == GPU]
-    for kind in sorted({gres.kind for gres in present}):
+    for kind in gpu_kinds(nodes):
         most = max(gres.count for gres in present if gres.kind == kind)
         yield from (Gres(GPU, kind, 2**k) for k in range(most.bit_length()))
 
@@ -195,11 +196,11 @@ def screen(found: PartitionGpus) -> RenderableType:
         return Text(f"No node of {where} has GPUs.")
     lines = [_free_line(kind, free) for kind, free in found.free.items()]
     title = f"Pieces of nodes in {where}, at {clock_text(found.now_s)}."
-    notes = [CAVEAT, *([TORN] if found.is_torn else [])]
-    notes.insert(0, "Ticks do not use pieces yet: leases take idle nodes.")
     if found.whole_nodes:
-        notes.insert(0, "Jobs get whole nodes there: pieces are nodes that are idle.")
-    below = [Text(line) for line in (*lines, *notes)]
+        lines.append("Jobs get whole nodes there: pieces are nodes that are idle.")
+    lines.append("Ticks do not use pieces yet: leases take idle nodes.")
+    lines += [CAVEAT, *([TORN] if found.is_torn else [])]
+    below = [Text(line) for line in lines]
     return Group(Text(title), "", _table(found), "", *below)
 
 
@@ -220,8 +221,8 @@ def _table(found: PartitionGpus) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("on", no_wrap=True)
     for piece in found.pieces:
-        counts = [sum(hole.room for hole in piece.holes)]
-        counts += [piece.count(found.now_s + length) for length in LENGTHS_S]
+        until = [-math.inf, *(found.now_s + length for length in LENGTHS_S)]
+        counts = map(piece.count, until)
         nodes = nodes_text(len(piece.holes)) if piece.holes else "-"
         table.add_row(Text(_named(piece)), *map(str, counts), nodes)
     return table
@@ -242,15 +243,7 @@ def _record(found: PartitionGpus) -> dict[str, Any]:
         "partition": found.partition,
         "whole_nodes": found.whole_nodes,
         "is_torn": found.is_torn,
-        "gpus": [
-            {
-                "kind": kind,
-                "present": free.present,
-                "on_idle_nodes": free.on_idle_nodes,
-                "beside_jobs": free.beside_jobs,
-            }
-            for kind, free in found.free.items()
-        ],
+        "gpus": [{"kind": kind} | asdict(free) for kind, free in found.free.items()],
         "pieces": [
             {
                 "kind": piece.gpus.kind,

@@ -157,12 +157,7 @@ def holes_for_leases(  # noqa: PLR0913 -- each from elsewhere
     )
     why_not: dict[str, Lack | str] = {}
     if nodes is not None:
-        found_on = {hole.node for hole in found}
-        why_not = {
-            node: why
-            for node, why in why_no_hole(snapshot, asked, is_ours=is_ours).items()
-            if node not in found_on
-        }
+        why_not = why_no_hole(snapshot, asked, is_ours=is_ours)
     return PartitionHoles(
         now_s=snapshot.time_s,
         partition=chosen.name,

@@ -149,9 +149,7 @@ def turns_at(
     """
     most = {contender.name: contender.sizes[-1] for contender in inputs.contenders}
     level = level_nodes(tuple(most.values()), inputs.nodes)
-    is_contended = (
-        inputs.nodes > 0 and len(most) > 1 and level < max(most.values(), default=0)
-    )
+    is_contended = inputs.nodes > 0 and len(most) > 1 and level < max(most.values())
     return {
         contender.name: _turn(
             _read(memory.get(contender.name)),

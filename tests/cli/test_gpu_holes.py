@@ -1,7 +1,6 @@
-"""``freetrain holes --gpus`` and ``--for``, of a recorded cluster that jobs share."""
+"""Pieces by GPU, and holes for a trainer, of a recorded cluster that jobs share."""
 
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,6 @@ from slurm.holes import HoleEnd
 from slurm.pieces import Lack
 from slurm.records import ClusterConfig, Gres
 from slurm.text import parse_config
-from tests.cli.commands import run
-from tests.fakes.slurm.installing import FakeSlurm, install
 from tests.slurm.clusters import recorded, recorded_snapshot
 
 PART = "part1"
@@ -114,47 +111,3 @@ def test_a_trainer_is_told_what_each_node_lacks() -> None:
         "ha7": "job 9 runs there",
         "ha8": Lack("gpu", 0, 4, 0),
     }
-
-
-def test_a_partition_without_gpus_says_so(tmp_path: Path) -> None:
-    fake = install_fake(tmp_path)
-    shown = run("holes", "--gpus", environ=fake.environ | {"HOME": str(tmp_path)})
-    assert (shown.code, shown.stdout) == (
-        0,
-        "No node of partition main has GPUs.\n",
-    )
-    told = run(
-        "holes", "--gpus", "--json", environ=fake.environ | {"HOME": str(tmp_path)}
-    )
-    assert json.loads(told.stdout)["pieces"] == []
-
-
-def install_fake(folder: Path) -> FakeSlurm:
-    place = folder / "fake-slurm"
-    place.mkdir()
-    return install(place)
-
-
-def test_why_a_node_has_no_hole_is_shown_for_a_job_file(tmp_path: Path) -> None:
-    fake = install_fake(tmp_path)
-    job = tmp_path / "job.toml"
-    job.write_text(
-        'name = "big"\ncommand = ["true"]\n[nodes]\nmax = 1\ngres = "gpu:2"\n'
-    )
-    environ = fake.environ | {"HOME": str(tmp_path)}
-    shown = run("holes", "--for", str(job), environ=environ)
-    assert shown.code == 0, shown.stderr
-    assert "No hole on n[1-8]: it has 0 gpu, and 2 are wanted." in shown.stdout
-    record = json.loads(
-        run("holes", "--for", str(job), "--json", environ=environ).stdout
-    )
-    assert record["why_not"][0] == {
-        "node": "n1",
-        "reason": "it has 0 gpu, and 2 are wanted",
-        "resource": "gpu",
-        "free": 0,
-        "wanted": 2,
-        "present": 0,
-    }
-    refused = run("holes", "--gpus", "--for", str(job), environ=environ)
-    assert refused.code == 64

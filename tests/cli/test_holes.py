@@ -163,3 +163,34 @@ def test_if_every_snapshot_is_torn_it_says_so(fake: FakeSlurm) -> None:
 
     assert shown.code == 0
     assert "may be planned for already" in " ".join(shown.stdout.split())
+
+
+def test_a_partition_without_gpus_says_so(fake: FakeSlurm) -> None:
+    shown = holes(fake, "--gpus")
+
+    assert (shown.code, shown.stdout) == (0, "No node of partition main has GPUs.\n")
+    assert json.loads(holes(fake, "--gpus", "--json").stdout)["pieces"] == []
+
+
+def test_why_a_node_has_no_hole_is_shown_for_a_job_file(
+    fake: FakeSlurm, tmp_path: Path
+) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(
+        'name = "big"\ncommand = ["true"]\n[nodes]\nmax = 1\ngres = "gpu:2"\n'
+    )
+
+    shown = holes(fake, "--for", str(job))
+    record = json.loads(holes(fake, "--for", str(job), "--json").stdout)
+
+    assert shown.code == 0, shown.stderr
+    assert "No hole on n[1-8]: it has 0 gpu, and 2 are wanted." in shown.stdout
+    assert record["why_not"][0] == {
+        "node": "n1",
+        "reason": "it has 0 gpu, and 2 are wanted",
+        "resource": "gpu",
+        "free": 0,
+        "wanted": 2,
+        "present": 0,
+    }
+    assert holes(fake, "--gpus", "--for", str(job)).code == 64

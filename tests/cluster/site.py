@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 from uuid import uuid4
 
-from slurm.backend import CommandLine
+from slurm.backend import CommandLine, SlurmBackend
 from slurm.batch import LeaseRequest
 from slurm.holes import Hole, Snapshot, find_holes
 from slurm.records import JobRecord, Requirement
@@ -72,9 +72,22 @@ class Site:
             tasks=tasks,
         )
 
-    def holes(self, look: Snapshot, *, margin_s: float = 0.0) -> tuple[Hole, ...]:
-        leases = Requirement(partition=self.partition)
-        return find_holes(look, leases, is_ours=is_ours, margin_s=margin_s)
+    def holes(
+        self,
+        look: Snapshot,
+        asked: Requirement | None = None,
+        *,
+        margin_s: float = 0.0,
+    ) -> tuple[Hole, ...]:
+        """Return the holes for leases of *asked*; without it, of whole nodes."""
+        config = self.backend().config()
+        return find_holes(
+            look,
+            asked or Requirement(partition=self.partition),
+            is_ours=is_ours,
+            margin_s=margin_s,
+            sharing=config.sharing,
+        )
 
     def whole_look_with_plan(self, job_id: int) -> tuple[Snapshot, JobRecord]:
         """Return a look that backfill did not overlap, and *job_id* with its plan."""
@@ -87,6 +100,16 @@ class Site:
             return None if job is None else (seen, job)
 
         return wait_for(f"a whole look with a plan for job {job_id}", look)
+
+
+def whole_look(backend: SlurmBackend) -> Snapshot:
+    """Return a look that no backfill cycle overlapped."""
+
+    def look() -> Snapshot | None:
+        seen = backend.snapshot()
+        return None if seen.is_torn else seen
+
+    return wait_for("a look between two cycles", look)
 
 
 def is_ours(job: JobRecord) -> bool:

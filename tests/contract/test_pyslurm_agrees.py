@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from slurm.backend import SlurmBackend
 from slurm.batch import LeaseRequest
-from slurm.holes import Snapshot, find_holes
+from slurm.holes import find_holes
 from slurm.records import JobRecord, JobState, Requirement
+from tests.cluster.site import whole_look
 from tests.cluster.waiting import wait_for
 from tests.contract.conftest import PyslurmWorld
 
@@ -44,16 +44,6 @@ def is_settled(world: PyslurmWorld) -> bool:
     jobs = world.programs.snapshot().jobs
     tasks = [job for job in jobs if job.array_job_id and job.holds_nodes]
     return any(job.is_planned for job in jobs) and len(tasks) == 2
-
-
-def whole_look(backend: SlurmBackend) -> Snapshot:
-    """Return a look that no backfill cycle overlapped."""
-    looks = wait_for("a look between two cycles", lambda: _whole(backend.snapshot()))
-    return looks[0]
-
-
-def _whole(look: Snapshot) -> list[Snapshot]:
-    return [] if look.is_torn else [look]
 
 
 def comparable(job: JobRecord) -> JobRecord:

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from slurm.batch import gres_argument
-from slurm.holes import Hole, HoleEnd, Snapshot, find_holes
+from slurm.holes import HoleEnd
 from slurm.records import Gres, Requirement
 from tests.cluster.cluster import Cluster
 from tests.cluster.settings import Variant
-from tests.cluster.site import Site, is_ours
-from tests.cluster.waiting import wait_for
+from tests.cluster.site import Site, whole_look
 
 pytestmark = pytest.mark.slurm
 
@@ -33,22 +32,9 @@ def site(cluster_of: Callable[..., Cluster], tmp_path: Path) -> Iterator[Site]:
     cluster.clear()
 
 
-def pieces(site: Site, look: Snapshot, asked: Requirement = ONE) -> dict[str, Hole]:
-    config = site.backend().config()
-    found = find_holes(
-        look, asked, is_ours=is_ours, margin_s=0.0, sharing=config.sharing
-    )
-    return {hole.node: hole for hole in found}
-
-
 def rooms(site: Site, asked: Requirement = ONE) -> dict[str, int]:
-    look = wait_for("a look between two cycles", lambda: _whole(site))
-    return {name: hole.room for name, hole in pieces(site, look[0], asked).items()}
-
-
-def _whole(site: Site) -> list[Snapshot]:
-    look = site.backend().snapshot()
-    return [] if look.is_torn else [look]
+    holes = site.holes(whole_look(site.backend()), asked)
+    return {hole.node: hole.room for hole in holes}
 
 
 def submit(site: Site, node: str, *, minutes: int) -> int:
@@ -88,7 +74,7 @@ def test_a_planned_job_ends_all_pieces_of_its_node_though_both_would_fit(
     )
     look, planned = site.whole_look_with_plan(waits)
 
-    hole = pieces(site, look)["n1"]
+    (hole,) = [hole for hole in site.holes(look, ONE) if hole.node == "n1"]
     assert (hole.room, hole.ends_by, hole.blocker) == (
         1,
         HoleEnd.PLANNED_JOB,

@@ -17,12 +17,12 @@ from random import Random
 from subprocess import CalledProcessError
 
 from slurm.batch import gres_argument, sbatch_argv
-from slurm.holes import Snapshot, find_holes
+from slurm.holes import Snapshot
 from slurm.pieces import in_proportion
 from slurm.records import ClusterConfig, Gres, Requirement
 from tests.cluster.cluster import Cluster
 from tests.cluster.settings import NODES, PART_GPUS
-from tests.cluster.site import LEASES, Site, is_ours
+from tests.cluster.site import LEASES, Site, is_ours, whole_look
 from tests.cluster.waiting import wait_for
 
 PARTITION = "freetrain"
@@ -121,14 +121,7 @@ def _try(site: Site, config: ClusterConfig, rng: Random, script: str) -> Trial |
     before = _settled(site)
     asked, limit_min = _random_shape(rng, before, config), rng.choice((1, 3, 8, 20))
     end_s = before.time_s + 60.0 * limit_min
-    holes = find_holes(
-        before,
-        asked,
-        is_ours=is_ours,
-        margin_s=0.0,
-        window_s=config.bf_window_s,
-        sharing=config.sharing,
-    )
+    holes = site.holes(before, asked)
     ends_s = {
         hole.node: -math.inf if hole.end_s is None else hole.end_s for hole in holes
     }
@@ -199,12 +192,7 @@ def _submit(  # noqa: PLR0913, PLR0917 -- only _try calls it
 def _settled(site: Site) -> Snapshot:
     """Return a look that no cycle overlapped, once all that could start has."""
     time.sleep(SETTLED_S)
-
-    def look() -> Snapshot | None:
-        seen = site.backend().snapshot()
-        return None if seen.is_torn else seen
-
-    return wait_for("a look between two cycles of backfill", look)
+    return whole_look(site.backend())
 
 
 def _others(look: Snapshot) -> set[tuple[int, bool]]:
