@@ -231,7 +231,8 @@ TORN = (
 def _screen(idle: PartitionHoles, *, each: bool) -> RenderableType:
     """Return the holes of *idle*; a row for each node if *each*."""
     if not idle.holes:
-        none = Text(f"No node of partition {one_line(idle.partition)} is idle now.")
+        lack = "has a hole for this trainer" if idle.why_not else "is idle"
+        none = Text(f"No node of partition {one_line(idle.partition)} {lack} now.")
         return Group(none, *map(Text, _why_not(idle)))
     shown: list[RenderableType] = [Text(_headline(idle)), _table(idle, each=each)]
     margin = render_duration(idle.margin_s)

@@ -184,7 +184,10 @@ def test_why_a_node_has_no_hole_is_shown_for_a_job_file(
     record = json.loads(holes(fake, "--for", str(job), "--json").stdout)
 
     assert shown.code == 0, shown.stderr
-    assert "No hole on n[1-8]: it has 0 gpu, and 2 are wanted." in shown.stdout
+    assert shown.stdout.splitlines() == [
+        "No node of partition main has a hole for this trainer now.",
+        "No hole on n[1-8]: it has 0 gpu, and 2 are wanted.",
+    ]
     assert record["why_not"][0] == {
         "node": "n1",
         "reason": "it has 0 gpu, and 2 are wanted",
