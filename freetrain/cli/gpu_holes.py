@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from freetrain.cli.holes import (
     snapshot_between_cycles,
 )
 from freetrain.config.job import NodeSettings
-from freetrain.config.site import Site, requirement_of
+from freetrain.config.site import Site, requirement_on
 from freetrain.text import one_line, render_duration
 from freetrain.tick.environment import slurm_connector
 from freetrain.tick.leases import margin_s
@@ -39,7 +39,7 @@ from slurm.holes import (
     is_open_in_part,
     takes_whole_nodes,
 )
-from slurm.pieces import GPU, gpu_kinds, in_proportion, used_gres
+from slurm.pieces import GPU, gpu_kinds, used_gres
 from slurm.records import (
     ClusterConfig,
     Gres,
@@ -141,9 +141,18 @@ def gpu_pieces(
     nodes = [node for node in snapshot.nodes if chosen.name in node.partitions]
     pieces = []
     for gpus in _sizes(nodes):
-        settings = NodeSettings(max_nodes=1, partition=chosen.name, gres=(gpus,))
-        wanted = requirement_of(settings, site.lease, default_partition=chosen.name)
-        asked = in_proportion(replace(wanted, exclusive=False), nodes, config.sharing)
+        asked = requirement_on(
+            NodeSettings(
+                max_nodes=1,
+                partition=chosen.name,
+                gpus_per_lease=gpus.count,
+                gpu_type=gpus.kind or None,
+            ),
+            site.lease,
+            default_partition=chosen.name,
+            nodes=nodes,
+            sharing=config.sharing,
+        )
         if not asked.cpus:
             continue  # no node with such GPUs has what else leases ask for
         holes = find_holes(

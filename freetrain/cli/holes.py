@@ -3,10 +3,11 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -24,7 +25,7 @@ from freetrain.cli.context import (
     write_out,
 )
 from freetrain.config.job import NodeSettings, read_job
-from freetrain.config.site import Site, requirement_of
+from freetrain.config.site import Site, requirement_on
 from freetrain.text import one_line, render_duration
 from freetrain.tick.environment import slurm_connector
 from freetrain.tick.leases import margin_s
@@ -137,12 +138,14 @@ def holes_for_leases(  # noqa: PLR0913 -- each from elsewhere
         partition or named or site.lease.partition,
         where="with --partition, or under [lease] in freetrain.toml",
     )
-    asked = requirement_of(
-        NodeSettings(max_nodes=1) if nodes is None else nodes,
+    settings = NodeSettings(max_nodes=1) if nodes is None else nodes
+    asked = requirement_on(
+        structs.replace(settings, partition=chosen.name),
         site.lease,
         default_partition=chosen.name,
+        nodes=snapshot.nodes,
+        sharing=config.sharing,
     )
-    asked = replace(asked, partition=chosen.name)
 
     def is_ours(job: JobRecord) -> bool:
         return job.uid == uid and uuid_in(job.name) is not None
@@ -154,10 +157,11 @@ def holes_for_leases(  # noqa: PLR0913 -- each from elsewhere
         is_ours=is_ours,
         margin_s=margin,
         window_s=config.bf_window_s,
+        sharing=config.sharing,
     )
     why_not: dict[str, Lack | str] = {}
     if nodes is not None:
-        why_not = why_no_hole(snapshot, asked, is_ours=is_ours)
+        why_not = why_no_hole(snapshot, asked, is_ours=is_ours, sharing=config.sharing)
     return PartitionHoles(
         now_s=snapshot.time_s,
         partition=chosen.name,

@@ -741,6 +741,13 @@ def _slurm_name(what: str) -> str:
 Partition = Annotated[str, named(_WORD, _slurm_name("a partition"))]
 Qos = Annotated[str, named(_WORD, _slurm_name("a quality of service"))]
 Account = Annotated[str, named(_WORD, _slurm_name("an account"))]
+GpuType = Annotated[
+    str,
+    named(
+        r"[0-9]{0,9}[A-Za-z_][A-Za-z0-9_.-]{0,63}",
+        'a kind of GPU as Slurm names it, such as "a100" or "1g.5gb"',
+    ),
+]
 
 
 def _read_features(value: object, _: BaseFolders) -> tuple[str, ...]:

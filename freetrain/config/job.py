@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, structs
 
 from freetrain.config.document import (
     AMOUNTS,
@@ -30,6 +30,7 @@ from freetrain.config.document import (
     FileKind,
     Form,
     GenericResources,
+    GpuType,
     MemoryMib,
     MismatchError,
     Partition,
@@ -49,8 +50,10 @@ from freetrain.losscurve.forecast import MetricDirection
 from freetrain.patterns import SlowPatternError, compiled
 from freetrain.plugins import UnusablePluginError, find_launcher, launcher_names
 from freetrain.text import closest, exact_duration, shown
+from slurm.pieces import GPU
 
 MOST_PROCESSES = 4_096
+MOST_GPUS = 64
 LONGEST_S = 3_650 * 86_400.0
 DAY_S = 86_400.0
 MOST_HOOK_S = 60.0
@@ -199,10 +202,15 @@ def _deadline() -> Form[JobDeadline]:
 
 
 class NodeSettings(Struct, frozen=True, kw_only=True, rename=key_name):
-    """``[nodes]``: how many nodes a trainer can use, and which.
+    """``[nodes]``: how many leases a trainer can use, and of what.
 
     Attributes:
         only: The counts that it can run on, ascending; empty for all.
+        gpus_per_lease: GPUs of one node that a lease takes, beside other jobs; None
+            for leases of whole nodes.
+        gpu_type: The kind of these GPUs, as Slurm names it; None for any. Neither is
+            written where it is None, so that agents of an earlier release, which run
+            while the program is upgraded, can read the file.
         partition: Where leases for it are submitted; None as the site says, as for
             the next ones but features, which add to the site's.
     """
@@ -212,6 +220,8 @@ class NodeSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     only: Annotated[tuple[int, ...], sizes(range(1, MOST_NODES + 1))] = field(
         name="sizes", default=()
     )
+    gpus_per_lease: Annotated[int, Meta(ge=1, le=MOST_GPUS)] | None = None
+    gpu_type: GpuType | None = None
     partition: Partition | None = None
     features: Features = ()
     gres: GenericResources | None = None
@@ -601,8 +611,21 @@ def parse_job(content: bytes, *, path: str, places: BaseFolders) -> TrainerJob:
     """
     document = parse_document(content, path=path, file=FILE, places=places)
     job = document.read(TrainerJob, defaults={"directory": places.folder})
+    job = _with_rank_for_each_gpu(job, document)
     _check(job, document)
     return job
+
+
+def _with_rank_for_each_gpu(job: TrainerJob, document: Table) -> TrainerJob:
+    """Return *job* with as many ranks in each lease as GPUs, unless it says how many.
+
+    A pack's members are one process each.
+    """
+    gpus, launch = job.nodes.gpus_per_lease, job.launch
+    is_said = document.inner("launch").has("processes_per_node")
+    if gpus is None or launch.pack is not None or is_said:
+        return job
+    return structs.replace(job, launch=structs.replace(launch, processes_per_node=gpus))
 
 
 def render_job(job: TrainerJob) -> str:
@@ -648,6 +671,16 @@ def _check_nodes(nodes: NodeSettings, table: Table) -> None:
     is_list = isinstance(table.values.get("sizes"), list)
     if is_list and nodes.sizes != nodes.only:
         table.refuse_value("sizes", f"only node counts {within}")
+    if nodes.gpus_per_lease is None:
+        if nodes.gpu_type is not None:
+            table.refuse(
+                "gpu_type is for leases of GPUs, and gpus_per_lease is missing"
+            )
+    elif any(gres.name == GPU for gres in nodes.gres or ()):
+        table.refuse(
+            "gpus_per_lease says how many GPUs a lease has, and gres names GPUs too; "
+            "leave them out of gres, and name their kind by gpu_type"
+        )
 
 
 def _check_progress(job: TrainerJob, progress: ProgressSettings, table: Table) -> None:

@@ -8,7 +8,7 @@ is the administrators' alone: what it says counts for every user.
 """
 
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -51,7 +51,8 @@ from freetrain.opening import (
     why_changeable,
 )
 from freetrain.planning.settings import DEFAULT_T_FWD_S, LIVE_POLICIES, Solver
-from slurm.records import Requirement
+from slurm.pieces import GPU, in_proportion
+from slurm.records import Gres, Node, NodeSharing, Requirement
 
 DAY_S = 86_400.0
 LARGEST_NICE = 2_147_483_645
@@ -306,16 +307,46 @@ def requirement_of(
     """Return the requirements of a lease for a trainer on its node.
 
     The trainer's come before the site's; features are those of both. The
-    cluster's *default_partition* is asked where neither names a partition.
+    cluster's *default_partition* is asked where neither names a partition. A lease of
+    GPUs takes a piece of its node; ``requirement_on`` adds its CPUs and memory. Any
+    other lease takes an idle node, even where the site has Slurm share it.
     """
+    gres = lease.gres if nodes.gres is None else nodes.gres
+    if nodes.gpus_per_lease is not None:
+        gpus = Gres(GPU, nodes.gpu_type or "", nodes.gpus_per_lease)
+        gres = (gpus, *(other for other in gres if other.name != GPU))
     return Requirement(
         partition=nodes.partition or lease.partition or default_partition,
         features=frozenset(lease.features) | frozenset(nodes.features),
-        gres=lease.gres if nodes.gres is None else nodes.gres,
+        gres=gres,
         memory_mib=nodes.memory_mib or lease.memory_mib or 0,
         cpus=nodes.cpus or lease.cpus or 0,
-        exclusive=lease.exclusive,
+        exclusive=nodes.gpus_per_lease is None,
     )
+
+
+def requirement_on(
+    settings: NodeSettings,
+    lease: LeaseSettings,
+    *,
+    default_partition: str,
+    nodes: Iterable[Node],
+    sharing: NodeSharing,
+) -> Requirement:
+    """Return the requirements of a lease on a cluster.
+
+    They are those of ``requirement_of``. Of a lease of GPUs, CPUs and memory that
+    neither the trainer nor the site names go in proportion to the GPUs.
+
+    Args:
+        settings: What the trainer asks of its nodes.
+        lease: How leases are submitted.
+        default_partition: The cluster's.
+        nodes: The cluster's.
+        sharing: How Slurm shares them among jobs.
+    """
+    asked = requirement_of(settings, lease, default_partition=default_partition)
+    return asked if asked.exclusive else in_proportion(asked, nodes, sharing)
 
 
 # ----------------------------------------------------------------------

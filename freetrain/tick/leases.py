@@ -22,10 +22,11 @@ from freetrain.errors import BadConfigurationError
 from freetrain.state.files import SILENCE_NOTICE_S
 from freetrain.text import render_duration
 from slurm.batch import LeaseRequest, gres_argument
+from slurm.pieces import GPU
 from slurm.records import expand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from freetrain.broker.lease import Intent
@@ -207,22 +208,29 @@ def shape_name(requirement: Requirement) -> str:
 
     Features, resources and partitions are checked words without these signs.
     """
-    parts = _shape_parts(
-        requirement.partition,
-        requirement.features,
-        map(gres_argument, requirement.gres),
-    )
-    if requirement.memory_mib:
-        parts.append(f"memory={requirement.memory_mib}MiB")
-    if requirement.cpus:
-        parts.append(f"cpus={requirement.cpus}")
+    parts = [
+        *_shape_parts(
+            requirement.partition,
+            requirement.features,
+            map(gres_argument, requirement.gres),
+        ),
+        *_size_parts(memory_mib=requirement.memory_mib, cpus=requirement.cpus),
+    ]
+    if not requirement.exclusive:
+        parts.append(_PIECE)
     return " ".join(parts)
+
+
+_PIECE = "piece"
+"""Ends the name of a shape that takes a piece of its node."""
 
 
 def shape_of(job: JobRecord) -> str:
     """Return the shape that the lease *job* was submitted with, as Slurm shows it.
 
-    Memory and CPUs per node are not shown: such a lease fits no trainer, and goes.
+    Whole nodes are asked for with ``--mem=0`` and one CPU, so that a lease of GPUs with
+    more is a piece. Memory and CPUs that a site or trainer names for whole nodes are
+    not shown: such a lease fits no trainer, and goes.
     """
     gres = (
         part.removeprefix("gres/").removeprefix("gres:")
@@ -230,7 +238,15 @@ def shape_of(job: JobRecord) -> str:
         if part
     )
     features = filter(None, job.features.split("&"))
-    return " ".join(_shape_parts("".join(job.partitions[:1]), features, gres))
+    parts = _shape_parts("".join(job.partitions[:1]), features, gres)
+    is_sized = job.least_memory_mib > 0 or job.least_cpus > 1
+    if is_sized and any(part.startswith(_GPUS) for part in parts):
+        sizes = _size_parts(memory_mib=job.least_memory_mib, cpus=job.least_cpus)
+        parts += [*sizes, _PIECE]
+    return " ".join(parts)
+
+
+_GPUS = f"gres={GPU}:"
 
 
 def _shape_parts(
@@ -241,6 +257,13 @@ def _shape_parts(
         *(f"feature={name}" for name in sorted(features)),
         *(f"gres={name}" for name in sorted(gres)),
     ]
+
+
+def _size_parts(*, memory_mib: int, cpus: int) -> Iterator[str]:
+    if memory_mib:
+        yield f"memory={memory_mib}MiB"
+    if cpus:
+        yield f"cpus={cpus}"
 
 
 # The Slurm job of a lease.
@@ -284,7 +307,7 @@ def request_for(
         tasks=intent.tasks,
         deadline_s=intent.deadline_s,
         output=_output_pattern(str(folder.outputs)),
-        exclusive=lease.exclusive,
+        exclusive=lease.exclusive and requirement.exclusive,
         memory_mib=requirement.memory_mib,
         cpus=requirement.cpus,
         qos=lease.qos,

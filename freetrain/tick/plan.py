@@ -30,7 +30,7 @@ from freetrain.broker.pool import Situation, Trainer
 from freetrain.broker.sharing import movable, share_of
 from freetrain.broker.yielding import overdue_leases
 from freetrain.config.job import NodeSettings
-from freetrain.config.site import RULES_NAME, requirement_of
+from freetrain.config.site import RULES_NAME, requirement_on
 from freetrain.planning.policy import Tools, make_policy
 from freetrain.planning.rating import Ratings
 from freetrain.planning.settings import POLICIES
@@ -477,7 +477,8 @@ def leases_to_ask_for(
     qos = [site.lease.qos] if site.lease.qos else {job.qos for job in leases} - {""}
     for shape in shapes:
         whole = (node.cpus for node in nodes if shape.partition in node.partitions)
-        cpus = max(whole, default=1) if site.lease.exclusive else shape.cpus
+        takes_whole = site.lease.exclusive and shape.exclusive
+        cpus = max(whole, default=1) if takes_whole else shape.cpus
         for account in of or accounts.own_accounts() or {""}:
             usual = accounts.default_qos(account, shape.partition) or _USUAL_QOS
             for name in qos or {usual}:
@@ -578,8 +579,13 @@ def _shapes(site: Site, observed: Observed) -> dict[str, Requirement]:
 
 
 def _requirement(site: Site, observed: Observed, nodes: NodeSettings) -> Requirement:
-    default = observed.partition.name
-    return requirement_of(nodes, site.lease, default_partition=default)
+    return requirement_on(
+        nodes,
+        site.lease,
+        default_partition=observed.partition.name,
+        nodes=observed.snapshot.nodes,
+        sharing=observed.config.sharing,
+    )
 
 
 def _is_ours(context: TickContext, observed: Observed) -> IsOurs:
@@ -631,6 +637,7 @@ def _holes(
         is_ours=is_ours,
         margin_s=margin_s,
         window_s=observed.config.bf_window_s,
+        sharing=observed.config.sharing,
     )
 
 

@@ -99,6 +99,12 @@ def holes_for(**asked: object) -> PartitionHoles:
     return holes_for_leases(look, config(), PIECES, uid=-1, nodes=nodes)
 
 
+def test_a_trainer_of_gpus_is_shown_the_pieces_beside_jobs() -> None:
+    shown = holes_for(gpus_per_lease=1, gpu_type="res2")
+    assert {hole.node: hole.room for hole in shown.holes} == {"ha5": 1, "ha6": 2}
+    assert "ha5" not in {hole.node for hole in holes_for(gpus_per_lease=2).holes}
+
+
 def test_a_trainer_is_told_what_each_node_lacks() -> None:
     shown = holes_for(gres=(Gres("gpu", "", 4),))
     assert [hole.node for hole in shown.holes] == ["ha4"]

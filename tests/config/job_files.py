@@ -124,12 +124,12 @@ durations = st.integers(1, 3_000_000).map(lambda ms: ms / 1_000)
 numbers = st.floats(min_value=1e-300, max_value=1e300)
 names = st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_]{0,9}\Z")
 paths = st.from_regex(r"\A(/[A-Za-z0-9 ~$'\";é-]{1,8}){1,3}\Z").map(Path)
-generic = st.builds(
-    Gres,
-    name=st.sampled_from(["gpu", "nvme"]),
-    kind=st.sampled_from(["", "a100", "1g.5gb"]),
-    count=st.integers(1, 99_999),
-)
+kinds = st.sampled_from(["a100", "1g.5gb"])
+
+
+def _generic(*names: str) -> st.SearchStrategy[Gres]:
+    counts = st.integers(1, 99_999)
+    return st.builds(Gres, st.sampled_from(names), st.just("") | kinds, counts)
 
 
 @st.composite
@@ -140,13 +140,16 @@ def node_counts(draw: st.DrawFn) -> jobs.NodeSettings:
     only = st.just(()) | listed.map(lambda found: tuple(sorted(set(found))))
     if most >= 2 * least:
         only |= st.just(tuple(2**k for k in range(17)))
+    gpus = draw(st.none() | st.integers(1, 64))
     return jobs.NodeSettings(
         min_nodes=least,
         max_nodes=most,
         only=draw(only),
         partition=draw(st.none() | words),
         features=draw(st.lists(words, max_size=2, unique=True).map(tuple)),
-        gres=draw(st.none() | st.tuples(generic)),
+        gpus_per_lease=gpus,
+        gpu_type=draw(st.none() | kinds) if gpus else None,
+        gres=draw(st.none() | st.tuples(_generic("nvme", *([] if gpus else ["gpu"])))),
         memory_mib=draw(st.none() | st.integers(1, 2**29)),
         cpus=draw(st.none() | st.integers(1, 100_000)),
     )

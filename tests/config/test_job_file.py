@@ -100,6 +100,26 @@ def test_without_a_word_a_lower_loss_is_better_and_nothing_is_written_about_it()
     assert "[target]" not in render_job(job)
 
 
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [
+        (with_line("gpus_per_lease = 4", table="nodes"), 4),
+        (with_line("gpus_per_lease = 4", table="nodes") + "[launch]\nahead = true", 4),
+        (
+            with_line("gpus_per_lease = 4", table="nodes")
+            + "[launch]\nprocesses_per_node = 1",
+            1,
+        ),
+        (LEAST, 1),
+        (pack_file(nodes="max = 1\ngpus_per_lease = 4"), 1),
+    ],
+)
+def test_a_lease_of_gpus_has_a_rank_for_each_unless_the_file_says_how_many(
+    text: str, ranks: int
+) -> None:
+    assert parse(text).launch.processes_per_node == ranks
+
+
 def test_name_command_and_most_nodes_are_enough() -> None:
     job = parse(LEAST)
 
@@ -235,6 +255,11 @@ def test_a_mistake_at_the_top_is_named(line: str, said: str) -> None:
         ("nodes", 'gres = "gpu:2,gpu:3"', "each once"),
         ("nodes", 'gres = "gpu:²"', "expected generic resources"),
         ("nodes", 'gres = "gpu;rm"', "expected generic resources"),
+        ("nodes", "gpus_per_lease = 0", "expected a whole number from 1 to 64"),
+        ("nodes", "gpus_per_lease = 65", "expected a whole number from 1 to 64"),
+        ("nodes", 'gpus_per_lease = 1\ngpu_type = "a100:2"', "expected a kind of GPU"),
+        ("nodes", 'gpu_type = "a100"', "[nodes]: gpu_type is for leases of GPUs"),
+        ("nodes", 'gpus_per_lease = 1\ngres = "gpu:2"', "and gres names GPUs too"),
         ("nodes", 'memory = "64GB"', 'memory = "64GB", expected an amount'),
         ("nodes", "memory = 64", "memory = 64, expected an amount with its unit"),
         ("launch", 'launcher = "mpirnu"', "Did you mean 'mpirun'?"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from freetrain.config import site as settings
 from freetrain.config.document import BaseFolders
@@ -17,10 +18,18 @@ from freetrain.config.site import (
     find_site,
     parse_site,
     requirement_of,
+    requirement_on,
 )
 from freetrain.errors import BadConfigurationError, MissingInputError
 from freetrain.planning.settings import Solver
-from slurm.records import Gres, Requirement
+from slurm.records import (
+    Grain,
+    Gres,
+    Node,
+    NodeSharing,
+    NodeState,
+    Requirement,
+)
 
 HOME = Path("/home/ada")
 PLACES = BaseFolders(Path("/etc/freetrain"), HOME)
@@ -224,6 +233,25 @@ OWN = NodeSettings(
                 cpus=1,
             ),
         ),
+        # GPUs of a lease take the place of the site's; of the rest nothing changes.
+        (
+            NodeSettings(max_nodes=1, gpus_per_lease=2, gpu_type="v100"),
+            structs.replace(LEASE, gres=(*GPU, Gres("nvme", "", 1))),
+            Requirement(
+                partition="idle",
+                features=frozenset({"ib"}),
+                gres=(Gres("gpu", "v100", 2), Gres("nvme", "", 1)),
+                memory_mib=1_000,
+                cpus=4,
+                exclusive=False,
+            ),
+        ),
+        # An idle node is looked for even where the site has Slurm share it.
+        (
+            NodeSettings(max_nodes=1),
+            settings.LeaseSettings(exclusive=False),
+            Requirement(partition="main"),
+        ),
         # The default partition is asked where neither names one.
         (
             NodeSettings(max_nodes=1),
@@ -236,6 +264,39 @@ def test_a_lease_asks_what_the_trainer_says_and_else_the_site(
     nodes: NodeSettings, lease: settings.LeaseSettings, asked: Requirement
 ) -> None:
     assert requirement_of(nodes, lease, default_partition="main") == asked
+
+
+NODE = Node(
+    name="n1",
+    states=frozenset({NodeState.IDLE}),
+    gres=(Gres("gpu", "a100", 4),),
+    cpus=32,
+    memory_mib=64_000,
+    partitions=("main",),
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "cpus", "memory_mib"),
+    [
+        ({"gpus_per_lease": 1}, 8, 16_000),
+        ({"gpus_per_lease": 3}, 24, 48_000),
+        ({"gpus_per_lease": 1, "cpus": 2, "memory_mib": 500}, 2, 500),
+        ({}, 0, 0),
+    ],
+)
+def test_a_lease_of_gpus_has_its_part_of_what_is_not_said(
+    said: dict[str, int], cpus: int, memory_mib: int
+) -> None:
+    asked = requirement_on(
+        NodeSettings(max_nodes=1, **said),  # type: ignore[arg-type]
+        settings.LeaseSettings(),
+        default_partition="main",
+        nodes=[NODE],
+        sharing=NodeSharing(Grain.CPU, counts_memory=True),
+    )
+
+    assert (asked.cpus, asked.memory_mib) == (cpus, memory_mib)
 
 
 UID = 1000

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from freetrain.agent.agent import TO_SWEEP
-from freetrain.broker.lease import LeaseKey
+from freetrain.broker.lease import Intent, LeaseKey
 from freetrain.broker.limits import Limits, Mode
 from freetrain.config.site import LeaseMode, Site
 from freetrain.errors import BadConfigurationError
@@ -31,10 +31,13 @@ from freetrain.tick.leases import (
     limits_of,
     margin_s,
     mode_of,
+    request_for,
     shape_name,
+    shape_of,
     write_lease_script,
 )
-from slurm.records import Gres, Partition, Requirement
+from slurm.batch import sbatch_argv
+from slurm.records import Gres, JobRecord, JobState, Partition, Requirement
 from slurm.text import parse_config
 from tests.cluster.processes import processes
 from tests.cluster.waiting import wait_for
@@ -145,6 +148,7 @@ REQUIREMENTS = st.builds(
     ).map(tuple),
     memory_mib=st.integers(0, 2),
     cpus=st.integers(0, 2),
+    exclusive=st.booleans(),
 )
 
 
@@ -154,9 +158,58 @@ def test_two_requirements_have_one_name_only_if_they_ask_the_same(
 ) -> None:
     def asked(of: Requirement) -> tuple[object, ...]:
         gres = sorted((g.name, g.kind, g.count) for g in of.gres)
-        return (of.partition, of.features, gres, of.memory_mib, of.cpus)
+        return (of.partition, of.features, gres, of.memory_mib, of.cpus, of.exclusive)
 
     assert (shape_name(one) == shape_name(other)) == (asked(one) == asked(other))
+
+
+GPUS = (Gres("gpu", "a100", 2),)
+WHOLE = Requirement(partition="freetrain", gres=GPUS)
+PIECE = replace(WHOLE, cpus=4, memory_mib=4_000, exclusive=False)
+OF_WHOLE = {"least_cpus": 1, "least_memory_mib": 0}
+OF_PIECE = {"least_cpus": 4, "least_memory_mib": 4_000}
+
+
+@pytest.mark.parametrize("written", ["gres:gpu:a100:2", "gres/gpu:a100:2"])
+@pytest.mark.parametrize(
+    ("asked", "shown"), [(WHOLE, OF_WHOLE), (PIECE, OF_PIECE)], ids=["whole", "piece"]
+)
+def test_the_shape_of_a_lease_is_found_again_from_what_slurm_shows_of_it(
+    asked: Requirement, shown: dict[str, int], written: str
+) -> None:
+    job = JobRecord(
+        job_id=1,
+        display_id="1",
+        states=frozenset({JobState.RUNNING}),
+        partitions=("freetrain",),
+        gres_per_node=written,
+        **shown,  # type: ignore[arg-type]
+    )
+
+    assert shape_of(job) == shape_name(asked)
+
+
+@pytest.mark.parametrize("is_shared_site", [True, False])
+def test_a_piece_is_asked_for_by_its_gpus_cpus_and_memory(
+    tmp_path: Path, *, is_shared_site: bool
+) -> None:
+    site = site_with("lease", exclusive=not is_shared_site)
+    intent = Intent(
+        uuid=str(uuid4()),
+        shape="",
+        limit_min=5,
+        deadline_s=600.0,
+        tasks=1,
+        created_s=0.0,
+    )
+    whole, piece = (
+        sbatch_argv(request_for(site, StateDir(tmp_path), intent, asked, grace_s=5.0))
+        for asked in (WHOLE, PIECE)
+    )
+
+    assert ("--exclusive" in whole) is not is_shared_site
+    assert "--exclusive" not in piece
+    assert {"--gres=gpu:a100:2", "--cpus-per-task=4", "--mem=4000M"} <= set(piece)
 
 
 @pytest.mark.parametrize("status", [0, TO_SWEEP])

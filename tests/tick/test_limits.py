@@ -11,7 +11,7 @@ from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import FakeJob
 from freetrain.state.files import AgentState
 from freetrain.tick.plan import LIMITS_KEPT_S, leases_to_ask_for
-from slurm.records import Requirement
+from slurm.records import Node, NodeState, Requirement
 from tests.fakes.slurm.installing import USER
 from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs
 
@@ -226,6 +226,25 @@ def test_the_first_leases_are_of_the_qos_that_slurm_gives_jobs_that_name_none(
     )
 
     assert (lease.account, lease.qos) == ("physics", expected)
+
+
+@pytest.mark.parametrize(
+    ("asked", "cpus"),
+    [
+        (Requirement(partition="freetrain"), 32),
+        (Requirement(partition="freetrain", cpus=4, exclusive=False), 4),
+    ],
+    ids=["whole", "piece"],
+)
+def test_a_piece_counts_against_limits_with_its_own_cpus(
+    world: TickWorld, asked: Requirement, cpus: int
+) -> None:
+    node = Node("n1", frozenset({NodeState.IDLE}), cpus=32, partitions=("freetrain",))
+    accounts = Accounts()
+
+    (lease,) = leases_to_ask_for(world.site, accounts, [asked], [node])
+
+    assert lease.cpu_count == cpus
 
 
 def asked_for_limits(world: TickWorld) -> int:
