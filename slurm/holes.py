@@ -273,6 +273,7 @@ class Hole:
             empty.
         held_by: Raw numbers of our own jobs that hold the node, or pieces of it, now.
         room: How many more leases could start there now.
+        is_in_use: Whether any job is on the node now.
     """
 
     node: str
@@ -282,6 +283,7 @@ class Hole:
     blocker: str = ""
     held_by: tuple[int, ...] = ()
     room: int = 1
+    is_in_use: bool = False
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -341,6 +343,7 @@ def find_holes(  # noqa: PLR0913 -- each from elsewhere
     reserved = _reserved(snapshot, margin_s)
     hidden = {plan.node for plan in plans.hidden}
     edge = _edge(partition, now_s, window_s)
+    in_use = {node.name for node in snapshot.nodes if node.allocated_cpus}
     holes = []
     for name in names:
         bound = min(planned.get(name, edge), reserved.get(name, edge), edge)
@@ -350,7 +353,18 @@ def find_holes(  # noqa: PLR0913 -- each from elsewhere
             if name in hidden:
                 end_s, ends_by, blocker = None, HoleEnd.UNKNOWN_PLANNER, ""
             by = tuple(held.get(name, ()))
-            holes.append(Hole(name, now_s, end_s, ends_by, blocker, by, rooms[name]))
+            holes.append(
+                Hole(
+                    name,
+                    now_s,
+                    end_s,
+                    ends_by,
+                    blocker,
+                    held_by=by,
+                    room=rooms[name],
+                    is_in_use=bool(by) or name in in_use,
+                )
+            )
     return tuple(holes)
 
 

@@ -8,12 +8,12 @@ compares them with those that exist (``reconcile``). It also says why, for users
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from freetrain.broker.lease import LeaseState
 from freetrain.broker.limits import HoleReason, TrainerReason
 from freetrain.broker.pool import classify, classify_by, pool_of, rank_by
 from freetrain.broker.reconcile import Wanted, WantedLeases, WantedTrainer, reconcile
@@ -23,8 +23,9 @@ from freetrain.scaling import ASSUMED_STAY_S
 from milp.answer import assign
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from freetrain.broker.lease import LeaseKey
     from freetrain.broker.limits import Brake, Limits, Refusal
     from freetrain.broker.pool import (
         Classes,
@@ -80,7 +81,8 @@ def decide_leases(
         limits: Caps and time-outs.
         t_fwd_s: Look-ahead over which a plan's gain is counted, seconds.
         foresight: How long nodes are expected to stay, by which they are sorted and
-            planned with; None where that is not known.
+            planned with; None where that is not known. It is of whole nodes, and not
+            used where leases take pieces.
 
     Raises:
         MalformedProblemError: Two trainers have one name, or a curve makes no sense.
@@ -88,9 +90,10 @@ def decide_leases(
     now_s = situation.now_s
     # Without forecasts nothing was learned of how long trainers keep nodes.
     stay_s, reach_s = ASSUMED_STAY_S, t_fwd_s
-    if foresight is None:
+    if foresight is None or situation.widths:
         nodes, refused = pool_of(situation, limits)
-        classes, forecast = classify(nodes, now_s=now_s), None
+        classes = classify(nodes, now_s=now_s, widths=situation.widths)
+        forecast = None
     else:
         stay_s, reach_s = foresight.stay_s, foresight.horizon_s
         rank = partial(rank_by, foresight, now_s=now_s)
@@ -117,7 +120,7 @@ def decide_leases(
         wanted,
         situation,
         limits,
-        pool_nodes=frozenset(node.name for node in nodes),
+        pool_nodes=frozenset(node.node for node in nodes),
     )
     return Decision(
         actions=actions,
@@ -183,8 +186,8 @@ def request_of(
     held_of = held_nodes(trainers, classes.nodes)
     for trainer, mine in zip(trainers, held_of, strict=True):
         held = Counter(classes.index[node.name] for node in mine)
-        for k, nodes in held.items():
-            free[k] -= nodes
+        for k, leases in held.items():
+            free[k] -= leases * classes.width(trainer.shape, k)
         shapes = enumerate(classes.shapes)
         asking.append(
             PlanTrainer(
@@ -196,6 +199,7 @@ def request_of(
                 start_s=trainer.start_s,
                 loss_s=trainer.loss_s,
                 usable=frozenset(k for k, met in shapes if trainer.shape in met),
+                widths=classes.widths_of(trainer.shape),
             )
         )
     return Request(
@@ -236,23 +240,72 @@ def wanted_of(
     held = held_nodes(trainers, classes.nodes)
     taken = {node.name for mine in held for node in mine}
     node_of = {node.name: node for node in classes.nodes}
+    shared = {
+        k
+        for own, trainer in zip(holdings, trainers, strict=True)
+        for k in own
+        if classes.width(trainer.shape, k) < classes.units[k]
+    }
     given = assign(
-        [[own.get(k, 0) for k in range(len(classes.classes))] for own in holdings],
+        [
+            [0 if k in shared else own.get(k, 0) for k in range(len(classes.classes))]
+            for own in holdings
+        ],
         [[node.name for node in mine] for mine in held],
-        free=[node.name for node in classes.nodes if node.name not in taken],
+        free=[
+            node.name
+            for node in classes.nodes
+            if node.name not in taken and classes.index[node.name] not in shared
+        ],
         rank=lambda name: _rank(node_of[name]),
         class_of=lambda name: classes.index[name],
     )
+    pieces = _pieces(holdings, trainers, classes, shared)
     wanted, idle = [], []
-    for trainer, names in zip(trainers, given, strict=True):
+    for trainer, names, own in zip(trainers, given, pieces, strict=True):
         nodes = [node_of[name] for name in sorted(names)]
         leases = frozenset(n.lease.key for n in nodes if n.lease is not None)
-        awaited = [node for node in nodes if node.lease is None]
+        awaited = [*(node for node in nodes if node.lease is None), *own]
+        del awaited[_useful(trainer, len(leases), len(awaited)) :]
         idle += [(trainer.shape, node) for node in awaited]
         wanted.append(
             WantedTrainer(trainer.name, trainer.curve.sizes, leases, len(awaited))
         )
     return Wanted(tuple(wanted), _requests(idle, now_s=now_s, limits=limits))
+
+
+def _pieces(
+    holdings: Sequence[Holding],
+    trainers: Sequence[Trainer],
+    classes: Classes,
+    shared: Collection[int],
+) -> list[list[PoolNode]]:
+    """Return, by trainer, the nodes of classes for several leases, once for each.
+
+    The widest leases go first, and a node is filled before the next. Where widths do
+    not divide each other, some of them may find no place.
+    """
+    nodes: dict[int, list[PoolNode]] = defaultdict(list)
+    for node in sorted(classes.nodes, key=_rank, reverse=True):
+        nodes[classes.index[node.name]].append(node)
+    found: list[list[PoolNode]] = [[] for _ in trainers]
+    for k in sorted(shared):
+        left = [node.units for node in nodes[k]]
+        widths = [classes.width(trainer.shape, k) for trainer in trainers]
+        for j in sorted(range(len(trainers)), key=lambda j: (-widths[j], j)):
+            wanted = holdings[j].get(k, 0)
+            for place, node in enumerate(nodes[k] if wanted else ()):
+                fitting = min(wanted, left[place] // widths[j])
+                left[place] -= fitting * widths[j]
+                wanted -= fitting
+                found[j] += [node] * fitting
+    return found
+
+
+def _useful(trainer: Trainer, leases: int, awaited: int) -> int:
+    """Return how many of *awaited* make up a size together with *leases*."""
+    fitting = bisect_right(trainer.curve.sizes, leases + awaited)
+    return max(0, (trainer.curve.sizes[fitting - 1] if fitting else 0) - leases)
 
 
 def _rank(node: PoolNode) -> tuple[bool, float]:
@@ -306,7 +359,7 @@ def _request(
         most_limit_min=fits_min,
         deadline_s=min(end_s, latest_s),
         end_s=end_s,
-        nodes=tuple(sorted(node.name for node in nodes)),
+        nodes=tuple(sorted(node.node for node in nodes)),
     )
 
 
@@ -337,19 +390,21 @@ class TrainerExplanation:
 
 @dataclass(frozen=True, slots=True)
 class HoleExplanation:
-    """What a hole is used for, or why for nothing.
+    """What a hole, or a piece of one, is used for, or why for nothing.
 
     Attributes:
         node: NodeName.
         reason: What for.
         refusal: Why it cannot be planned with, None where it can.
         brake: What keeps leases from being asked for, None for nothing.
+        lease: The lease that holds it, None for none.
     """
 
     node: str
     reason: HoleReason
     refusal: Refusal | None = None
     brake: Brake | None = None
+    lease: LeaseKey | None = None
 
 
 def _explain_trainers(
@@ -360,8 +415,9 @@ def _explain_trainers(
     brake: Brake | None,
 ) -> tuple[TrainerExplanation, ...]:
     usable: Counter[str] = Counter()
-    for node_class, shapes in zip(classes.classes, classes.shapes, strict=True):
-        usable.update(dict.fromkeys(shapes, node_class.nodes))
+    for k, shapes in enumerate(classes.shapes):
+        units = classes.classes[k].nodes
+        usable.update({shape: units // classes.width(shape, k) for shape in shapes})
     explained = []
     for trainer, plan in zip(situation.trainers, wanted.trainers, strict=True):
         shape = trainer.shape
@@ -413,22 +469,18 @@ def _explain_holes(
 ) -> tuple[HoleExplanation, ...]:
     awaited = {node for request in wanted.requests for node in request.nodes}
     training = situation.assigned
-    running = {
-        lease.node: lease.key in training
-        for lease in situation.belief.leases
-        if lease.state is LeaseState.RUNNING
-    }
     used = []
     for node in nodes:
-        if node.name in running:
-            trains = running[node.name]
+        if node.lease is not None:
+            trains = node.lease.key in training
             reason = HoleReason.TRAINING if trains else HoleReason.LEASED
-        elif node.name in awaited:
+        elif node.node in awaited:
             reason = HoleReason.HELD_BACK if brake else HoleReason.AWAITED
         else:
             reason = HoleReason.UNWANTED
         held_back = brake if reason is HoleReason.HELD_BACK else None
-        used.append(HoleExplanation(node.name, reason, brake=held_back))
+        lease = None if node.lease is None else node.lease.key
+        used.append(HoleExplanation(node.node, reason, brake=held_back, lease=lease))
     unusable = HoleReason.UNUSABLE
     used += [HoleExplanation(name, unusable, why) for name, why in refused.items()]
     return tuple(used)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from freetrain.broker.lease import LeaseState
@@ -23,7 +24,13 @@ from milp.problem import NodeClass
 from milp.window import WindowClass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from freetrain.broker.belief import Belief
     from freetrain.broker.lease import Assignment, Lease, LeaseKey
@@ -75,6 +82,8 @@ class Situation:
         now_s: When the snapshot was taken, by slurmctld's clock, Unix time.
         belief: What is believed of our leases and submissions.
         holes: Holes by shape: one ``find_holes`` for each requirement.
+        widths: GPUs of a lease, by shape of those that take pieces of nodes; CPUs where
+            no such shape takes GPUs. Leases of other shapes take whole nodes.
         trainers: Trainers that want nodes.
         background: Names of those that get only what the others leave.
         assignments: The newest generation of every trainer that has one, those that
@@ -96,6 +105,7 @@ class Situation:
     now_s: float
     belief: Belief
     holes: Mapping[str, Sequence[Hole]] = field(default_factory=dict)
+    widths: Mapping[str, int] = field(default_factory=dict)
     trainers: Sequence[Trainer] = ()
     background: frozenset[str] = frozenset()
     assignments: Sequence[Assignment] = ()
@@ -134,25 +144,37 @@ def given_leases(situation: Situation, limits: Limits) -> tuple[Lease, ...]:
     return tuple(usable[: max(0, min(count, churn))])
 
 
-# The nodes that can be planned with.
+# The nodes, and pieces of nodes, that can be planned with.
 
 
 @dataclass(frozen=True, slots=True)
 class PoolNode:
-    """A node that can be planned with: idle, or held by one lease of ours.
+    """A node that can be planned with, or a piece of one: idle, or held by a lease.
 
     Attributes:
-        name: NodeName.
+        name: NodeName; for a piece, with its number among those of the node behind it.
         shapes: Requirements that it meets, or that its lease was asked with.
         end_s: Until when it lasts, Unix time, perhaps ``math.inf``.
         lease: The lease that holds it, None where it is idle.
+        units: Its GPUs, or CPUs (``Situation.widths``); 1 where no lease takes a piece.
+        is_apart: Whether it is idle, and on a node that no job is on.
     """
 
     name: str
     shapes: frozenset[str]
     end_s: float
     lease: Lease | None = None
+    units: int = 1
+    is_apart: bool = False
 
+    @property
+    def node(self) -> str:
+        """Its NodeName."""
+        return self.name.partition(_PIECE)[0]
+
+
+_PIECE = "#"
+"""Stands before the number of a piece; no NodeName contains it."""
 
 Rank: TypeAlias = "Callable[[Sequence[PoolNode]], Sequence[PoolNode]]"
 """Sorts nodes, those to be had first."""
@@ -174,97 +196,184 @@ def pool_of(
         limits: What is too short, and how long a hidden end is.
         rank: Says which idle nodes are left out beyond the cap on leases: those
             ranked last; None for those that end first.
+
+    Returns:
+        The nodes and pieces, and by NodeName why nothing of a node can be used.
     """
-    now_s, claimed = situation.now_s, situation.claims.nodes
-    kept_free, assigned = situation.claims.kept_free.nodes, situation.assigned
-    shapes: dict[str, set[str]] = {}
-    hole_of: dict[str, Hole] = {}
-    for shape, found in situation.holes.items():
-        for hole in found:
-            shapes.setdefault(hole.node, set()).add(shape)
-            hole_of.setdefault(hole.node, hole)
+    found: dict[str, dict[str, Hole]] = {}
+    for shape, holes in situation.holes.items():
+        for hole in holes:
+            found.setdefault(hole.node, {})[shape] = hole
+    now_s, assigned = situation.now_s, situation.assigned
     held, leaving = _held(situation.belief.leases)
-    given = {lease.node for lease in given_leases(situation, limits)}
-    nodes = []
+    given = {lease.key for lease in given_leases(situation, limits)}
+    nodes: list[PoolNode] = []
     refused: dict[str, Refusal] = {}
-    for name, hole in hole_of.items():
-        node = _pool_node(hole, shapes[name], held.get(name), now_s, limits)
-        is_leaving = name in leaving or (node.lease is None and bool(hole.held_by))
-        why = (
-            Refusal.KEPT_FREE
-            if name in kept_free
-            else Refusal.CLAIMED
-            if name in claimed
-            else Refusal.SHARE
-            if name in given
-            else Refusal.LEAVING
-            if is_leaving
-            else _too_short(node, hole, assigned, now_s=now_s, limits=limits)
-        )
-        if why is None:
-            nodes.append(node)
-        else:
+    for name, by_shape in found.items():
+        parts = _parts(name, by_shape, held.get(name, ()), situation, limits)
+        hole = next(iter(by_shape.values()))
+        why = Refusal.LEAVING
+        usable = []
+        for part in parts:
+            is_given = part.lease is not None and part.lease.key in given
+            is_leaving = name in leaving and _PIECE not in part.name
+            not_used = (
+                _why_claimed(part, situation.claims)
+                or (Refusal.SHARE if is_given else None)
+                or (Refusal.LEAVING if is_leaving else None)
+                or _too_short(part, hole, assigned, now_s=now_s, limits=limits)
+            )
+            if not_used is None:
+                usable.append(part)
+            else:
+                why = not_used
+        nodes += usable
+        if not usable:
             refused[name] = why
-    over = _over_cap(nodes, limits.most_leases, rank or _by_end)
-    refused |= dict.fromkeys(over, Refusal.LEASE_CAP)
+    caps = [(limits.most_leases, Refusal.LEASE_CAP)]
     if limits.most_allowed is not None:
-        within = [node for node in nodes if node.name not in over]
-        beyond = _over_cap(within, limits.most_allowed, rank or _by_end)
-        refused |= dict.fromkeys(beyond, Refusal.SUBMIT_LIMIT)
-        over |= beyond
+        caps.append((limits.most_allowed, Refusal.SUBMIT_LIMIT))
     if situation.share is not None and situation.share.binds:
-        within = [node for node in nodes if node.name not in over]
-        beyond = _over_cap(within, situation.share.nodes, rank or _by_end)
-        refused |= dict.fromkeys(beyond, Refusal.SHARE)
-        over |= beyond
-    return tuple(node for node in nodes if node.name not in over), refused
+        caps.append((situation.share.nodes, Refusal.SHARE))
+    for most, why in caps:
+        within = _within_cap(nodes, most, rank or _by_end, situation.widths)
+        kept = {node.node for node in within}
+        refused |= {node.node: why for node in nodes if node.node not in kept}
+        nodes = within
+    return tuple(nodes), refused
 
 
-def _over_cap(
-    nodes: Sequence[PoolNode], most_leases: int, rank: Rank
-) -> frozenset[str]:
-    """Return the idle nodes beyond the cap, those ranked first left out.
+def _why_claimed(part: PoolNode, claims: Claims) -> Refusal | None:
+    if part.node in claims.kept_free.nodes:
+        return Refusal.KEPT_FREE
+    return Refusal.CLAIMED if part.node in claims.nodes else None
+
+
+def _parts(
+    name: str,
+    holes: Mapping[str, Hole],
+    leases: Sequence[Lease],
+    situation: Situation,
+    limits: Limits,
+) -> Iterator[PoolNode]:
+    """Yield what there is of a node: each lease of ours, and what is free.
+
+    A node that nobody uses is one part where a lease may take it whole. What is free
+    of another is cut into pieces as wide as the leases that fit: the widest first.
+    Where widths divide each other that loses nothing: leases that fit into the GPUs
+    that are free fit into the pieces.
+
+    Args:
+        name: NodeName.
+        holes: Its holes, by shape.
+        leases: Ours that can be used there.
+        situation: Widths, and the time.
+        limits: How long a hidden end is.
+    """
+    now_s, widths = situation.now_s, situation.widths
+
+    def end_of(hole: Hole) -> float:
+        return now_s + limits.unknown_life_s if hole.end_s is None else hole.end_s
+
+    first = next(iter(holes.values()))
+    numbers = count()
+    for lease in leases:
+        end_s = math.inf if lease.end_s is None else lease.end_s
+        end_s = min(end_s, end_of(holes.get(lease.shape, first)))
+        width = widths.get(lease.shape)
+        shown = name if width is None else f"{name}{_PIECE}{next(numbers)}"
+        shapes = frozenset({lease.shape})
+        yield PoolNode(shown, shapes, end_s, lease, units=width or 1)
+    rooms = {s: hole.room for s, hole in holes.items() if s in widths and hole.room}
+    free = max((room * widths[shape] for shape, room in rooms.items()), default=0)
+    whole = {shape for shape in holes if shape not in widths}
+    is_idle = not leases and not first.held_by
+    is_apart = bool(rooms) and is_idle and not first.is_in_use
+    if whole and is_idle:
+        shapes = frozenset({*whole, *rooms})
+        yield PoolNode(name, shapes, end_of(first), None, max(1, free), is_apart)
+        return
+    begin = 0
+    for width in sorted({widths[shape] for shape in rooms}, reverse=True):
+        while begin + width <= free:
+            # Of another kind of GPU there may be fewer.
+            shapes = frozenset(
+                shape
+                for shape, room in rooms.items()
+                if widths[shape] <= width and begin + width <= room * widths[shape]
+            )
+            if not shapes:
+                break
+            shown = f"{name}{_PIECE}{next(numbers)}"
+            end_s = min(end_of(holes[shape]) for shape in shapes)
+            yield PoolNode(shown, shapes, end_s, None, width, is_apart)
+            begin += width
+
+
+def _within_cap(
+    nodes: Sequence[PoolNode],
+    most_leases: int,
+    rank: Rank,
+    widths: Mapping[str, int],
+) -> list[PoolNode]:
+    """Return *nodes* without the idle ones beyond the cap, those ranked first kept.
 
     The planner must not count on them: a trainer would wait for its last node for
-    ever.
+    ever. A part for several leases is cut where it does not fit.
     """
     idle = [node for node in nodes if node.lease is None]
     room = max(0, most_leases - (len(nodes) - len(idle)))
-    if len(idle) <= room:  # ranking asks for what is expected of every node
-        return frozenset()
-    return frozenset(node.name for node in rank(idle)[room:])
+    if sum(_most_leases(node, widths) for node in idle) <= room:
+        return list(nodes)  # ranking asks for what is expected of every node
+    kept: dict[str, PoolNode] = {}
+    for node in rank(idle):
+        cut = _cut(node, room, widths)
+        if cut is not None:
+            kept[node.name] = cut
+            room -= _most_leases(cut, widths)
+    return [
+        node if node.lease is not None else kept[node.name]
+        for node in nodes
+        if node.lease is not None or node.name in kept
+    ]
+
+
+def _most_leases(node: PoolNode, widths: Mapping[str, int]) -> int:
+    """Return how many leases *node* can take."""
+    pieces = (node.units // widths[shape] for shape in node.shapes if shape in widths)
+    return max(1, *pieces, 1)
+
+
+def _cut(node: PoolNode, most: int, widths: Mapping[str, int]) -> PoolNode | None:
+    """Return the part of *node* that takes no more than *most* leases; None for none.
+
+    Of an idle node of which pieces must be left that is a piece, however long a lease
+    of the whole node could be.
+    """
+    if most <= 0 or _most_leases(node, widths) <= most:
+        return node if most > 0 else None
+    least = min(widths[shape] for shape in node.shapes if shape in widths)
+    units = most * least
+    shapes = frozenset(s for s in node.shapes if widths.get(s, math.inf) <= units)
+    return replace(node, name=f"{node.node}{_PIECE}", shapes=shapes, units=units)
 
 
 def _by_end(nodes: Sequence[PoolNode]) -> list[PoolNode]:
     return sorted(nodes, key=lambda node: -node.end_s)
 
 
-def _held(leases: Iterable[Lease]) -> tuple[dict[str, Lease], frozenset[str]]:
-    """Return the lease that can be used on each node, and nodes of leaving ones."""
-    held: dict[str, Lease] = {}
+def _held(leases: Iterable[Lease]) -> tuple[dict[str, list[Lease]], frozenset[str]]:
+    """Return the leases that can be used on each node, and nodes of leaving ones."""
+    held: dict[str, list[Lease]] = {}
     leaving = set()
     for lease in leases:
         if not lease.is_live or not lease.node:
             continue
         if lease.is_usable:
-            held.setdefault(lease.node, lease)
+            held.setdefault(lease.node, []).append(lease)
         else:
             leaving.add(lease.node)
     return held, frozenset(leaving)
-
-
-def _pool_node(
-    hole: Hole,
-    shapes: set[str],
-    lease: Lease | None,
-    now_s: float,
-    limits: Limits,
-) -> PoolNode:
-    end_s = now_s + limits.unknown_life_s if hole.end_s is None else hole.end_s
-    if lease is None:
-        return PoolNode(hole.node, frozenset(shapes), end_s)
-    lease_end_s = math.inf if lease.end_s is None else lease.end_s
-    return PoolNode(hole.node, frozenset({lease.shape}), min(end_s, lease_end_s), lease)
 
 
 def _too_short(
@@ -295,33 +404,61 @@ class Classes:
 
     Attributes:
         nodes: The nodes, in Slurm's order.
-        classes: What the planner sees.
+        classes: What the planner sees, in units; those on nodes in use come first.
         shapes: Requirements that each class meets.
+        units: Units of each node of a class.
         index: Each node's class.
+        widths: As ``Situation`` has them.
     """
 
     nodes: tuple[PoolNode, ...]
     classes: tuple[NodeClass, ...]
     shapes: tuple[frozenset[str], ...]
+    units: tuple[int, ...]
     index: Mapping[str, int]
+    widths: Mapping[str, int] = field(default_factory=dict)
+
+    def width(self, shape: str, k: int) -> int:
+        """Return how many units of class *k* a lease of *shape* takes."""
+        return self.widths.get(shape, self.units[k])
+
+    def widths_of(self, shape: str) -> dict[int, int] | None:
+        """Return the width of *shape* in each class; None where it is always one."""
+        widths = {
+            k: self.width(shape, k) for k, met in enumerate(self.shapes) if shape in met
+        }
+        return widths if any(width != 1 for width in widths.values()) else None
 
 
-def classify(nodes: tuple[PoolNode, ...], *, now_s: float) -> Classes:
-    """Sort *nodes* into one class for each set of requirements they meet.
+def classify(
+    nodes: tuple[PoolNode, ...],
+    *,
+    now_s: float,
+    widths: Mapping[str, int] | None = None,
+) -> Classes:
+    """Sort *nodes* into one class for each set of requirements they meet, and size.
 
     Nodes of different lives share a class: the published objective does not value life,
     a problem of one class is solved exactly and at once, and the nodes of a class are
-    given out longest life first.
+    given out longest life first. What is free of nodes in use is apart from nodes that
+    pieces would break: of plans that gain the same, planners take the one that uses
+    the first classes.
     """
-    keys = {node.name: tuple(sorted(node.shapes)) for node in nodes}
+    keys = {
+        node.name: (node.is_apart, node.units, tuple(sorted(node.shapes)))
+        for node in nodes
+    }
     distinct = sorted(set(keys.values()))
     at = {key: index for index, key in enumerate(distinct)}
     index = {name: at[key] for name, key in keys.items()}
+    shapes = tuple(shapes for _, _, shapes in distinct)
     return Classes(
         nodes=nodes,
-        classes=_node_classes(nodes, index, distinct, now_s),
-        shapes=tuple(map(frozenset, distinct)),
+        classes=_node_classes(nodes, index, shapes, now_s),
+        shapes=tuple(map(frozenset, shapes)),
+        units=tuple(units for _, units, _ in distinct),
         index=index,
+        widths=widths or {},
     )
 
 
@@ -331,15 +468,15 @@ def _node_classes(
     distinct: Sequence[tuple[str, ...]],
     now_s: float,
 ) -> tuple[NodeClass, ...]:
-    counts = [0] * len(distinct)
+    units = [0] * len(distinct)
     lives_s = [math.inf] * len(distinct)
     for node in nodes:
         k = index[node.name]
-        counts[k] += 1
+        units[k] += node.units
         lives_s[k] = min(lives_s[k], max(0.0, node.end_s - now_s))
     return tuple(
         NodeClass("+".join(shapes), count, life_s)
-        for shapes, count, life_s in zip(distinct, counts, lives_s, strict=True)
+        for shapes, count, life_s in zip(distinct, units, lives_s, strict=True)
     )
 
 
@@ -472,6 +609,7 @@ def _classified(
             nodes=pool,
             classes=tuple(classes),
             shapes=tuple(frozenset(key[0]) for key in ordered),
+            units=(1,) * len(classes),
             index=index,
         ),
         ClassForecast(

@@ -240,7 +240,7 @@ def _holes_table(report: StatusReport, now_s: float) -> Table:
     for heading in ("which", "used for", "they end"):
         table.add_column(heading, overflow="fold")
     for (used_for, end), holes in together.items():
-        which = nodes_named(hole.node for hole in holes)
+        which = nodes_named(dict.fromkeys(hole.node for hole in holes))
         cells = (str(len(holes)), which, one_line(used_for), one_line(end))
         table.add_row(*map(Text, cells))
     return table

@@ -50,6 +50,7 @@ class PlanTrainer:
         start_s: Seconds of its new worth that starting from no nodes costs.
         loss_s: Seconds of its worth that losing nodes costs.
         usable: Classes that it may use; None for all.
+        widths: Units of each class that one of its leases takes; None for one of each.
     """
 
     name: str
@@ -60,6 +61,7 @@ class PlanTrainer:
     start_s: float
     loss_s: float = 0.0
     usable: frozenset[int] | None = None
+    widths: Mapping[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

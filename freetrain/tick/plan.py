@@ -55,7 +55,8 @@ from milp.planner import Planner, SolverName
 from slurm.associations import UNKNOWN_LIMITS
 from slurm.batch import MAX_VALUE_BYTES
 from slurm.errors import SlurmRefusedError
-from slurm.holes import BackfillPlans, HoleEnd, find_holes
+from slurm.holes import BackfillPlans, HoleEnd, find_holes, takes_whole_nodes
+from slurm.pieces import GPU
 from slurm.records import JobRecord, JobState, Requirement, collapse
 
 if TYPE_CHECKING:
@@ -146,9 +147,10 @@ def make_plan(
     limits = replace(observed.limits, most_allowed=limited.allowed.most)
     overdue, awaited = _overdue(context, observed, seen)
     claims = claims.with_overdue(overdue)
-    holes = _before_bookings(site, observed, holes, shapes, claims)
-    nodes = {hole.node for found in holes.values() for hole in found}
-    ratings, loss_forecasts = _ratings(context, observed, nodes=len(nodes))
+    widths = _widths(observed, shapes)
+    margins_s = {shape: _margin_s(site, observed, shapes[shape]) for shape in holes}
+    holes = _before_bookings(holes, claims.booked_s, margins_s=margins_s, widths=widths)
+    ratings, loss_forecasts = _ratings(context, observed, nodes=_most_leases(holes))
     trainers = _trainers(site, observed, ratings)
     want = min(
         observed.limits.most_leases,
@@ -158,6 +160,7 @@ def make_plan(
     situation = Situation(
         now_s=observed.now_s,
         holes=holes,
+        widths=widths,
         belief=_without_unreadable(observed, claims),
         trainers=trainers,
         background=ratings.background,
@@ -651,29 +654,72 @@ def _margin_s(site: Site, observed: Observed, requirement: Requirement) -> float
     return margin_s(site, observed.config, next(partitions, observed.partition))
 
 
+def _widths(observed: Observed, shapes: Mapping[str, Requirement]) -> dict[str, int]:
+    """Return how many GPUs a lease takes, by shape of those that take pieces of nodes.
+
+    Where none of them takes GPUs it is CPUs. Beside some that do, one that takes none
+    counts as one GPU, since the CPUs of one may be gone then.
+    """
+    partitions = {
+        partition.name: partition for partition in observed.snapshot.partitions
+    }
+    pieces = {
+        shape: requirement
+        for shape, requirement in shapes.items()
+        if not requirement.exclusive
+        and requirement.partition in partitions
+        and not takes_whole_nodes(
+            partitions[requirement.partition], observed.config.sharing
+        )
+    }
+    gpus = {
+        shape: sum(gres.count for gres in requirement.gres if gres.name == GPU)
+        for shape, requirement in pieces.items()
+    }
+    if any(gpus.values()):
+        return {shape: max(1, count) for shape, count in gpus.items()}
+    return {shape: max(1, requirement.cpus) for shape, requirement in pieces.items()}
+
+
+def _most_leases(holes: Mapping[str, Iterable[Hole]]) -> int:
+    """Return how many leases the holes could take, those that are there included."""
+    most: dict[str, int] = {}
+    for found in holes.values():
+        for hole in found:
+            leases = hole.room + len(hole.held_by)
+            most[hole.node] = max(leases, most.get(hole.node, 0))
+    return sum(most.values())
+
+
 def _before_bookings(
-    site: Site,
-    observed: Observed,
     holes: Mapping[str, Iterable[Hole]],
-    shapes: Mapping[str, Requirement],
-    claims: Claims,
+    booked_s: Mapping[str, float],
+    *,
+    margins_s: Mapping[str, float],
+    widths: Mapping[str, int],
 ) -> dict[str, tuple[Hole, ...]]:
     """Return *holes*, each with its end moved before the job that is booked there.
 
     Backfill's own plan may be older, or lie around our leases. A hole that we hold
-    stays: backfill knows when its lease ends, and claims say whether the lease must go.
+    stays, unless there is room for more: backfill knows when its lease ends, and claims
+    say whether the lease must go.
+
+    Args:
+        holes: By shape.
+        booked_s: By node: when a job that must wait has it, Unix time.
+        margins_s: By shape: how long before that the node is left.
+        widths: Of the shapes that are pieces of nodes.
     """
-    booked_s = claims.booked_s
-    before: dict[str, tuple[Hole, ...]] = {}
-    for shape, found in holes.items():
-        margin = _margin_s(site, observed, shapes[shape])
-        before[shape] = tuple(
-            _ending_by(hole, booked_s[hole.node] - margin)
-            if hole.node in booked_s and not hole.held_by
+    return {
+        shape: tuple(
+            _ending_by(hole, booked_s[hole.node] - margins_s[shape])
+            if hole.node in booked_s
+            and (not hole.held_by or (shape in widths and hole.room))
             else hole
             for hole in found
         )
-    return before
+        for shape, found in holes.items()
+    }
 
 
 def _ending_by(hole: Hole, end_s: float) -> Hole:
@@ -756,7 +802,8 @@ def nodes_to_exclude(plan: TickPlan, submit: Submit) -> str:
     * nodes left to waiting jobs, which may come after leases in Slurm's order, or may
       need the node only if another job ended;
     * where forecasts tell holes apart, holes that the plan left idle: the next tick
-      would give the lease up and ask for another.
+      would give the lease up and ask for another;
+    * for a piece of a node, idle nodes that the plan leaves whole.
 
     Nodes that come free later are not excluded.
 
@@ -793,17 +840,19 @@ def _booked(situation: Situation, submit: Submit) -> set[str]:
 def _left_idle(plan: TickPlan, submit: Submit) -> set[str]:
     """Return the holes, those beyond the cap as well, that the plan left idle."""
     forecasts, decision = plan.forecasts, plan.decision
-    if forecasts is None or forecasts.forecast.is_learning:
-        return set()
-    refused = decision.refused.items()
-    idle = {node.name for node in decision.classes.nodes if node.lease is None}
-    capped = {name for name, why in refused if why is Refusal.LEASE_CAP}
     wanted = {
         node
         for request in decision.wanted.requests
         if request.shape == submit.shape
         for node in request.nodes
     }
+    if plan.situation.widths:
+        return {node.node for node in decision.classes.nodes if node.is_apart} - wanted
+    if forecasts is None or forecasts.forecast.is_learning:
+        return set()
+    refused = decision.refused.items()
+    idle = {node.name for node in decision.classes.nodes if node.lease is None}
+    capped = {name for name, why in refused if why is Refusal.LEASE_CAP}
     return (idle | capped) - wanted
 
 

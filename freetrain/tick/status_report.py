@@ -315,7 +315,7 @@ def report_of(  # noqa: PLR0913 - one fact each
         },
         problems=tuple(problems),
         trainers=tuple(_trainer_lines(observed, plan)),
-        holes=tuple(_hole_lines(observed, plan, training)),
+        holes=tuple(_hole_lines(plan, training)),
         leases=tuple(_lease_lines(observed, training)),
         priority=plan.ratings.priority,
         came=() if forecasts is None else _lease_outcomes(forecasts),
@@ -385,17 +385,10 @@ def _is_diverging(progress: TrainerProgress | None, job: TrainerJob | None) -> b
     return has_diverged(progress.history.metric_points(), job.measure.better)
 
 
-def _hole_lines(
-    observed: Observed, plan: TickPlan, training: Mapping[LeaseKey, str]
-) -> Iterator[HoleLine]:
+def _hole_lines(plan: TickPlan, training: Mapping[LeaseKey, str]) -> Iterator[HoleLine]:
     claims, forecasts = plan.situation.claims, plan.forecasts
     holes = {
         hole.node: hole for found in plan.situation.holes.values() for hole in found
-    }
-    trainers = {
-        lease.node: training[lease.key]
-        for lease in observed.belief.leases
-        if lease.is_live and lease.node and lease.key in training
     }
     for why in plan.decision.holes:
         hole = holes[why.node]
@@ -407,7 +400,7 @@ def _hole_lines(
             end_s=hole.end_s,
             ends_by=str(hole.ends_by),
             blocker=hole.blocker,
-            trainer=trainers.get(why.node, ""),
+            trainer="" if why.lease is None else training.get(why.lease, ""),
             expected=None
             if forecasts is None
             else forecasts.forecast.expected(why.node),
