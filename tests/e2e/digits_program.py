@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freetrain import elastic
+from tests.e2e.socket_world import SocketWorld
 
 Weights = dict[str, NDArray[np.float64]]
 
@@ -85,9 +86,9 @@ def main(folder: Path) -> None:
 
 
 def polite_world() -> elastic.World | None:
-    """Return a world whose ranks sleep while they wait; None without MPI."""
+    """Return a world whose ranks sleep while they wait; None for a lone rank."""
     if "OMPI_COMM_WORLD_SIZE" not in os.environ:
-        return None
+        return SocketWorld() if "MASTER_PORT" in os.environ else None
     from mpi4py import MPI  # noqa: PLC0415 -- starts MPI
 
     from tests.e2e.polite_world import PoliteWorld  # noqa: PLC0415 -- as above

@@ -10,7 +10,9 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from slurm.demands import demand_of
 from slurm.errors import SlurmError
+from slurm.pieces import GPU
 from slurm.records import JobRecord, expand
 from slurm.runner import SubprocessRunner
 from slurm.text import parse_squeue, squeue_argv
@@ -32,12 +34,16 @@ _MINUTE_S = 60.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class Submission:
-    """A job of another user, *at_s* seconds after the workload's beginning."""
+    """A job of another user, *at_s* seconds after the workload's beginning.
+
+    *options* are further words for sbatch.
+    """
 
     at_s: float
     nodes: int
     run_s: float
     limit_min: int
+    options: tuple[str, ...] = ()
 
 
 def make_workload(
@@ -106,7 +112,10 @@ LEASES = "freetrain-"
 
 @dataclass(frozen=True, slots=True)
 class JobSeen:
-    """One job, as far as it was seen; Unix times, None where they were not reached."""
+    """One job, as far as it was seen; Unix times, None where they were not reached.
+
+    *gpus* are those of each of its nodes.
+    """
 
     name: str
     nodes: frozenset[str]
@@ -114,6 +123,7 @@ class JobSeen:
     started_s: float | None = None
     ended_s: float | None = None
     user: str = ""
+    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +146,7 @@ def seen(job: JobRecord) -> JobSeen:
         started_s=job.start_s if has_begun else None,
         ended_s=job.end_s if job.has_ended else None,
         user=job.user,
+        gpus=sum(gres.count for gres in demand_of(job).gres if gres.name == GPU),
     )
 
 
@@ -271,7 +282,7 @@ def live_through(
 def _words(job: Submission) -> tuple[str, ...]:
     size = (f"--nodes={job.nodes}", f"--time={job.limit_min}", "--parsable")
     who = (f"--uid={USER}", "--partition=main", "--chdir=/", "--output=/dev/null")
-    return (*who, *size)
+    return (*who, *size, *job.options)
 
 
 def _began_s(path: Path) -> float | None:

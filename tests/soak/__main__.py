@@ -1,4 +1,4 @@
-"""``python -m tests.soak harm|coverage|many|meet|faults|quality|pieces``."""
+"""``python -m tests.soak harm|coverage|many|meet|faults|quality|pieces|gpus``."""
 
 import argparse
 import sys
@@ -13,6 +13,7 @@ from tests.cluster.holding import running_cluster
 from tests.cluster.machine import ClusterRefusedError, prepare, this_machine
 from tests.cluster.settings import Variant
 from tests.e2e.stage import undisturbed
+from tests.soak.gpus import measure_gpus
 from tests.soak.harm_runs import Measurement, measure_coverage, measure_harm
 from tests.soak.many_users import ManyUsers, measure_many
 from tests.soak.meetings import meet
@@ -32,7 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         mode = asked.mode or ("yield" if asked.what == "faults" else "preempt")
         variants = {Variant.SHARED} if mode == "yield" else set()
         variants |= {Variant.FORTY} if asked.what == "many" else set()
-        variants |= {Variant.PARTS} if asked.what == "pieces" else set()
+        if asked.what in {"pieces", "gpus"}:
+            variants.add(Variant.PARTS)
         variants |= set(asked.variant)
         tick_every_s = asked.tick or (60.0 if asked.what == "many" else 10.0)
         count = 1 + 2 * (asked.what == "many" and asked.repeats > 0)
@@ -74,6 +76,14 @@ def main(argv: Sequence[str] | None = None) -> int:
                 report = measure_pieces(
                     cluster, folder, seed=asked.seed, states=asked.states
                 )
+            elif asked.what == "gpus":
+                gpu_run = Measurement(
+                    seed=asked.seed,
+                    span_s=asked.span,
+                    repeats=asked.repeats,
+                    tick_every_s=tick_every_s,
+                )
+                report = measure_gpus(cluster, folder, gpu_run, mode=mode)
             elif asked.what == "quality":
                 report = compare(cluster, folder, tick_every_s=tick_every_s)
             else:
@@ -116,7 +126,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Example: python -m tests.soak harm --mode yield --repeats 3",
     )
     parser.add_argument(
-        "what", choices=(*_MEASURES, "many", "meet", "faults", "quality", "pieces")
+        "what",
+        choices=(*_MEASURES, "many", "meet", "faults", "quality", "pieces", "gpus"),
     )
     parser.add_argument(
         "--mode",
@@ -136,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
         "--repeats",
         type=int,
         default=3,
-        help="for harm; for many 0 leaves out the runs without FreeTrain",
+        help="for harm; for many and gpus 0 leaves out the runs without FreeTrain",
     )
     parser.add_argument("--span", type=float, default=1_800, help="seconds")
     parser.add_argument(
