@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             variants.add(Variant.PARTS)
         variants |= set(asked.variant)
         tick_every_s = asked.tick or (60.0 if asked.what == "many" else 10.0)
-        count = 1 + 2 * (asked.what == "many" and asked.repeats > 0)
+        count = 1 + 2 * (asked.what in {"many", "gpus"} and asked.repeats > 0)
         with ExitStack() as held:
             name = held.enter_context(tempfile.TemporaryDirectory(prefix="soak"))
             clusters = [
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     repeats=asked.repeats,
                     tick_every_s=tick_every_s,
                 )
-                report = measure_gpus(cluster, folder, gpu_run, mode=mode)
+                report = measure_gpus(clusters, folder, gpu_run, mode=mode)
             elif asked.what == "quality":
                 report = compare(cluster, folder, tick_every_s=tick_every_s)
             else:

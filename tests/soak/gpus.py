@@ -1,16 +1,20 @@
 """GPUs of nodes that jobs share: how much of their idle time trains, and who waits.
 
 Other users' jobs take one GPU, half a node's or whole nodes. The same workload runs
-twice without FreeTrain and once with it, whose leases are pieces of nodes.
+with FreeTrain, whose leases are pieces of nodes, and beside that twice without it.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+from freetrain.state.database import read_store
+from freetrain.state.tables import EventKind
 from tests.cluster.cluster import Cluster
 from tests.cluster.settings import PART_GPUS
 from tests.cluster.waiting import wait_for
@@ -70,27 +74,35 @@ def _lane(
 
 
 def measure_gpus(
-    cluster: Cluster, folder: Path, wanted: Measurement, *, mode: str
+    clusters: Sequence[Cluster], folder: Path, wanted: Measurement, *, mode: str
 ) -> Iterator[str]:
-    """Yield the lines of a report, each as soon as it is known."""
+    """Yield the lines of a report.
+
+    Args:
+        clusters: One for FreeTrain, and two for runs without it, or none.
+        folder: All users must reach it.
+        wanted: The settings.
+        mode: How leases give way.
+    """
     workload = make_gpu_workload(wanted.seed, span_s=wanted.span_s)
     yield f"{len(workload)} jobs of others in {wanted.span_s:g} s, seed {wanted.seed}"
 
-    def live(name: str) -> Run:
-        mine = folder / name
+    def live(number: int) -> Run:
+        mine = folder / f"others-{number}"
         mine.mkdir()
-        return live_through(cluster, workload, mine, span_s=wanted.span_s)
+        return live_through(clusters[number], workload, mine, span_s=wanted.span_s)
 
-    runs = [live(f"without-{n}") for n in range(2 * bool(wanted.repeats))]
-    stage = Stage(cluster, folder)
-    with _freetrain(stage, wanted.tick_every_s, mode):
-        run = live("with")
-        yield from _lines(stage, run)
-    if runs:
-        first, second = runs
-        harm = delays(first, run)
+    stage = Stage(clusters[0], folder)
+    with (
+        ThreadPoolExecutor(len(clusters)) as pool,
+        _freetrain(stage, wanted.tick_every_s, mode),
+    ):
+        run, *without = pool.map(live, range(len(clusters)))
+    yield from _lines(stage, run)
+    if without:
+        harm = delays(without[0], run)
         rows = {
-            "without FreeTrain, against without": delays(first, second),
+            "without FreeTrain, against without": delays(*without),
             "with, met no lease": [d for d in harm if not d.met_lease],
             "with, met a lease": [d for d in harm if d.met_lease],
         }
@@ -128,6 +140,13 @@ def _lines(stage: Stage, run: Run) -> Iterator[str]:
         f"coverage of pieces of {HOLE_S:g} s and more: {found.trained_s:.0f} of "
         f"{found.idle_s:.0f} GPU-seconds, {found.trained_s / found.idle_s:.1%}"
     )
+    with read_store(stage.state.path, uid=os.getuid()) as state:
+        ends = state.execute(
+            "SELECT kind || ' (' || detail || ')', count(*) FROM events "
+            "WHERE kind IN (?, ?) GROUP BY 1 ORDER BY 2 DESC",
+            (EventKind.YIELDED, EventKind.GAVE_UP),
+        )
+        yield from (f"{count} times {why}" for why, count in ends)
     again = list(asked_again(run))
     yield f"{len(run.leases)} leases; {len(again)} asked again for the same piece"
     yield from again
