@@ -688,7 +688,7 @@ class Executor:
         if action.was_launched:
             elastic = self._board.job(action.trainer).elastic
             ending = self._board.with_outcome(action.trainer, ending)
-            killed_how = self._killed_how(ending, action, elastic=elastic)
+            killed_how = self._killed_how(ending, action)
             ending = complete_ending(
                 ending, action, elastic=elastic, killed_how=killed_how
             )
@@ -699,17 +699,21 @@ class Executor:
                 ending = replace(ending, was_asked=False, message=action.stalled)
         self._end(ending, action.trainer)
 
-    def _killed_how(
-        self, ending: GenerationEnding, action: WriteEnding, *, elastic: bool
-    ) -> str:
-        """Return who killed a world, as far as is known; empty if it was not killed."""
+    def _killed_how(self, ending: GenerationEnding, action: WriteEnding) -> str:
+        """Return who killed a world, as far as is known; empty if it was not killed.
+
+        The kernel counts the node's kills for want of memory, which on a shared node
+        may be of other jobs.
+        """
         if ending.ended is not EndingKind.KILLED or _is_ours(action):
             return ""
+        job = self._board.job(action.trainer)
         output = self._board.last_output(action.trainer, action.generation)
-        how = killed_how(action.exit_code, output, elastic=elastic)
+        how = killed_how(action.exit_code, output, elastic=job.elastic)
         world = self._memory.worlds.get((action.trainer, action.generation))
         before = 0 if world is None else world.oom_kills
-        is_full = self._environment.oom_kills() > before
+        has_node = job.nodes.gpus_per_lease is None
+        is_full = has_node and self._environment.oom_kills() > before
         return OUT_OF_MEMORY if how and is_full else how
 
     def _end(self, ending: GenerationEnding, trainer: str) -> None:

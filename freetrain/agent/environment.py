@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from slurm.backend import SlurmBackend
 
 
+_MIB = 2**20
+_LEASE_MIB = "SLURM_MEM_PER_NODE"
 _ASK_AGAIN_S = 0.25  # Slurm hears of a killed lease some tenths of a second later
 _ASK_MOST_S = 1.0
 _ASK_ANEW_S = 10.0
@@ -283,10 +285,7 @@ class Environment:
 
     def has_room_for_spare(self, pids: Collection[int]) -> bool:
         """Tell whether memory is free for twice what the processes *pids* have."""
-        try:
-            return 2 * resident_bytes(pids) <= free_memory_bytes()
-        except (OSError, ValueError, StopIteration):
-            return False
+        return has_twice_the_memory(pids, self._launcher.head.environment)
 
     def processes(self) -> Iterable[MarkedProcess]:
         """Return the marked processes of this node, but for the agent's own.
@@ -316,6 +315,25 @@ class Environment:
         why = pidfd_problem()
         if why:
             self.log(f"processes are ended by number and start time: no pidfd ({why})")
+
+
+def has_twice_the_memory(pids: Collection[int], variables: Mapping[str, str]) -> bool:
+    """Tell whether memory is free for twice what the processes *pids* have.
+
+    Of a shared node a lease has as much as Slurm gave it, enforced or not.
+
+    Args:
+        pids: Processes of this lease.
+        variables: Those of the lease's batch script.
+    """
+    used = resident_bytes(pids)
+    given = variables.get(_LEASE_MIB, "")
+    mib = int(given) if given.isdecimal() else 0  # 0 or unset is all of the node
+    left = mib * _MIB - used if mib else math.inf
+    try:
+        return 2 * used <= min(left, free_memory_bytes())
+    except (OSError, ValueError, StopIteration):
+        return False
 
 
 def does_answer(slurm: SlurmBackend, *, log: Callable[[str], None]) -> bool:

@@ -68,7 +68,8 @@ def submit_and_show(
             for line in _submitted_lines(result, is_dry_run=request.is_dry_run)
         ]
         write_out(context, "".join(lines))
-        write_out(context, "" if preview is None else _preview_text(preview))
+        job = result.submission.job
+        write_out(context, "" if preview is None else _preview_text(preview, job))
         if survey is not None:
             write_out(context, survey_text(survey, result.submission.job))
         for remark in result.remarks:
@@ -166,14 +167,27 @@ def _preview_record(preview: Preview) -> dict[str, Any]:
         "script": preview.script,
         "launch": None if world is None else list(world.argv),
         "directory": None if world is None else str(world.directory),
+        "environment": _devices_and_network(preview),
         "files": files,
         "problem": preview.problem,
     }
 
 
-def _preview_text(preview: Preview) -> str:
+_SHOWN = ("CUDA_", "GLOO_", "NCCL_", "OMP_")
+
+
+def _devices_and_network(preview: Preview) -> dict[str, str]:
+    """Return the world's variables that choose devices, threads and network."""
+    found = {} if preview.world is None else preview.world.environment
+    return {name: found[name] for name in sorted(found) if name.startswith(_SHOWN)}
+
+
+def _preview_text(preview: Preview, job: TrainerJob) -> str:
     """Return the commands and files of a dry run; words quoted for a shell."""
-    lines = ["", "A lease for it; its time limit and deadline follow the hole:"]
+    sizes = "time limit and deadline follow the hole"
+    if job.nodes.gpus_per_lease is not None:
+        sizes += ", CPUs and memory not named here the part of a node that its GPUs are"
+    lines = ["", f"A lease for it; its {sizes}:"]
     lines += [f"  {one_line(shlex.join(preview.sbatch))}", "Its script:"]
     lines += [f"  {one_line(line)}" for line in preview.script.splitlines()]
     world = preview.world
@@ -183,6 +197,8 @@ def _preview_text(preview: Preview) -> str:
     lines += [f"  cd {one_line(shlex.quote(str(world.directory)))}"]
     lines += [f"  {one_line(shlex.join(world.argv))}"]
     lines += [f"with {one_line(str(file.path))}" for file in world.files]
+    for name, value in _devices_and_network(preview).items():
+        lines.append(f"with {one_line(f'{name}={value}')}")
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -201,6 +201,7 @@ def submit_file(  # noqa: PLR0913 - the environment, piece by piece
             check_program(part, theirs | dict(part.environment))
     state = StateDir(site.state_directory)
     folder = state.trainer(job.name)
+    check_launch_agent(job, site)
     if asked.is_checked:
         check_launch_folder(job, folder.path, theirs)
     check_folders(job, uid=uid)
@@ -344,6 +345,21 @@ def check_pattern(job: TrainerJob) -> None:
         raise BadConfigurationError(
             f"trainer {job.name}: [progress]: {advice(slow, job.progress.pattern)}. "
             f"Nothing was submitted."
+        )
+
+
+def check_launch_agent(job: TrainerJob, site: Site) -> None:
+    """Refuse a job of pieces of nodes where the site has a launch agent of its own.
+
+    Raises:
+        BadConfigurationError: It has one.
+    """
+    if job.nodes.gpus_per_lease is not None and site.launch_agent is not None:
+        raise BadConfigurationError(
+            f"trainer {job.name}: [nodes]: gpus_per_lease puts several leases on one "
+            f"node, and launch_agent of freetrain.toml starts processes on a node, "
+            f"whichever lease is meant. Nothing was submitted. Leave launch_agent out, "
+            f"so that srun starts them in their lease, or ask for whole nodes."
         )
 
 

@@ -9,7 +9,8 @@ itself, so that ``freetrain submit --dry-run`` can show the plan:
 Launchers reach nodes by the launch agent, a shell script per generation. It is called
 like ssh, ``agent HOST COMMAND...``, finds the lease on HOST and becomes
 ``srun --jobid=LEASE --overlap``: no ssh, and processes stay under Slurm's accounting.
-A site may name a program of its own to be called instead of srun.
+A site may name a program of its own to be called instead of srun. Of several leases on
+one node, which take pieces of it, each has a host name of its own for the agent.
 """
 
 from __future__ import annotations
@@ -117,14 +118,18 @@ class WorldRequest:
         """The generation's leases, the head first, fit to be launched on.
 
         Raises:
-            CannotLaunchError: There is none, a node has two, or a name that no
-                launcher would take for one node.
+            CannotLaunchError: There is none, a name that no launcher would take for
+                one node, or several on one node, which the launcher or the site's own
+                launch agent cannot tell apart.
         """
         nodes = [member.node for member in self.assigned.members]
+        tells_apart = (
+            launcher_of(self.job).takes_pieces and self.head.launch_agent is None
+        )
         for node in nodes:
             if _NODE.fullmatch(node) is None:
                 raise self._refusal(f"{node[:80]!r} is no name of a node")
-            if nodes.count(node) > 1:
+            if nodes.count(node) > 1 and not tells_apart:
                 raise self._refusal(f"two of its leases are on node {node}")
         if not nodes:
             raise self._refusal("it has no lease")
@@ -132,8 +137,18 @@ class WorldRequest:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Its nodes, the head's first."""
-        return tuple(member.node for member in self.members)
+        """The host of each lease for the launch agent, the head's first.
+
+        That is its node; where several leases are on one, ``NODE/1``, ``NODE/2`` and
+        so on, which are no names of nodes.
+        """
+        nodes = [member.node for member in self.members]
+        return tuple(
+            f"{node}/{nodes[: place + 1].count(node)}"
+            if nodes.count(node) > 1
+            else node
+            for place, node in enumerate(nodes)
+        )
 
     @property
     def processes(self) -> int:
@@ -292,6 +307,9 @@ class Launcher(ABC):
     meets_at_head: ClassVar[bool] = False
     """Whether its ranks meet at a port of the head's node, which is held for them."""
 
+    takes_pieces: ClassVar[bool] = False
+    """Whether it can start a world on several leases of one node."""
+
     needs_command: ClassVar[bool] = True
     """Whether a job file must say ``command``, the program of the user's."""
 
@@ -305,6 +323,25 @@ class Launcher(ABC):
             if getattr(job.launch, key) and key not in self.keys:
                 name = job.launch.launcher
                 yield "launch", f'{key} is for launcher = "{owner}", and it is {name}'
+        if job.nodes.gpus_per_lease is not None:
+            yield from self._problems_of_pieces(job)
+
+    def _problems_of_pieces(self, job: TrainerJob) -> Iterator[tuple[str, str]]:
+        """Yield what does not go together with leases that are pieces of nodes."""
+        if not self.takes_pieces and job.nodes.sizes != (1,):
+            problem = (
+                f"gpus_per_lease puts several leases on one node, which launcher = "
+                f'"{job.launch.launcher}" cannot tell apart; choose launcher = "srun" '
+                f'or "torchrun", max = 1, or leases of whole nodes (no gpus_per_lease)'
+            )
+            yield "nodes", problem
+        for name, _ in job.environment:
+            if name in DEVICE_VARIABLES:
+                problem = (
+                    f"environment sets {name}, and with gpus_per_lease Slurm says for "
+                    f"each lease which GPUs it has; leave it out"
+                )
+                yield "", problem
 
     def program(self, launch: LaunchSettings) -> str:
         """Return the program that nodes need; ``submit`` looks for it. May be empty."""
@@ -528,7 +565,7 @@ def agent_files(
 
 def _agent(request: WorldRequest, start: str) -> str:
     generation = request.assigned.generation
-    cases = "".join(map(_case, request.members))
+    cases = "".join(map(_case, request.hosts, request.members))
     world = shlex.quote(request.marks(request.members[0])[WORLD_MARK])
     return f"""\
 #!/bin/sh
@@ -550,18 +587,29 @@ case $host in
 esac
 {WORLD_MARK}={world}
 export {LEASE_MARK} {WORLD_MARK}
-{_UNSET}{start}
+{_UNSET}{_unset_devices(request.job)}{start}
 """
 
 
-def _case(member: AssignedLease) -> str:
+def _case(host: str, member: AssignedLease) -> str:
     lease = shlex.quote(f"{member.key.uuid}-{member.key.task}")
     return f"""\
-{shlex.quote(member.node)})
+{shlex.quote(host)})
     {LEASE_MARK}={lease}
     job={int(member.job_id)}
+    host={shlex.quote(member.node)}
     ;;
 """
+
+
+def _unset_devices(job: TrainerJob) -> str:
+    """Return the line that keeps the head's devices from the ranks of other leases.
+
+    Slurm sets the variables for each step, but for GPUs that it only counts.
+    """
+    own = dict(job.environment)
+    names = " ".join(name for name in DEVICE_VARIABLES if name not in own)
+    return f"unset {names}\n" if names else ""
 
 
 def _start(request: WorldRequest, srun: str, srun_options: Sequence[str]) -> str:

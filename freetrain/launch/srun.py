@@ -1,10 +1,13 @@
 """The launcher ``srun``, and the job steps that ``torchrun`` uses as well.
 
 Ranks of both find each other by themselves, without MPI. No job step spans jobs, so a
-starter on the head's node runs the launch agent once for each node. That starts
-another starter there, whose commands are the node's ranks (srun) or one torchrun. The
+starter on the head's node runs the launch agent once for each lease. That starts
+another starter there, whose commands are the lease's ranks (srun) or one torchrun. The
 head's starter is asked to stop by USR2 and passes the request on by a file in the
-world's folder; the starters of the nodes send the signal that the program wants.
+world's folder; the starters of the leases send the signal that the program wants.
+
+What torchrun and PyTorch call a node is a lease here: several leases of one node, each
+with its own GPUs, are so many nodes to them.
 """
 
 from __future__ import annotations
@@ -37,25 +40,26 @@ _ASKS = StopSignal.USR2
 
 
 class StepsLauncher(Launcher):
-    """Starts each node's part of a world by a job step of that node's lease."""
+    """Starts each lease's part of a world by a job step of that lease."""
 
     meets_at_head = True
+    takes_pieces = True
 
     signals_children: ClassVar[bool] = False
-    """Whether the stop signal is for the children of a node's commands instead."""
+    """Whether the stop signal is for the children of a lease's commands instead."""
 
     @abstractmethod
     def node_commands(
         self, request: WorldRequest, tool: Tool, *, node_rank: int
     ) -> tuple[Command, ...]:
-        """Return the commands of one node's starter."""
+        """Return the commands of one lease's starter."""
 
     @abstractmethod
     def agent_files(self, request: WorldRequest, tool: Tool) -> tuple[PlannedFile, ...]:
         """Return the launch agent."""
 
     def plan(self, request: WorldRequest, tool: Tool) -> WorldPlan:
-        """Return the orders of the starters: the head's, and one for each node."""
+        """Return the orders of the starters: the head's, and one for each lease."""
         files = []
         steps = []
         for rank, host in enumerate(request.hosts):
@@ -125,7 +129,7 @@ class SrunLauncher(StepsLauncher):
     def node_commands(
         self, request: WorldRequest, tool: Tool, *, node_rank: int
     ) -> tuple[Command, ...]:
-        """Return the ranks of one node."""
+        """Return the ranks of one lease."""
         del tool
         count = request.job.launch.processes_per_node
         return tuple(

@@ -1,4 +1,4 @@
-"""The launcher ``torchrun``: PyTorch's own, one on each node."""
+"""The launcher ``torchrun``: PyTorch's own, one in each lease."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TorchrunLauncher(StepsLauncher):
-    """Has the nodes' torchruns meet at the head, by a static rendezvous."""
+    """Has the leases' torchruns meet at the head, by a static rendezvous."""
 
     usual_program = "torchrun"
     # torchrun itself would end its workers, and exit with an error.
@@ -35,7 +35,7 @@ class TorchrunLauncher(StepsLauncher):
     def node_commands(
         self, request: WorldRequest, tool: Tool, *, node_rank: int
     ) -> tuple[Command, ...]:
-        """Return one node's torchrun."""
+        """Return one lease's torchrun."""
         launch = request.job.launch
         settings = {
             "nnodes": len(request.hosts),

@@ -24,6 +24,7 @@ from freetrain.agent.environment import (
     NodeProcesses,
     StoppedWatch,
     Sweeper,
+    has_twice_the_memory,
     marked_processes,
     read_mark,
 )
@@ -455,6 +456,17 @@ def test_free_memory_is_the_node_s_or_what_a_group_has_left(
     (job / "memory.stat").write_text(f"anon 5\ninactive_file {10 * mib}\n")
 
     assert free_memory_bytes(proc=proc, cgroups=cgroups) == free_mib * mib
+
+
+@pytest.mark.parametrize(
+    ("given", "has_room"), [("1", False), ("1000000", True), ("0", True), ("", True)]
+)
+def test_a_spare_has_room_only_in_the_memory_of_its_lease(
+    given: str, *, has_room: bool
+) -> None:
+    lease = {"SLURM_MEM_PER_NODE": given}
+
+    assert has_twice_the_memory([os.getpid()], lease) is has_room
 
 
 def test_resident_memory_is_that_of_all_processes_that_are_there() -> None:

@@ -316,6 +316,16 @@ def test_what_the_kernel_killed_for_memory_is_the_programs_own_failure() -> None
     assert is_failure(cluster.board.over[TRAINER, 1])
 
 
+def test_a_kill_for_memory_on_a_shared_node_may_be_of_another_job() -> None:
+    pieces = NodeSettings(max_nodes=8, gpus_per_lease=1)
+    cluster, _ = training_on(2, job=structs.replace(a_job(), nodes=pieces))
+
+    cluster.oom_kills = 1
+    kill_again_and_again(cluster, 1)
+
+    assert not is_failure(cluster.board.over[TRAINER, 1])
+
+
 def test_a_world_that_is_launched_ahead_is_given_up_when_a_later_one_comes() -> None:
     cluster, keys = training_on(1, more=3)
     cluster.assign(*keys[:2])

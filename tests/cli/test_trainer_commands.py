@@ -58,6 +58,40 @@ def test_a_dry_run_shows_the_very_commands(tmp_path: Path, state: StateDir) -> N
     assert not state.path.exists()
 
 
+def test_a_dry_run_of_pieces_shows_their_gpus_and_what_chooses_devices_and_network(
+    tmp_path: Path, state: StateDir
+) -> None:
+    network = 'environment = { NCCL_P2P_DISABLE = "1", EDITOR = "vi" }\n'
+    nodes = JOB.replace("max = 8", "max = 8\ngpus_per_lease = 2")
+    Path("job.toml").write_text(network + nodes + '\n[launch]\nlauncher = "srun"\n')
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+
+    shown = run("submit", "job.toml", "--dry-run", environ=environ)
+    record = run_json("submit", "job.toml", "--dry-run", environ=environ)
+
+    assert "--gres=gpu:2" in record["would_run"]["sbatch"]
+    assert "--exclusive" not in record["would_run"]["sbatch"]
+    assert record["would_run"]["environment"] == {"NCCL_P2P_DISABLE": "1"}
+    assert "CPUs and memory not named here the part of a node" in shown.stdout
+    assert "\nwith NCCL_P2P_DISABLE=1\n" in shown.stdout
+    assert not state.path.exists()
+
+
+def test_pieces_are_refused_where_the_site_starts_processes_by_node(
+    tmp_path: Path, state: StateDir
+) -> None:
+    nodes = JOB.replace("max = 8", "max = 1\ngpus_per_lease = 2")
+    Path("job.toml").write_text(nodes)
+    Path("freetrain.toml").write_text(
+        f"launch_agent = '{tmp_path}/rsh'\nstate_directory = '{state.path}'"
+    )
+
+    line = refused("submit", "job.toml", code=78)
+
+    assert "launch_agent of freetrain.toml starts processes on a node" in line
+    assert not state.path.exists()
+
+
 def test_the_users_environment_is_kept_without_that_of_slurm_and_mpi(
     tmp_path: Path, state: StateDir
 ) -> None:

@@ -25,6 +25,7 @@ from tests.cluster.settings import (
     Layout,
     Variant,
     config_files,
+    device_names,
     nodes_of,
 )
 from tests.cluster.waiting import wait_for
@@ -274,6 +275,8 @@ def _make_folder(
         path = layout.folder / name
         path.write_text(text, encoding="ascii")
         path.chmod(0o755 if name in {"epilog", TASK_PROLOG} else 0o644)
+    for name in device_names(variants):
+        (layout.folder / name).symlink_to("/dev/null")
     return layout
 
 

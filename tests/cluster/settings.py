@@ -107,6 +107,16 @@ class Layout:
         return self.folder / "munge" / "socket"
 
 
+def device_names(variants: Collection[Variant]) -> tuple[str, ...]:
+    """Return the names of the cluster's files that must be devices.
+
+    Only of such GPUs does Slurm tell a job which it has (CUDA_VISIBLE_DEVICES).
+    """
+    if Variant.PARTS not in variants:
+        return ()
+    return tuple(f"gpu{n}" for n in range(max(n for _, n in PART_GPUS.values())))
+
+
 def config_files(
     layout: Layout, variants: Collection[Variant], *, plugins: Path | None = None
 ) -> dict[str, str]:
@@ -129,13 +139,11 @@ def config_files(
         files["slurm.conf"] = slurm_conf + f"PluginDir={plugins}\n"
         files["cgroup.conf"] = "CgroupPlugin=disabled\n"
     if Variant.PARTS in variants:
-        most = max(count for _, count in PART_GPUS.values())
         files["gres.conf"] = "".join(
             f"NodeName={name} Name=gpu Type={kind} "
             f"File={layout.folder}/gpu[0-{count - 1}]\n"
             for name, (kind, count) in PART_GPUS.items()
         )
-        files |= {f"gpu{number}": "" for number in range(most)}
     if Variant.GRES in variants:
         devices = f"{layout.folder}/gpu[0-1]"
         files["gres.conf"] = "".join(

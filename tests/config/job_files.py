@@ -249,11 +249,14 @@ def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
     target = st.none() | targets(quality or jobs.QualitySettings())
     seldom = st.none() | durations
     is_pack = is_elastic and quality is None and draw(st.booleans())
+    nodes = jobs.NodeSettings(max_nodes=1) if is_pack else draw(node_counts())
+    by_steps = launches.filter(lambda launch: launch.launcher in {"srun", "torchrun"})
+    of_programs = launches if nodes.gpus_per_lease is None else by_steps
     return TrainerJob(
         name=draw(st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")),
         command=() if is_pack else draw(commands),
         directory=draw(paths),
-        nodes=jobs.NodeSettings(max_nodes=1) if is_pack else draw(node_counts()),
+        nodes=nodes,
         environment=draw(variables),
         elastic=is_elastic,
         logs=draw(st.none() | paths),
@@ -262,7 +265,7 @@ def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
         scaling=draw(curves),
         deadline=draw(st.none() | deadlines),
         launch=structs.replace(
-            draw(packs if is_pack else launches),
+            draw(packs if is_pack else of_programs),
             spare=draw(spares) if is_elastic and not is_pack else None,
         ),
         work=draw(works),

@@ -100,16 +100,15 @@ def test_without_a_word_a_lower_loss_is_better_and_nothing_is_written_about_it()
     assert "[target]" not in render_job(job)
 
 
+FOUR = f"{LEAST}gpus_per_lease = 4\n[launch]\nlauncher = 'srun'\n"
+
+
 @pytest.mark.parametrize(
     ("text", "ranks"),
     [
-        (with_line("gpus_per_lease = 4", table="nodes"), 4),
-        (with_line("gpus_per_lease = 4", table="nodes") + "[launch]\nahead = true", 4),
-        (
-            with_line("gpus_per_lease = 4", table="nodes")
-            + "[launch]\nprocesses_per_node = 1",
-            1,
-        ),
+        (FOUR, 4),
+        (f"{FOUR}ahead = true", 4),
+        (f"{FOUR}processes_per_node = 1", 1),
         (LEAST, 1),
         (pack_file(nodes="max = 1\ngpus_per_lease = 4"), 1),
     ],
@@ -118,6 +117,33 @@ def test_a_lease_of_gpus_has_a_rank_for_each_unless_the_file_says_how_many(
     text: str, ranks: int
 ) -> None:
     assert parse(text).launch.processes_per_node == ranks
+
+
+PIECES = f"{LEAST}gpus_per_lease = 1\n"
+ALONE = PIECES.replace("max = 4", "max = 1")
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", 'custom"\ncommand = "x'])
+def test_a_launcher_that_goes_by_nodes_gets_no_two_leases_on_one(launcher: str) -> None:
+    launch = f'[launch]\nlauncher = "{launcher}"\n'
+
+    said = refusal(PIECES + launch)
+
+    assert "gpus_per_lease puts several leases on one node" in said
+    assert 'choose launcher = "srun" or "torchrun"' in said
+    assert parse(ALONE + launch).nodes.sizes == (1,)
+
+
+@pytest.mark.parametrize("launcher", ["srun", "torchrun"])
+def test_launchers_by_steps_take_several_leases_of_a_node(launcher: str) -> None:
+    assert parse(f'{PIECES}[launch]\nlauncher = "{launcher}"\n').nodes.max_nodes == 4
+
+
+def test_with_gpus_per_lease_slurm_alone_says_which_devices_there_are() -> None:
+    line = "environment = { CUDA_VISIBLE_DEVICES = '0' }"
+
+    assert "environment sets CUDA_VISIBLE_DEVICES" in refusal(f"{line}\n{ALONE}")
+    assert parse(with_line(line)).environment == (("CUDA_VISIBLE_DEVICES", "0"),)
 
 
 def test_name_command_and_most_nodes_are_enough() -> None:

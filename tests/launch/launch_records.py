@@ -55,7 +55,7 @@ def request(  # noqa: PLR0913  # all of them have defaults
     **head: Any,  # noqa: ANN401
 ) -> WorldRequest:
     members = (
-        a_lease(LeaseKey(f"uuid-{node}", 0), node, 41 + place)
+        a_lease(LeaseKey(f"uuid-{node}", nodes[:place].count(node)), node, 41 + place)
         for place, node in enumerate(nodes)
     )
     of_head: dict[str, Any] = {

@@ -91,6 +91,40 @@ def test_it_starts_a_step_in_the_lease_on_the_node(
     assert called.environment["FREETRAIN_WORLD"] == "digits/3"
 
 
+def test_each_of_several_leases_of_a_node_gets_its_own_steps(tmp_path: Path) -> None:
+    asked = request(
+        job("srun"), nodes=("n1", "n2", "n1"), folder=tmp_path, srun=srun(tmp_path)
+    )
+    world = written(tmp_path, asked)
+
+    found = {}
+    for host in ("n1/1", "n2", "n1/2"):
+        called = call(tmp_path, world, host, "true")
+        found[host] = (*called.options[:2], called.environment["FREETRAIN_LEASE"])
+
+    assert found == {
+        "n1/1": ("--jobid=41", "--nodelist=n1", "uuid-n1-0"),
+        "n2": ("--jobid=42", "--nodelist=n2", "uuid-n2-0"),
+        "n1/2": ("--jobid=43", "--nodelist=n1", "uuid-n1-1"),
+    }
+    assert call(tmp_path, world, "n1", "true").status == 69
+
+
+@pytest.mark.parametrize("is_said", [True, False])
+def test_the_head_s_devices_do_not_get_to_other_leases(
+    tmp_path: Path, *, is_said: bool
+) -> None:
+    own = (("CUDA_VISIBLE_DEVICES", "3"),) if is_said else ()
+    asked = request(job(environment=own), folder=tmp_path, srun=srun(tmp_path))
+    world = written(tmp_path, asked)
+    heads = {"CUDA_VISIBLE_DEVICES": "3", "ROCR_VISIBLE_DEVICES": "3"}
+
+    called = call(tmp_path, world, "n2", "true", **heads)
+
+    assert called.environment.get("CUDA_VISIBLE_DEVICES") == ("3" if is_said else None)
+    assert "ROCR_VISIBLE_DEVICES" not in called.environment
+
+
 def test_it_steps_over_the_options_that_launchers_give_to_ssh(
     tmp_path: Path, world: WorldRequest
 ) -> None:

@@ -151,6 +151,35 @@ def test_torchrun_meets_at_the_head_and_asks_its_workers_to_stop() -> None:
     assert (orders.sends, orders.to_children) == ("USR2", True)
 
 
+@pytest.mark.parametrize("launcher", ["srun", "torchrun"])
+def test_several_leases_of_a_node_are_so_many_nodes_to_the_program(
+    launcher: str,
+) -> None:
+    a_job = job(launcher, processes_per_node=2)
+    plan = plan_world(request(a_job, nodes=("n1", "n2", "n1")), Tool(launcher))
+
+    leases = parse_orders(file(plan, "all.json")).commands
+    assert [one.argv[1] for one in leases] == ["n1/1", "n2", "n1/2"]
+    last = parse_orders(file(plan, "node-2.json")).commands
+    if launcher == "torchrun":
+        assert {"--nnodes=3", "--node-rank=2", "--nproc-per-node=2"} <= set(
+            last[0].argv
+        )
+    else:
+        ranks = [dict(one.environment) for one in last]
+        assert [(one["RANK"], one["LOCAL_RANK"]) for one in ranks] == [
+            ("4", "0"),
+            ("5", "1"),
+        ]
+
+
+def test_a_site_s_own_agent_cannot_tell_leases_of_a_node_apart() -> None:
+    asked = request(job("srun"), nodes=("n1", "n1"), launch_agent=Path("/site/rsh"))
+
+    with pytest.raises(CannotLaunchError, match="two of its leases are on node n1"):
+        plan_world(asked, Tool("srun"))
+
+
 def test_a_node_s_command_begins_where_the_job_file_says() -> None:
     plan = plan_world(request(job("srun")), Tool("srun"))
 

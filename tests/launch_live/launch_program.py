@@ -21,7 +21,7 @@ from freetrain import elastic
 from tests.elastic.threads import ThreadWorld
 
 PATIENCE_S = 60.0
-_SHOWN = ("FREETRAIN_", "SLURM_", "RANK", "WORLD_SIZE", "CUSTOM_")
+_SHOWN = ("FREETRAIN_", "SLURM_", "RANK", "LOCAL_", "WORLD_SIZE", "CUSTOM_", "CUDA_")
 
 
 class SocketMeeting:
