@@ -82,8 +82,8 @@ class Situation:
         now_s: When the snapshot was taken, by slurmctld's clock, Unix time.
         belief: What is believed of our leases and submissions.
         holes: Holes by shape: one ``find_holes`` for each requirement.
-        widths: GPUs of a lease, by shape of those that take pieces of nodes; CPUs where
-            no such shape takes GPUs. Leases of other shapes take whole nodes.
+        widths: GPUs of a lease, by shape of those that take pieces of nodes. Of other
+            leases each has a node for itself.
         trainers: Trainers that want nodes.
         background: Names of those that get only what the others leave.
         assignments: The newest generation of every trainer that has one, those that
@@ -156,7 +156,7 @@ class PoolNode:
         shapes: Requirements that it meets, or that its lease was asked with.
         end_s: Until when it lasts, Unix time, perhaps ``math.inf``.
         lease: The lease that holds it, None where it is idle.
-        units: Its GPUs, or CPUs (``Situation.widths``); 1 where no lease takes a piece.
+        units: Its GPUs; 1 where no lease takes a piece.
         is_apart: Whether it is idle, and on a node that no job is on.
     """
 
@@ -277,10 +277,12 @@ def _parts(
 
     first = next(iter(holes.values()))
     numbers = count()
-    for lease in leases:
+    for place, lease in enumerate(leases):
+        width = widths.get(lease.shape)
+        if width is None and place:
+            continue  # Slurm has put two leases where each should have a node
         end_s = math.inf if lease.end_s is None else lease.end_s
         end_s = min(end_s, end_of(holes.get(lease.shape, first)))
-        width = widths.get(lease.shape)
         shown = name if width is None else f"{name}{_PIECE}{next(numbers)}"
         shapes = frozenset({lease.shape})
         yield PoolNode(shown, shapes, end_s, lease, units=width or 1)

@@ -657,14 +657,11 @@ def _margin_s(site: Site, observed: Observed, requirement: Requirement) -> float
 def _widths(observed: Observed, shapes: Mapping[str, Requirement]) -> dict[str, int]:
     """Return how many GPUs a lease takes, by shape of those that take pieces of nodes.
 
-    Where none of them takes GPUs it is CPUs. Beside some that do, one that takes none
-    counts as one GPU, since the CPUs of one may be gone then.
+    Where the partition gives whole nodes to all its jobs, none does.
     """
-    partitions = {
-        partition.name: partition for partition in observed.snapshot.partitions
-    }
-    pieces = {
-        shape: requirement
+    partitions = {known.name: known for known in observed.snapshot.partitions}
+    return {
+        shape: sum(gres.count for gres in requirement.gres if gres.name == GPU)
         for shape, requirement in shapes.items()
         if not requirement.exclusive
         and requirement.partition in partitions
@@ -672,13 +669,6 @@ def _widths(observed: Observed, shapes: Mapping[str, Requirement]) -> dict[str, 
             partitions[requirement.partition], observed.config.sharing
         )
     }
-    gpus = {
-        shape: sum(gres.count for gres in requirement.gres if gres.name == GPU)
-        for shape, requirement in pieces.items()
-    }
-    if any(gpus.values()):
-        return {shape: max(1, count) for shape, count in gpus.items()}
-    return {shape: max(1, requirement.cpus) for shape, requirement in pieces.items()}
 
 
 def _most_leases(holes: Mapping[str, Iterable[Hole]]) -> int:

@@ -195,6 +195,14 @@ def test_the_same_situation_with_its_leases_asks_for_nothing_more() -> None:
     assert decision.actions == ()
 
 
+def test_of_two_leases_that_should_each_have_a_node_one_ends() -> None:
+    held = tuple(lease(task, "n1", shape="whole") for task in range(2))
+    decision = decided(
+        look({"n1": 8}, trainer("a", "whole", 0), leases=held, shapes=("whole",))
+    )
+    assert [action.leases for action in decision.actions] == [(held[1].key,)]  # type: ignore[union-attr]
+
+
 def test_a_lease_beside_another_users_job_keeps_its_node() -> None:
     held = (lease(0, "n1", shape="one"),)
     decision = decided(look({"n1": 0}, trainer("a", "one", 0), leases=held))
