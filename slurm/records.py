@@ -569,6 +569,8 @@ class ClusterConfig:
         max_array_size: One more than the largest index of a job array.
         topology_plugin: For example ``topology/tree``; empty where Slurm omits it.
         enforces_limits: Whether limits of accounts, users and QOS bind jobs.
+        confines: To their part of which resources Slurm keeps jobs: ``cpus``,
+            ``memory``, ``devices``.
         slurm_uid: The user as whom slurmctld runs, SlurmUser; None where not shown.
     """
 
@@ -589,6 +591,7 @@ class ClusterConfig:
     max_array_size: int
     topology_plugin: str = ""
     enforces_limits: bool = False
+    confines: frozenset[str] = frozenset()
     slurm_uid: int | None = None
 
     @property

@@ -707,8 +707,34 @@ def _config(settings: dict[str, str]) -> ClusterConfig:
         enforces_limits=not _ENFORCING.isdisjoint(
             settings.get("AccountingStorageEnforce", "").split(",")
         ),
+        confines=_confined(settings),
         slurm_uid=_uid(settings.get("SlurmUser", "")),
     )
+
+
+_BY_CGROUPS = {
+    "ConstrainCores": "cpus",
+    "ConstrainRAMSpace": "memory",
+    "ConstrainDevices": "devices",
+}
+
+
+def _confined(settings: dict[str, str]) -> frozenset[str]:
+    """Return the resources to whose part Slurm keeps jobs.
+
+    By control groups, if the task plugin uses them, or by a look at jobs' memory.
+    Source: cgroup.conf(5), slurm.conf(5), JobAcctGatherParams.
+    """
+    found = set()
+    if "task/cgroup" in settings.get("TaskPlugin", "").split(","):
+        found |= {
+            resource
+            for name, resource in _BY_CGROUPS.items()
+            if settings.get(name, "") == "yes"
+        }
+    if "OverMemoryKill" in settings.get("JobAcctGatherParams", "").split(","):
+        found.add("memory")
+    return frozenset(found)
 
 
 _ENFORCING = {"limits", "safe"}

@@ -28,6 +28,8 @@ from msgspec import structs
 
 from freetrain.broker.job_limits import Accounts, limits_below
 from freetrain.broker.limits import Mode
+from freetrain.config.document import ROOT
+from freetrain.config.job import parse_job
 from freetrain.config.site import LeaseMode
 from freetrain.cron import back_ends_of
 from freetrain.doctor.findings import (
@@ -47,7 +49,7 @@ from freetrain.doctor.one_step_run import (
     requirement,
     run_one_step,
 )
-from freetrain.errors import CannotWriteError, FreeTrainError
+from freetrain.errors import BadConfigurationError, CannotWriteError, FreeTrainError
 from freetrain.launch.base import CannotLaunchError
 from freetrain.launch.mpirun import flavour_of, unfit_path
 from freetrain.lookahead.base import DEFAULT_FORECASTER
@@ -72,7 +74,7 @@ from freetrain.state.database import (
     read_store,
 )
 from freetrain.state.files import StateDir, UnreadableFileError
-from freetrain.state.tables import trainers
+from freetrain.state.tables import TrainerState, trainers
 from freetrain.text import render_duration
 from freetrain.tick.environment import PYSLURM
 from freetrain.tick.leases import hidden_queue, interval_problem, mode_of, sees_all_jobs
@@ -742,6 +744,7 @@ def look_at_cluster(subject: Subject, seen: SlurmAnswers) -> Iterator[Finding]:
     yield look_at_endings(site, config)
     if seen.partition is not None:
         yield look_at_nodes(site, config, seen.partition)
+        yield look_at_pieces(config, seen.partition, are_used=uses_pieces(subject))
         yield from look_at_mode(site, config, seen.partition, partitions)
         yield look_at_overrun(config, seen.partition)
         yield look_at_priority(site, config, seen.partition, partitions)
@@ -1064,6 +1067,76 @@ def look_at_nodes(site: Site, config: ClusterConfig, partition: Partition) -> Fi
         "ended, and a lease beside which another job starts is given up. Set "
         "exclusive = true under [lease].",
     )
+
+
+_CONFINING = {
+    "cpus": ("CPUs", "ConstrainCores"),
+    "memory": ("memory", "ConstrainRAMSpace"),
+    "devices": ("GPUs", "ConstrainDevices"),
+}
+"""What cgroup.conf calls it where Slurm keeps jobs to their part of a resource."""
+
+
+def look_at_pieces(
+    config: ClusterConfig, partition: Partition, *, are_used: bool
+) -> Finding:
+    """Find whether leases that are pieces of nodes could disturb jobs beside them.
+
+    Args:
+        config: How the cluster is set up.
+        partition: Where leases are submitted.
+        are_used: Whether a trainer has such leases, or may have them.
+    """
+    name, judged = "pieces of nodes", warn if are_used else _unless_used
+    if takes_whole_nodes(partition, config.sharing):
+        return judged(
+            name,
+            f"jobs in {partition.name} get whole nodes: a lease with gpus_per_lease "
+            f"keeps all of its node from others",
+            "Name a partition whose jobs share nodes, or leave gpus_per_lease out.",
+        )
+    free = [names for of, names in _CONFINING.items() if of not in config.confines]
+    if free:
+        what = " and ".join(resource for resource, _ in free)
+        settings = " and ".join(f"{setting}=yes" for _, setting in free)
+        return judged(
+            name,
+            f"Slurm does not keep jobs to their part of {what}: a lease with "
+            f"gpus_per_lease could disturb the jobs beside it, and they the lease",
+            f"Ask the administrators for TaskPlugin=task/cgroup, and {settings} in "
+            f"cgroup.conf; until then use whole nodes.",
+        )
+    if not config.sharing.counts_memory:
+        return judged(
+            name,
+            f"{config.select_type_parameters}: memory is not counted, so that jobs on "
+            f"a node may ask for more than it has",
+            "Ask the administrators for SelectTypeParameters=CR_Core_Memory; until "
+            "then use whole nodes where memory is scarce.",
+        )
+    return ok(name, "Slurm keeps jobs to their CPUs, memory and GPUs")
+
+
+def _unless_used(name: str, seen: str, _advice: str) -> Finding:
+    return ok(name, f"none are used. {seen}")
+
+
+def uses_pieces(subject: Subject) -> bool:
+    """Tell whether a trainer that may get leases asks for pieces of nodes."""
+    try:
+        with read_store(subject.site.state_directory, uid=subject.uid) as state:
+            rows = [row for row in trainers(state) if row.state in _MAY_RUN]
+    except StoreError:
+        return False
+    for row in rows:
+        with suppress(BadConfigurationError):
+            job = parse_job(row.job.encode(), path=row.name, places=ROOT)
+            if job.nodes.gpus_per_lease is not None:
+                return True
+    return False
+
+
+_MAY_RUN = {TrainerState.WANTED, TrainerState.PAUSED}
 
 
 _OUTWEIGHING = 100_000

@@ -18,6 +18,7 @@ from freetrain.doctor.checks import (
     look_at_nodes,
     look_at_overrun,
     look_at_partition,
+    look_at_pieces,
     look_at_priority,
     look_at_privacy,
     partition_of,
@@ -72,6 +73,10 @@ def hidden_plans(**parameters: str) -> Finding:
     return found
 
 
+CONFINED = cluster(
+    confines=frozenset({"cpus", "memory", "devices"}),
+    select_type_parameters="CR_CORE_MEMORY",
+)
 WAITS = {"complete_wait_s": 20.0}
 EPILOG = {"has_epilog": True}
 FAIR = cluster(priority_type="priority/multifactor")
@@ -180,6 +185,34 @@ def privacy(mode: Mode | None, *hidden: str, sees_all: bool = False) -> Finding:
             lambda: look_at_nodes(site(exclusive=False, cpus=4), CONFIG, OURS),
             "warn",
             ["4 CPUs"],
+        ),
+        (lambda: look_at_pieces(CONFINED, OURS, are_used=True), "ok", ["GPUs"]),
+        (lambda: look_at_pieces(CONFIG, OURS, are_used=False), "ok", ["none are"]),
+        (
+            lambda: look_at_pieces(CONFIG, OURS, are_used=True),
+            "warn",
+            ["CPUs and memory and GPUs", "ConstrainCores=yes and ConstrainRAM"],
+        ),
+        (
+            lambda: look_at_pieces(
+                replace(CONFINED, confines=frozenset({"cpus", "devices"})),
+                OURS,
+                are_used=True,
+            ),
+            "warn",
+            ["part of memory:", "ConstrainRAMSpace=yes in"],
+        ),
+        (
+            lambda: look_at_pieces(CONFINED, WHOLE, are_used=True),
+            "warn",
+            ["get whole nodes"],
+        ),
+        (
+            lambda: look_at_pieces(
+                replace(CONFINED, select_type_parameters="CR_CORE"), OURS, are_used=True
+            ),
+            "warn",
+            ["memory is not counted"],
         ),
         (lambda: look_at_priority(SITE, CONFIG, OURS), "ok", []),
         (lambda: look_at_priority(SITE, FAIR, OURS), "warn", []),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from freetrain.config.job import LaunchSettings, NodeSettings
 from freetrain.cron import back_ends_of
 from freetrain.doctor.checks import (
     look_at_damaged,
@@ -23,6 +24,7 @@ from freetrain.doctor.checks import (
     look_at_mpi,
     look_at_state,
     look_at_ticks,
+    uses_pieces,
 )
 from freetrain.doctor.one_step_run import (
     locked,
@@ -31,7 +33,15 @@ from freetrain.doctor.one_step_run import (
 )
 from freetrain.state.database import DATABASE, STEPS, mount_of
 from freetrain.state.files import StateDir
-from tests.client.client_states import NOW_S, a_job, a_page, put_page, submitted
+from freetrain.state.tables import TrainerState
+from tests.client.client_states import (
+    NOW_S,
+    a_job,
+    a_page,
+    put_page,
+    put_state,
+    submitted,
+)
 from tests.cron.tables import install_fake
 from tests.doctor.subjects import a_subject, by_name
 
@@ -64,6 +74,29 @@ def last_tick(state: StateDir) -> Finding:
 
 def test_a_whole_database_and_a_good_tick_are_well(state: StateDir) -> None:
     assert (database(state).verdict, last_tick(state).verdict) == ("ok", "ok")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "now", "expected"),
+    [
+        ({"gpus_per_lease": 1}, TrainerState.WANTED, True),
+        ({"gpus_per_lease": 1}, TrainerState.PAUSED, True),
+        ({"gpus_per_lease": 1}, TrainerState.FINISHED, False),
+        ({}, TrainerState.WANTED, False),
+    ],
+)
+def test_pieces_are_used_where_a_trainer_that_may_run_asks_for_gpus(
+    tmp_path: Path, nodes: dict[str, int], now: TrainerState, *, expected: bool
+) -> None:
+    subject = a_subject(tmp_path, {"PATH": os.defpath})
+    assert not uses_pieces(subject)
+    folder = StateDir(subject.site.state_directory)
+    settings = NodeSettings(max_nodes=8, **nodes)  # type: ignore[arg-type]
+    launch = LaunchSettings(launcher="srun")
+    submitted(folder, a_job(tmp_path, nodes=settings, launch=launch))
+    put_state(folder, "digits", now)
+
+    assert uses_pieces(subject) is expected
 
 
 def _torn(path: Path) -> None:

@@ -487,6 +487,36 @@ def test_the_time_that_a_job_may_overrun_adds_up() -> None:
     assert config.overrun_s(main, epilog_s=8.0) == 120.0 + 5.0 + 8.0
 
 
+# Printed by 22.05.8 after its own settings, and before what follows.
+CGROUPS = """
+Cgroup Support Configuration:
+AllowedRAMSpace         = 100.0%
+ConstrainCores          = yes
+ConstrainDevices        = no
+ConstrainRAMSpace       = yes
+"""
+
+
+@pytest.mark.parametrize(
+    ("plugin", "gathering", "confined"),
+    [
+        ("task/affinity,task/cgroup", "(null)", {"cpus", "memory"}),
+        ("task/cgroup", "NoShared", {"cpus", "memory"}),
+        ("task/affinity", "(null)", set()),
+        ("task/none", "UsePss,OverMemoryKill", {"memory"}),
+    ],
+)
+def test_slurm_keeps_jobs_to_what_its_task_plugin_and_cgroups_say(
+    plugin: str, gathering: str, confined: set[str]
+) -> None:
+    text = without_line(CONFIG, "TaskPlugin ", f"TaskPlugin = {plugin}\n")
+    text = without_line(
+        text, "JobAcctGatherParams", f"JobAcctGatherParams = {gathering}\n"
+    )
+
+    assert parse_config(text + CGROUPS).confines == confined
+
+
 def test_settings_that_are_not_set_have_slurms_defaults() -> None:
     unset = without_line(CONFIG, "SchedulerParam", "SchedulerParameters = (null)\n")
     config = parse_config(unset)
