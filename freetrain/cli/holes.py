@@ -26,7 +26,7 @@ from freetrain.cli.context import (
 )
 from freetrain.config.job import NodeSettings, read_job
 from freetrain.config.site import Site, requirement_on
-from freetrain.text import one_line, render_duration
+from freetrain.text import counted, one_line, render_duration
 from freetrain.tick.environment import slurm_connector
 from freetrain.tick.leases import margin_s
 from slurm.backend import SlurmBackend
@@ -72,7 +72,7 @@ def show_holes(  # noqa: PLR0913 -- one parameter an option
     if as_json:
         write_out(context, json_text(_record(found)))
     else:
-        print_out(context, _screen(found, each=each))
+        print_out(context, screen(found, each=each))
 
 
 def snapshot_between_cycles(backend: SlurmBackend, context: CliContext) -> Snapshot:
@@ -98,6 +98,7 @@ class PartitionHoles:
         is_torn: Whether a backfill cycle overlapped the snapshot.
         why_not: By node of the partition that has none: the reason; only where holes
             for a trainer were asked for.
+        of_pieces: Whether a lease takes a piece of a node, so that several may fit.
     """
 
     now_s: float
@@ -107,6 +108,7 @@ class PartitionHoles:
     holes: tuple[Hole, ...]
     is_torn: bool
     why_not: dict[str, Lack | str] = field(default_factory=dict)
+    of_pieces: bool = False
 
 
 def holes_for_leases(  # noqa: PLR0913 -- each from elsewhere
@@ -170,6 +172,7 @@ def holes_for_leases(  # noqa: PLR0913 -- each from elsewhere
         holes=found,
         is_torn=snapshot.is_torn,
         why_not=why_not,
+        of_pieces=not asked.exclusive,
     )
 
 
@@ -192,8 +195,18 @@ def idle_nodes_by_length(idle: PartitionHoles) -> tuple[tuple[float, int], ...]:
     The lengths ascend; of those with equally many nodes only the longest is returned.
     A hole whose end is not known counts for no length.
     """
+    return _by_length(idle, [1] * len(idle.holes))
+
+
+def _by_length(
+    idle: PartitionHoles, amounts: Sequence[int]
+) -> tuple[tuple[float, int], ...]:
+    """Return by length in seconds how much lasts for so long, of each hole's amount."""
     lives = [end_s(hole) - idle.now_s for hole in idle.holes]
-    counts = [sum(life >= length_s for life in lives) for length_s in LENGTHS_S]
+    counts = [
+        sum(n for n, life in zip(amounts, lives, strict=True) if life >= length_s)
+        for length_s in LENGTHS_S
+    ]
     pairs = zip(LENGTHS_S, counts, [*counts[1:], 0], strict=True)
     return tuple((length_s, now) for length_s, now, longer in pairs if now > longer)
 
@@ -232,7 +245,7 @@ TORN = (
 )
 
 
-def _screen(idle: PartitionHoles, *, each: bool) -> RenderableType:
+def screen(idle: PartitionHoles, *, each: bool) -> RenderableType:
     """Return the holes of *idle*; a row for each node if *each*."""
     if not idle.holes:
         lack = "has a hole for this trainer" if idle.why_not else "is idle"
@@ -248,9 +261,11 @@ def _screen(idle: PartitionHoles, *, each: bool) -> RenderableType:
 def _headline(idle: PartitionHoles) -> str:
     held = sum(bool(hole.held_by) for hole in idle.holes)
     ours = f", {held} of them held by FreeTrain's leases" if held else ""
+    free = counted(sum(hole.room for hole in idle.holes), "more lease")
+    room = f", with room for {free}" if idle.of_pieces else ""
     return (
         f"{len(idle.holes)} of {idle.nodes} nodes are holes for partition "
-        f"{one_line(idle.partition)}{ours}, at {clock_text(idle.now_s)}."
+        f"{one_line(idle.partition)}{ours}{room}, at {clock_text(idle.now_s)}."
     )
 
 
@@ -282,6 +297,11 @@ def _row(together: Sequence[Hole], now_s: float) -> tuple[str, ...]:
 
 
 def _lengths(idle: PartitionHoles) -> Iterator[str]:
+    if idle.of_pieces:
+        for length_s, room in _by_length(idle, [hole.room for hole in idle.holes]):
+            fits = f"{counted(room, 'more lease')} fit{'s' if room == 1 else ''}"
+            yield f"{fits} for {render_duration(length_s)} or more."
+        return
     for length_s, count in idle_nodes_by_length(idle):
         stay = "stay" if count > 1 else "stays"
         hours = f"{count * length_s / 3_600.0:,.1f} node-hours"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from freetrain.cli import gpu_holes
+from freetrain.cli import gpu_holes, holes
 from freetrain.cli.gpu_holes import FreeGpus, PartitionGpus, gpu_pieces
 from freetrain.cli.holes import PartitionHoles, holes_for_leases
 from freetrain.config.job import NodeSettings
@@ -103,6 +103,22 @@ def test_a_trainer_of_gpus_is_shown_the_pieces_beside_jobs() -> None:
     shown = holes_for(gpus_per_lease=1, gpu_type="res2")
     assert {hole.node: hole.room for hole in shown.holes} == {"ha5": 1, "ha6": 2}
     assert "ha5" not in {hole.node for hole in holes_for(gpus_per_lease=2).holes}
+
+
+def text_of(shown: PartitionHoles) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(holes.screen(shown, each=False))
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_a_trainer_of_gpus_is_told_how_many_leases_fit_and_for_how_long() -> None:
+    text = text_of(holes_for(gpus_per_lease=1))
+
+    assert "3 of 8 nodes are holes for partition part1, with room for 7 more le" in text
+    assert "\n3 more leases fit for 1 d or more.\n" in text
+    assert "\n7 more leases fit for 10 min or more.\n" in text
+    assert "node-hours" not in text
+    assert "more lease" not in text_of(holes_for())
 
 
 def test_a_trainer_is_told_what_each_node_lacks() -> None:

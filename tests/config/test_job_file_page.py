@@ -92,5 +92,5 @@ def test_every_example_of_the_guide_is_accepted() -> None:
     jobs = [text.encode() for text in examples() if "name =" in text]
     sites = [text.encode() for text in examples() if "name =" not in text]
 
-    assert len([parse_job(one, path="page", places=PLACES) for one in jobs]) == 5
+    assert len([parse_job(one, path="page", places=PLACES) for one in jobs]) == 6
     assert len([parse_site(one, path="page", places=PLACES) for one in sites]) == 1
