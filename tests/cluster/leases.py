@@ -3,8 +3,9 @@
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from freetrain.agent.observation import PATIENCE_VARIABLE
@@ -72,8 +73,17 @@ class LiveLeases:
         text = lease_script(environment, settings)
         write_lease_script(self.state.lease_script, text)
 
-    def leases(self, count: int, *, limit_min: int = 30) -> tuple[AssignedLease, ...]:
-        """Submit leases as one array, and wait until their agents beat."""
+    def leases(
+        self,
+        count: int,
+        *,
+        limit_min: int = 30,
+        **changes: Any,  # noqa: ANN401 -- fields
+    ) -> tuple[AssignedLease, ...]:
+        """Submit leases as one array, and wait until their agents beat.
+
+        *changes* are fields of the request.
+        """
         uuid = str(uuid4())
         request = LeaseRequest(
             name=job_name(uuid),
@@ -86,7 +96,7 @@ class LiveLeases:
             tasks=count,
             output=str(self.state.path / "lease-%A_%a.out"),
         )
-        self.site.backend().submit(request)
+        self.site.backend().submit(replace(request, **changes))
         wait_for("agents to beat", lambda: self._beating(uuid) == count)
         return tuple(map(_member, self._jobs(uuid)))
 
