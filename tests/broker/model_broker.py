@@ -108,6 +108,7 @@ class ModelBroker:
         return Situation(
             now_s=self.slurm.now_s,
             holes={SHAPE: self.slurm.holes()},
+            widths={SHAPE: 1} if self.slurm.gpus > 1 else {},
             belief=belief,
             trainers=tuple(
                 replace(trainer, assignment=self.assignments.get(trainer.name))

@@ -1,7 +1,8 @@
 """A model of Slurm, small enough to be obviously right, and a broker's disk.
 
 One-node jobs, arrays, limits, deadlines, other people's jobs; it starts, preempts,
-loses sight of jobs, and takes submissions whose answer never comes.
+loses sight of jobs, and takes submissions whose answer never comes. Where nodes have
+several GPUs, ours take one of them each.
 """
 
 import math
@@ -29,6 +30,7 @@ class ModelJob:
     end_s: float | None = None
     was_told: bool = False
     requested: str = ""
+    gpus: int = 1
 
     @property
     def is_live(self) -> bool:
@@ -74,6 +76,7 @@ class ModelSlurm:
         unseen: Numbers of jobs that no answer mentions now.
         next_id: Number of the next job.
         preempts: Whether others' jobs take nodes from ours.
+        gpus: How many each node has; a lease takes one.
     """
 
     nodes: tuple[str, ...]
@@ -86,6 +89,7 @@ class ModelSlurm:
     unseen: set[int] = field(default_factory=set)
     next_id: int = 1
     preempts: bool = True
+    gpus: int = 1
 
     def submit(self, name: str, tasks: int, limit_s: float, deadline_s: float) -> int:
         first = self.next_id
@@ -105,10 +109,22 @@ class ModelSlurm:
     ) -> None:
         self.late.append((self.now_s + after_s, (name, tasks, limit_s, deadline_s)))
 
-    def other(self, node: str, *, is_waiting: bool = False) -> ModelJob:
-        """Somebody else's job takes *node*, or waits for it."""
+    def other(
+        self, node: str, *, is_waiting: bool = False, gpus: int | None = None
+    ) -> ModelJob:
+        """Somebody else's job takes *node*, or some GPUs of it, or waits for them."""
         job = self._add(
-            ModelJob(0, None, 0, "theirs", OTHER_UID, 60.0, math.inf, requested=node)
+            ModelJob(
+                0,
+                None,
+                0,
+                "theirs",
+                OTHER_UID,
+                60.0,
+                math.inf,
+                requested=node,
+                gpus=gpus or self.gpus,
+            )
         )
         if not is_waiting:
             self._start(job, node)
@@ -161,15 +177,19 @@ class ModelSlurm:
 
     def _try_to_start(self, job: ModelJob) -> None:
         if self.preempts and job.requested:
-            for ours in self.holding(job.requested):
-                if ours.uid == UID:
-                    self._end(ours, JobState.PREEMPTED)
+            ours = [one for one in self.holding(job.requested) if one.uid == UID]
+            while ours and self.free(job.requested) < job.gpus:
+                self._end(ours.pop(), JobState.PREEMPTED)
         for node in self.nodes:
             asked = not job.requested or job.requested == node
             lasts = self.now_s + job.limit_s <= self.ends_s.get(node, math.inf)
-            if asked and not self.holding(node) and (lasts or job.uid != UID):
+            if asked and self.free(node) >= job.gpus and (lasts or job.uid != UID):
                 self._start(job, node)
                 return
+
+    def free(self, node: str) -> int:
+        """How many GPUs of *node* no job has."""
+        return self.gpus - sum(job.gpus for job in self.holding(node))
 
     def holding(self, node: str) -> list[ModelJob]:
         return [
@@ -193,10 +213,20 @@ class ModelSlurm:
     def holes(self) -> tuple[Hole, ...]:
         found = []
         for node in self.nodes:
-            holders = self.holding(node)
+            holders, room = self.holding(node), self.free(node)
+            ours = tuple(job.job_id for job in holders if job.uid == UID)
             end_s = self.ends_s.get(node, math.inf)
-            if all(job.uid == UID for job in holders) and end_s > self.now_s:
+            if (ours or room) and end_s > self.now_s:
                 ends_by = HoleEnd.OPEN if math.isinf(end_s) else HoleEnd.RESERVATION
-                held_by = tuple(job.job_id for job in holders)
-                found.append(Hole(node, self.now_s, end_s, ends_by, "", held_by))
+                found.append(
+                    Hole(
+                        node,
+                        self.now_s,
+                        end_s,
+                        ends_by,
+                        held_by=ours,
+                        room=room,
+                        is_in_use=bool(holders),
+                    )
+                )
         return tuple(found)

@@ -32,8 +32,9 @@ def trainer(name: str, most: int, sizes: tuple[int, ...] | None = None) -> Train
     return Trainer(name, curve, SHAPE, 5.0, 5.0, 5.0)
 
 
-def broker(**limits: object) -> ModelBroker:
-    slurm = ModelSlurm(NODES, preempts=limits.get("mode") is not Mode.YIELD)
+def broker(*, gpus: int = 1, **limits: object) -> ModelBroker:
+    preempts = limits.get("mode") is not Mode.YIELD
+    slurm = ModelSlurm(NODES, preempts=preempts, gpus=gpus)
     trainers = (trainer("a", 4), trainer("b", 4, (2, 4)))
     settled = replace(Limits(most_leases=5), **limits)  # type: ignore[arg-type]
     return ModelBroker(slurm, trainers, settled)
@@ -46,10 +47,11 @@ def happen(data: st.DataObject, slurm: ModelSlurm) -> None:
     slurm.unseen.clear()
     if event == "preempt":
         slurm.preempt(node)
-    elif event == "theirs" and not slurm.holding(node):
-        slurm.other(node)
+    elif event == "theirs" and slurm.free(node):
+        slurm.other(node, gpus=slurm.free(node))
     elif event == "their wait":
-        slurm.other(node, is_waiting=True)
+        gpus = data.draw(st.integers(1, slurm.gpus))
+        slurm.other(node, is_waiting=True, gpus=gpus)
     elif event == "their end":
         for job in slurm.holding(node):
             if job.uid != UID:
@@ -78,7 +80,8 @@ def check(world: ModelBroker, *, was_whole: bool = True) -> None:
     ours = [job for job in slurm.ours() if (job.name, job.task) not in world.lost]
     staying = [job for job in ours if not job.was_told]
     # What came late, or was adopted by a tick that was killed, the next gives back.
-    assert not was_whole or len(staying) <= len(NODES), "more leases than nodes"
+    most = len(NODES) * slurm.gpus
+    assert not was_whole or len(staying) <= most, "more leases than nodes"
     held = Counter(key for one in world.assignments.values() for key in one.leases)
     assert all(count == 1 for count in held.values()), held
 
@@ -99,14 +102,16 @@ def settle(world: ModelBroker) -> None:
             return
 
 
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize(
+    ("mode", "gpus"), [(Mode.PREEMPT, 1), (Mode.YIELD, 1), (Mode.PREEMPT, 3)]
+)
 @settings(max_examples=120)
 @given(data=st.data())
 def test_whatever_happens_the_broker_puts_it_right(
-    mode: Mode, data: st.DataObject
+    mode: Mode, gpus: int, data: st.DataObject
 ) -> None:
     cap = data.draw(st.sampled_from([5, 64]))
-    world = broker(mode=mode, most_leases=cap)
+    world = broker(mode=mode, most_leases=cap, gpus=gpus)
 
     for _ in range(data.draw(st.integers(1, 8))):
         happen(data, world.slurm)
@@ -122,7 +127,8 @@ def test_whatever_happens_the_broker_puts_it_right(
     assert world.slurm.late == []
     assert {job.state.value for job in theirs} <= {"COMPLETED"}
     trained_on = sum(len(one.leases) for one in world.assignments.values())
-    assert min(6, cap) <= trained_on <= min(6, cap + len(world.lost))
+    wanted = 6 if gpus == 1 else 8  # of six nodes, or of all that trainers can use
+    assert min(wanted, cap) <= trained_on <= min(wanted, cap + len(world.lost))
     assert {job.job_id for job in world.slurm.ours()} == {
         lease.job_id for lease in world.leases.values() if lease.is_live
     }
