@@ -165,7 +165,10 @@ def in_proportion(
         nodes: The cluster's.
         sharing: How Slurm shares them.
     """
-    fitting = [node for node in nodes if replace(wanted, cpus=0).is_met_by(node)]
+    of_any_size = replace(wanted, cpus=0)
+    # Of thousands of nodes most are alike, and this is asked for each trainer.
+    unlike = {_size(node): node for node in nodes}.values()
+    fitting = [node for node in unlike if of_any_size.is_met_by(node)]
     if not fitting:
         return wanted
     gpus = [gres for gres in wanted.gres if gres.name == GPU]
@@ -179,6 +182,18 @@ def in_proportion(
             math.floor(node.memory_mib * _part(node, asked, cpus)) for node in fitting
         )
     return replace(wanted, cpus=cpus, memory_mib=memory_mib)
+
+
+def _size(node: Node) -> tuple[object, ...]:
+    """Return all of *node* that decides whether and how much of it a lease takes."""
+    what = (node.partitions, node.features, node.gres)
+    return (
+        *what,
+        node.cpus,
+        node.memory_mib,
+        node.cpus_per_core,
+        node.cpus_per_socket,
+    )
 
 
 def _part_of_cpus(node: Node, gpus: int, sharing: NodeSharing) -> int:
