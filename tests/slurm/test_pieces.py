@@ -166,6 +166,34 @@ def test_cpus_and_memory_go_with_the_gpus() -> None:
     assert in_proportion(bare, [node()], uncounted).memory_mib == 0
 
 
+@pytest.mark.parametrize("is_last", [True, False])
+@pytest.mark.parametrize(
+    ("changes", "cpus", "memory_mib"),
+    [
+        ({"cpus": 8}, 2, 2000),
+        ({"memory_mib": 4000}, 4, 1000),
+        ({"gres": gpus(8)}, 2, 1000),
+        ({"partitions": ("main",)}, 4, 2000),
+        ({"features": frozenset()}, 4, 2000),
+        ({"cpus_per_core": 8}, 4, 2000),
+        ({"cpus_per_socket": 8}, 4, 2000),
+    ],
+)
+def test_of_nodes_that_differ_in_anything_the_least_part_counts(
+    changes: dict[str, object], cpus: int, memory_mib: int, *, is_last: bool
+) -> None:
+    usual = {"cpus": 16, "cpus_per_core": 1, "cpus_per_socket": 4}
+    nodes = [node(**usual), node(**(usual | changes))]  # type: ignore[arg-type]
+    grain = Grain.SOCKET if "cpus_per_socket" in changes else Grain.CPU
+    bare = wanted(cpus=0, memory_mib=0, features=frozenset({"ib"}))
+
+    shaped = in_proportion(
+        bare, nodes if is_last else nodes[::-1], replace(BY_CPU, grain=grain)
+    )
+
+    assert (shaped.cpus, shaped.memory_mib) == (cpus, memory_mib)
+
+
 # Holes of pieces
 
 
