@@ -4,7 +4,8 @@ The dense dynamic program looks at every count of every trainer for every size o
 pool. A bound and a good plan rule out almost all of that. The solver prices a node by
 the linear relaxation (:func:`node_price`), which shows how much each size of a trainer
 loses (:class:`Priced`), and searches only plans that lose little enough to beat the
-good plan (:func:`search`).
+good plan (:func:`search`). All this counts units of the class: a trainer whose leases
+are wider than one has sizes at whole leases only (:func:`stretched`).
 """
 
 from __future__ import annotations
@@ -67,8 +68,9 @@ class ExactSolver:
         plan = self._table.plans.get(asked)
         if plan is None:
             rows = self._table.rows_of(problem)
-            counts, value = _best(self._case(rows, pool_nodes))
-            plan = Plan(tuple([(n,) for n in counts]), value, value)
+            units, value = _best(self._case(rows, pool_nodes))
+            counts = [(n // row.width,) for n, row in zip(units, rows, strict=True)]
+            plan = Plan(tuple(counts), value, value)
             self._table.keep(asked, plan)
         return plan
 
@@ -217,26 +219,41 @@ few hundred rows of some hundred sizes at a few hundred prices."""
 
 _LOSSLESS = 1e-12
 """Losses this small beside the best are rounding; only the search's start uses it."""
-_Key = tuple["Curve", tuple[int, ...], float, float, float, bool]
+_Key = tuple["Curve", tuple[int, ...], float, float, float, bool, int]
 _Asked = tuple[int, float, tuple["ProblemTrainer", ...]]
 """Nodes to give, look-ahead, and trainers."""
 
 
+def stretched(row: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+    """Return gains by count of leases as gains by units, at *width* units a lease.
+
+    Returns:
+        Shape (width * max leases + 1,), ``-inf`` between whole leases.
+    """
+    if width == 1:
+        return row
+    by_unit = np.full((len(row) - 1) * width + 1, -np.inf)
+    by_unit[::width] = row
+    return by_unit
+
+
 class Row(NamedTuple):
-    """A trainer's gains.
+    """A trainer's gains by units: nodes, or the units of its leases.
 
     Attributes:
-        gains: At 0 .. max nodes, ``-inf`` where not allowed, shape (sizes,).
+        gains: At 0 .. max units, ``-inf`` where not allowed, shape (sizes,).
         values: The same as a list, for quick access to single gains.
         best_within: The count of largest gain among 0 .. n, by n.
         hull: Their concave hull.
-        priced: By price of a node, as :meth:`SizeTable.priced` made it.
+        width: Units of a lease.
+        priced: By price of a unit, as :meth:`SizeTable.priced` made it.
     """
 
     gains: NDArray[np.float64]
     values: list[float]
     best_within: list[int]
     hull: Hull
+    width: int
     priced: dict[float, Priced]
 
 
@@ -274,6 +291,7 @@ class SizeTable:
 
     def _row(self, trainer: ProblemTrainer) -> Row:
         usable = trainer.usable is None or 0 in trainer.usable
+        width = trainer.width(0)
         key = (
             trainer.curve,
             trainer.held,
@@ -281,11 +299,13 @@ class SizeTable:
             trainer.down_s,
             trainer.start_s,
             usable,
+            width,
         )
         row = self._rows.get(key)
         if row is None:
             all_gains = gains(trainer, self._t_fwd_s)
-            row = self._rows[key] = _row_of(all_gains if usable else all_gains[:1])
+            own = all_gains if usable else all_gains[:1]
+            row = self._rows[key] = _row_of(stretched(own, width), width)
             self._sizes += len(row.gains)
         return row
 
@@ -295,12 +315,12 @@ class SizeTable:
         return priced
 
 
-def _row_of(row_gains: NDArray[np.float64]) -> Row:
+def _row_of(row_gains: NDArray[np.float64], width: int) -> Row:
     tops = np.maximum.accumulate(row_gains)
     rises = np.concatenate(([True], tops[1:] > tops[:-1]))
     best_within = np.maximum.accumulate(np.where(rises, np.arange(len(tops)), 0))
     values, hull = row_gains.tolist(), hull_of(row_gains)
-    return Row(row_gains, values, best_within.tolist(), hull, {})
+    return Row(row_gains, values, best_within.tolist(), hull, width, {})
 
 
 class Options(NamedTuple):

@@ -6,8 +6,8 @@ docs/reference/model.md, "Class by class"). Solvers time out, crash and make fal
 claims. Whatever happens, the answer is a plan that breaks no constraint: the solver's
 if it verifies, else the present plan.
 
-Nodes of one class are interchangeable, so a variable of the count model counts them
-instead of naming them. First the nodes are priced by a relaxation, which bounds the
+Nodes of one class are interchangeable, so a variable of the count model counts leases
+instead of naming nodes. First the nodes are priced by a relaxation, which bounds the
 gain and rules out most sizes (:class:`Reduction`), and a greedy plan is made. Where
 that leaves something to decide, a solver gets the model of ``milp.program`` over the
 sizes left.
@@ -39,6 +39,7 @@ from milp.exact import (
     node_price,
     price_sizes,
     search,
+    stretched,
 )
 from milp.problem import (
     SOLVER_TOLERANCE,
@@ -50,6 +51,7 @@ from milp.problem import (
     gains,
     keep,
     plan_gain,
+    units_used,
     violations,
 )
 
@@ -184,7 +186,8 @@ _SEARCHED = "proven by a search of all that can beat it, without an integer prog
 def plan_counts(problem: Problem, solver: ModelSolver, *, limit_s: float) -> Answer:
     """Plan by counts; exact where a search or *solver* proves an optimum.
 
-    The plan is not verified yet.
+    The plan is not verified yet. Of the plans with its sizes it is one in which leases
+    are in the classes named first (:func:`in_named_order`).
 
     Several classes are planned as one first, which is exact where the nodes can then be
     handed out. One class is searched if that takes less than a second. Else the model
@@ -197,17 +200,31 @@ def plan_counts(problem: Problem, solver: ModelSolver, *, limit_s: float) -> Ans
         SolverUnavailableError: The solver is not installed.
     """
     rows = feasible_gains(problem)
-    if len(problem.classes) > 1:
-        answer = _planned_as_one_class(problem, rows)
-        if answer is not None:
-            return answer
-    prices, sizes = _relax(
+    if len(problem.classes) == 1:
+        return _plan_priced(problem, rows, solver, limit_s=limit_s)
+    answer = _planned_as_one_class(problem, rows)
+    if answer is not None:
+        return answer
+    answer = _plan_priced(problem, rows, solver, limit_s=limit_s)
+    counts = in_named_order(problem, rows, answer.plan.counts)
+    return replace(answer, plan=replace(answer.plan, counts=counts))
+
+
+def _plan_priced(
+    problem: Problem,
+    rows: Sequence[NDArray[np.float64]],
+    solver: ModelSolver,
+    *,
+    limit_s: float,
+) -> Answer:
+    """Plan by a bound from prices, a greedy plan, and a search or *solver*."""
+    prices, relaxed = _relax(
         problem,
         rows,
         solver,
         limit_s=limit_s * _PRICE_TIME,
     )
-    reduction = reduce(problem, rows, prices, sizes)
+    reduction = reduce(problem, rows, prices, relaxed)
     if reduction.is_proof:
         return Answer(reduction.plan(proven=True), PlanStatus.PROVEN, _NO_SOLVER)
     if len(problem.classes) == 1:
@@ -242,18 +259,18 @@ def _relax(
     solver: ModelSolver,
     *,
     limit_s: float,
-) -> tuple[list[float], list[float]]:
+) -> tuple[list[float], list[list[float]]]:
     """Solve the linear relaxation over hull corners.
 
-    Any prices give a valid bound and any sizes a start, so that a solver's mistake
+    Any prices give a valid bound and any counts a start, so that a solver's mistake
     here only costs time.
 
     Returns:
-        Price of a node of each class, the dual of its capacity (M3), and the
-        relaxed size of each trainer.
+        Price of a unit of each class, the dual of its capacity (M3), and the
+        relaxed counts by trainer and class, or nothing.
     """
     if len(problem.classes) == 1:
-        hulls = [hull_of(row) for row in rows]
+        hulls = [hull_of(row) for row in _by_units(problem, rows)]
         return [node_price(hulls, problem.classes[0].nodes)], []
     options = [
         {n: float(row[n]) for n in _corner_sizes(row, sum(trainer.held))}
@@ -264,7 +281,17 @@ def _relax(
     model = count_model(problem, options, is_relaxed=True)
     if solver.solve(model.model, limit_s=limit_s) is not SolverStatus.OPTIMUM:
         return [0.0] * len(problem.classes), []
-    return model.prices(), model.relaxed_sizes()
+    return model.prices(), model.relaxed_counts()
+
+
+def _by_units(
+    problem: Problem, rows: Sequence[NDArray[np.float64]]
+) -> list[NDArray[np.float64]]:
+    """Return the gains of a problem of one class by units instead of leases."""
+    return [
+        stretched(row, trainer.width(0))
+        for trainer, row in zip(problem.trainers, rows, strict=True)
+    ]
 
 
 def _corner_sizes(row: NDArray[np.float64], held: int) -> list[int]:
@@ -276,14 +303,20 @@ def _search(
     problem: Problem, reduction: Reduction, price: float
 ) -> tuple[Reduction, bool]:
     """Search one class for better plans, and tell whether the best is proven."""
-    priced = [price_sizes(row, price) for row in reduction.rows]
+    by_units = _by_units(problem, reduction.rows)
+    priced = [price_sizes(row, price) for row in by_units]
     for share in _SEARCH_STAGES:
         within = reduction.gap * share
         limit = Limit(within, price, problem.classes[0].nodes)
         if cells(priced, limit) > _MOST_CELLS:
             break
         found, value = search(priced, limit)
-        reduction = reduction.improved(tuple([(n,) for n in found]), value)
+        if value > reduction.gain:
+            counts = [
+                (n // trainer.width(0),)
+                for trainer, n in zip(problem.trainers, found, strict=True)
+            ]
+            reduction = reduction.improved(tuple(counts), value)
         if reduction.gap <= within:
             return reduction, True
     return reduction, False
@@ -402,15 +435,15 @@ def reduce(
     problem: Problem,
     rows: Sequence[NDArray[np.float64]],
     prices: Sequence[float],
-    sizes: Sequence[float],
+    relaxed: Sequence[Sequence[float]],
 ) -> Reduction:
     """Bound the problem at *prices*, and find a greedy plan.
 
     Args:
         problem: The problem.
         rows: From :func:`feasible_gains`.
-        prices: [lambda_k] Gain of a node of each class, 0 or more.
-        sizes: A relaxed plan's size by trainer to start from, or nothing.
+        prices: [lambda_k] Gain of a unit of each class, 0 or more.
+        relaxed: A relaxed plan's counts to start from, or nothing.
     """
     paid = [
         row - node_costs(trainer, problem, prices)[: len(row)]
@@ -421,7 +454,7 @@ def reduce(
     bound = float(best.sum()) + worth
     rounding = _ROUNDING * (float(np.abs(best).sum()) + worth)
     priced = [float(row.argmax()) for row in paid]
-    counts = _incumbent(problem, rows, [priced, *([sizes] if sizes else [])], prices)
+    counts = _incumbent(problem, rows, priced, prices, relaxed)
     losses = [top - row for row, top in zip(paid, best, strict=True)]
     gain = plan_gain(problem, counts)
     return Reduction(rows, losses, bound, rounding, counts, gain)
@@ -441,41 +474,103 @@ def feasible_gains(problem: Problem) -> list[NDArray[np.float64]]:
 def node_costs(
     trainer: ProblemTrainer, problem: Problem, prices: Sequence[float]
 ) -> NDArray[np.float64]:
-    """Least price of 0 .. max nodes for *trainer* without migration (M4, M5).
+    """Least price of 0 .. max leases for *trainer* without migration (M4, M5).
 
-    Below what it holds it keeps its cheapest nodes; above, it keeps all and
+    Below what it holds it keeps its cheapest leases; above, it keeps all and
     adds the cheapest ones. ``inf`` where there are not that many.
     """
     usable = range(len(prices)) if trainer.usable is None else trainer.usable
     most = len(trainer.curve.value_per_s) - 1
-    cheap_first = sorted(usable, key=lambda k: prices[k])
-    own = [prices[k] for k in cheap_first for _ in range(trainer.held[k])]
+    each = _lease_prices(trainer, prices)
+    cheap_first = sorted(usable, key=lambda k: each[k])
+    own = [each[k] for k in cheap_first for _ in range(trainer.held[k])]
     if len(own) == sum(trainer.held):
         for k in cheap_first:
-            spare = problem.classes[k].nodes - trainer.held[k]
-            own += [prices[k]] * min(spare, most - len(own))
+            spare = problem.classes[k].nodes // trainer.width(k) - trainer.held[k]
+            own += [each[k]] * min(spare, most - len(own))
     costs = np.full(most + 1, np.inf)
     costs[: len(own) + 1] = np.cumsum([0.0, *own])
     return costs
 
 
+def _lease_prices(trainer: ProblemTrainer, prices: Sequence[float]) -> Sequence[float]:
+    """Return the price of a lease of *trainer* by class, from that of a unit."""
+    if trainer.widths is None:
+        return prices
+    return [price * width for price, width in zip(prices, trainer.widths, strict=True)]
+
+
 def _incumbent(
     problem: Problem,
     rows: Sequence[NDArray[np.float64]],
-    starts: Sequence[Sequence[float]],
+    priced: Sequence[float],
     prices: Sequence[float],
+    relaxed: Sequence[Sequence[float]],
 ) -> tuple[tuple[int, ...], ...]:
-    """The best of the greedy plans from each start and from the present counts."""
-    held = [float(sum(trainer.held)) for trainer in problem.trainers]
+    """The best of the greedy plans from each start and from the present counts.
+
+    From the relaxed plan once by its sizes alone, and once in its classes first.
+    """
+    starts: list[tuple[Sequence[float], Sequence[Sequence[int]]]] = [(priced, ())]
+    if relaxed:
+        sizes = [sum(own) for own in relaxed]
+        starts.append((sizes, ()))
+        starts.append((sizes, [[int(n + _WHOLE) for n in own] for own in relaxed]))
+    starts.append(([float(sum(trainer.held)) for trainer in problem.trainers], ()))
     plans = []
-    for start in (*starts, held):
+    for start, first in starts:
         targets = [
-            int(np.flatnonzero(np.isfinite(row[: int(size + 1e-6) + 1]))[-1])
+            int(np.flatnonzero(np.isfinite(row[: int(size + _WHOLE) + 1]))[-1])
             for row, size in zip(rows, start, strict=True)
         ]
-        counts = greedy(problem, rows, targets=targets, price=prices)
+        counts = greedy(problem, rows, targets=targets, price=prices, first=first)
         plans.append(tuple(map(tuple, counts)))
     return max(plans, key=lambda counts: plan_gain(problem, counts))
+
+
+_WHOLE = 1e-6
+"""A solver's count that is this little under a whole number is taken for that."""
+
+
+# Which of the classes leases are in, where plans gain the same.
+
+
+def in_named_order(
+    problem: Problem,
+    rows: Sequence[NDArray[np.float64]],
+    counts: tuple[tuple[int, ...], ...],
+) -> tuple[tuple[int, ...], ...]:
+    """Return a plan of the sizes of *counts*, in the classes named first.
+
+    It gains the same, as gains go by sizes. No trainer could have a lease in a class
+    named earlier in place of a later one, without migrating and with the others as they
+    are. Of two such plans, one from *counts* on and one made anew, it is the one that
+    takes less of the class named last, and if these are equal, of the one before it.
+
+    Args:
+        problem: The problem.
+        rows: From :func:`feasible_gains`.
+        counts: A plan that breaks no constraint.
+    """
+    free_of_charge = [0.0] * len(problem.classes)
+    sizes = [sum(own) for own in counts]
+    stock = _Stock(problem, free_of_charge, counts)
+    before: list[list[int]] = []
+    while stock.counts != before:
+        before = list(stock.counts)
+        for j, size in enumerate(sizes):
+            stock.resize(j, size)
+    moved = stock.counts
+    anew = greedy(problem, rows, targets=sizes, price=free_of_charge)
+    plans = [moved] if [sum(own) for own in anew] != sizes else [moved, anew]
+    best = min(plans, key=lambda plan: _last_used(problem, plan))
+    return tuple(map(tuple, best))
+
+
+def _last_used(problem: Problem, counts: Sequence[Sequence[int]]) -> list[int]:
+    """Return the units used of each class, that named last first."""
+    classes = reversed(range(len(problem.classes)))
+    return [units_used(problem, counts, k) for k in classes]
 
 
 # The greedy plan.
@@ -490,38 +585,65 @@ def greedy(
     *,
     targets: Sequence[int],
     price: Sequence[float],
+    first: Sequence[Sequence[int]] = (),
 ) -> list[list[int]]:
     """Bring every trainer near its target size, then spend the nodes left.
 
     Shrinking trainers release nodes first; growing ones follow, those with the
-    fewest classes to choose from first; at last every trainer that gains by
-    growing on the nodes left does so.
+    widest leases first, of these the ones with the fewest classes to choose from; at
+    last every trainer that gains by growing on the nodes left does so.
 
     Args:
         problem: The problem.
         rows: Gains by trainer at 0 .. max nodes, ``-inf`` where not allowed.
         targets: Wanted size by trainer, each an allowed one.
-        price: Of a node of each class; cheap ones are taken first.
+        price: Of a unit of each class; cheap leases are taken first, and of equally
+            cheap ones those of the classes named first.
+        first: Counts by trainer and class that shrinking trainers keep, and growing
+            ones fill up first, as far as these are sizes and there is room; or nothing.
 
     Returns:
         Counts, shape (trainers, classes).
     """
-    stock = _Stock(problem, price)
-    trainers = list(enumerate(problem.trainers))
-    for j, trainer in trainers:
-        if targets[j] < sum(trainer.held) or not np.isfinite(
-            rows[j][sum(trainer.held)]
-        ):
+    held_by = [sum(trainer.held) for trainer in problem.trainers]
+    stock = _Stock(problem, price, [trainer.held for trainer in problem.trainers])
+    # A trainer off its sizes may grow at once, which others must have shrunk for.
+    for j in sorted(range(len(held_by)), key=lambda j: targets[j] >= held_by[j]):
+        held = held_by[j]
+        is_off = not np.isfinite(rows[j][held])
+        if first and targets[j] < held:
+            stock.cut(j, first[j], rows[j])
+        elif first and is_off:
+            stock.fill(j, first[j], rows[j])
+            is_off = not np.isfinite(rows[j][sum(stock.counts[j])])
+        if is_off or (targets[j] < held and not first):
             stock.resize(j, _most_within(rows[j], min(targets[j], stock.reach(j))))
-    by_choice = sorted(trainers, key=lambda jt: len(stock.usable[jt[0]]))
-    for j, trainer in by_choice:
-        if targets[j] > sum(trainer.held) == sum(stock.counts[j]):
-            size = _most_within(rows[j], min(targets[j], stock.reach(j)))
-            stock.resize(j, max(size, sum(trainer.held)))
+    for j, own in enumerate(first):
+        if targets[j] > sum(stock.counts[j]) >= held_by[j]:
+            stock.fill(j, own, rows[j])
+    _grow(stock, problem, rows, targets)
     for _ in range(_MOST_SWEEPS):
         if not _sweep(stock, rows):
             break
     return stock.counts
+
+
+def _grow(
+    stock: _Stock,
+    problem: Problem,
+    rows: Sequence[NDArray[np.float64]],
+    targets: Sequence[int],
+) -> None:
+    """Bring trainers that keep all their leases as near to their targets as can be."""
+    by_choice = sorted(
+        enumerate(problem.trainers),
+        key=lambda jt: (-max(jt[1].widths or (1,)), len(stock.usable[jt[0]])),
+    )
+    for j, trainer in by_choice:
+        held = sum(trainer.held)
+        if targets[j] > sum(stock.counts[j]) >= held:
+            size = _most_within(rows[j], min(targets[j], stock.reach(j)))
+            stock.resize(j, max(size, held))
 
 
 def _sweep(stock: _Stock, rows: Sequence[NDArray[np.float64]]) -> bool:
@@ -550,9 +672,20 @@ def _best_within(row: NDArray[np.float64], most: int) -> int:
 
 
 class _Stock:
-    """Nodes by trainer and class, and free ones, while a plan is being made."""
+    """Leases by trainer and class, and free units, while a plan is being made.
 
-    def __init__(self, problem: Problem, price: Sequence[float]) -> None:
+    Args:
+        problem: The problem.
+        price: Of a unit of each class.
+        counts: The plan to begin from; it breaks no constraint but M2 and M5.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        price: Sequence[float],
+        counts: Sequence[Sequence[int]],
+    ) -> None:
         every = range(len(problem.classes))
         self._trainers = problem.trainers
         self._price = price
@@ -560,45 +693,106 @@ class _Stock:
         self.usable = [
             frozenset(every) if t.usable is None else t.usable for t in problem.trainers
         ]
-        self.counts = [list(t.held) for t in problem.trainers]
+        self.counts = [list(own) for own in counts]
         self._free = [
-            c.nodes - sum(t.held[k] for t in problem.trainers)
+            c.nodes - units_used(problem, self.counts, k)
             for k, c in enumerate(problem.classes)
         ]
 
     def reach(self, j: int) -> int:
-        """Most nodes that the trainer can have now without migrating."""
+        """Most leases that the trainer can have now without migrating."""
         trainer, usable = self._trainers[j], self.usable[j]
         own = self._own_within_reach(j)
         if sum(own) < sum(trainer.held):
             return sum(own)
+        if trainer.widths is None:
+            return sum(own) + sum(
+                self._free[k] - (own[k] - self.counts[j][k]) for k in usable
+            )
         return sum(own) + sum(
-            self._free[k] - (own[k] - self.counts[j][k]) for k in usable
+            self._free[k] // trainer.widths[k] - (own[k] - self.counts[j][k])
+            for k in usable
         )
 
     def resize(self, j: int, size: int) -> None:
-        """Give the trainer *size* nodes, at most its reach, nested in its old ones."""
+        """Give the trainer *size* leases, at most its reach, nested in its old ones."""
+        trainer = self._trainers[j]
+        widths = trainer.widths or [1] * len(self._free)
         for k, count in enumerate(self.counts[j]):
-            self._free[k] += count
+            self._free[k] += count * widths[k]
         own = [
-            min(n, self._free[k]) if k in self.usable[j] else 0
-            for k, n in enumerate(self._trainers[j].held)
+            min(n, self._free[k] // widths[k]) if k in self.usable[j] else 0
+            for k, n in enumerate(trainer.held)
         ]
-        row = drop(own, max(0, sum(own) - size), self._price)
+        each = _lease_prices(trainer, self._price)
+        row = drop(own, max(0, sum(own) - size), each)
         missing = size - sum(row)
-        for k in self._cheap_first:
+        for k in self._cheapest_leases(each):
             if k in self.usable[j]:
-                more = min(missing, self._free[k] - row[k])
+                more = min(missing, self._free[k] // widths[k] - row[k])
                 row[k] += more
                 missing -= more
         self.counts[j] = row
         for k, count in enumerate(row):
-            self._free[k] -= count
+            self._free[k] -= count * widths[k]
+
+    def cut(self, j: int, wanted: Sequence[int], row: NDArray[np.float64]) -> None:
+        """Let the trainer shrink to *wanted* leases by class, or to a size below.
+
+        Args:
+            j: The trainer, with all the leases that it held.
+            wanted: Most leases by class.
+            row: Its gains by size.
+        """
+        kept = [
+            min(n, most) if k in self.usable[j] else 0
+            for k, (n, most) in enumerate(zip(self.counts[j], wanted, strict=True))
+        ]
+        self._set(j, self._to_size(j, kept, sum(kept) - _most_within(row, sum(kept))))
+
+    def fill(self, j: int, wanted: Sequence[int], row: NDArray[np.float64]) -> None:
+        """Let the trainer grow to *wanted* leases by class, or to a size below.
+
+        Arguments as for :meth:`cut`.
+        """
+        trainer, own = self._trainers[j], self.counts[j]
+        more = [
+            min(max(0, n - own[k]), self._free[k] // trainer.width(k))
+            if k in self.usable[j]
+            else 0
+            for k, n in enumerate(wanted)
+        ]
+        most = sum(own) + sum(more)
+        more = self._to_size(j, more, most - _most_within(row, most))
+        self._set(j, [n + added for n, added in zip(own, more, strict=True)])
+
+    def _to_size(self, j: int, counts: Sequence[int], surplus: int) -> list[int]:
+        """Take *surplus* leases, or all, out of *counts*, dearest first."""
+        each = _lease_prices(self._trainers[j], self._price)
+        return drop(counts, min(surplus, sum(counts)), each)
+
+    def _set(self, j: int, row: list[int]) -> None:
+        trainer = self._trainers[j]
+        for k, (before, count) in enumerate(zip(self.counts[j], row, strict=True)):
+            self._free[k] += (before - count) * trainer.width(k)
+        self.counts[j] = row
+
+    def _cheapest_leases(self, each: Sequence[float]) -> Sequence[int]:
+        """Return the classes by the price of a lease, cheapest first."""
+        if each is self._price:
+            return self._cheap_first
+        return sorted(range(len(each)), key=lambda k: (each[k], k))
 
     def _own_within_reach(self, j: int) -> list[int]:
-        """Nodes it held at first that it still has or that are free again."""
-        held = self._trainers[j].held
+        """Leases it held at first that it still has or that fit again."""
+        trainer = self._trainers[j]
+        counts, free, usable = self.counts[j], self._free, self.usable[j]
+        if trainer.widths is None:
+            return [
+                min(n, counts[k] + free[k]) if k in usable else 0
+                for k, n in enumerate(trainer.held)
+            ]
         return [
-            min(n, self.counts[j][k] + self._free[k]) if k in self.usable[j] else 0
-            for k, n in enumerate(held)
+            min(n, counts[k] + free[k] // trainer.widths[k]) if k in usable else 0
+            for k, n in enumerate(trainer.held)
         ]

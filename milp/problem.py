@@ -1,9 +1,11 @@
 """The planning problem, the gain of a plan, and checks of both.
 
-Every solver takes a :class:`Problem` and returns a :class:`~milp.answer.Plan`. The
-checks are plain Python and share with the solvers nothing but the objective's
-definition. Symbols in brackets and numbered constraints are those of
-docs/reference/model.md.
+A class of nodes has a capacity in *units*, and a trainer takes *leases* of a width of
+its own in it. A whole node is a unit and a lease, unless widths say otherwise; where
+nodes are shared a unit is a GPU. Every solver takes a :class:`Problem` and returns a
+:class:`~milp.answer.Plan`. The checks are plain Python and share with the solvers
+nothing but the objective's definition. Symbols in brackets and numbered constraints are
+those of docs/reference/model.md.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """A trainer's worth by node count, and the counts that it can use.
+    """A trainer's worth by count of nodes (leases), and the counts that it can use.
 
     Compared and hashed by identity, so that solvers can cache by it. May be non-concave
     and non-monotone.
@@ -117,11 +120,18 @@ def _check_values(values: NDArray[np.float64]) -> None:
 
 @dataclass(slots=True)
 class NodeClass:
-    """Idle nodes that are alike to the planner.
+    """Idle nodes, or idle parts of nodes, that are alike to the planner.
+
+    The planner counts units and places no lease. So where leases share nodes, the
+    caller makes the classes such that any counts within capacity can be packed. It cuts
+    nodes into blocks, each held lease being a block of its own, and puts blocks of one
+    size into a class. Only trainers whose width divides that size may use the class,
+    and of the widths that are used there each divides the next.
 
     Attributes:
         name: For messages and reports.
-        nodes: How many there are now, 0 or more.
+        nodes: Units of capacity now, held and free, 0 or more: nodes, or GPUs where
+            nodes are shared.
         life_s: How long they are expected to stay idle.
     """
 
@@ -138,12 +148,13 @@ class ProblemTrainer:
 
     Attributes:
         name: Unique in the problem.
-        curve: [O_j] Its worth by node count.
-        held: [C_jk] Nodes it holds now, by class; all of them still idle.
+        curve: [O_j] Its worth by count of leases.
+        held: [C_jk] Leases it holds now, by class; all of them on idle nodes.
         up_s: [Rup_j] Seconds of its present worth that growing costs.
         down_s: [Rdw_j] Seconds of its present worth that shrinking costs.
         start_s: [Rst_j] Seconds of its new worth that starting from 0 costs.
         usable: Classes it may use, by index; None for all.
+        widths: [w_jk] Units that one lease takes, by class; None for one of each.
     """
 
     name: str
@@ -153,11 +164,16 @@ class ProblemTrainer:
     down_s: float
     start_s: float = 0.0
     usable: frozenset[int] | None = None
+    widths: tuple[int, ...] | None = None
+
+    def width(self, k: int) -> int:
+        """Return the units of class *k* that one lease takes."""
+        return 1 if self.widths is None else self.widths[k]
 
 
 @dataclass(slots=True)
 class Problem:
-    """Which trainer gets how many nodes of which class, for the next t_fwd.
+    """Which trainer gets how many leases of which class, for the next t_fwd.
 
     Attributes:
         classes: [K] Node classes.
@@ -173,14 +189,28 @@ class Problem:
 def as_one_class(problem: Problem) -> Problem:
     """Return *problem* as if its nodes were all alike and any trainer could use each.
 
-    No plan of *problem* gains more than the best plan of this one.
+    A trainer's leases are all as wide as its narrowest. No plan of *problem* gains more
+    than the best plan of this one.
     """
     nodes = sum(known.nodes for known in problem.classes)
     trainers = [
-        replace(trainer, held=(sum(trainer.held),), usable=None)
+        replace(
+            trainer, held=(sum(trainer.held),), usable=None, widths=_narrowest(trainer)
+        )
         for trainer in problem.trainers
     ]
     return Problem((NodeClass("any", nodes),), tuple(trainers), problem.t_fwd_s)
+
+
+def _narrowest(trainer: ProblemTrainer) -> tuple[int] | None:
+    """Return the least width of the classes that it may use or has leases in."""
+    if trainer.widths is None:
+        return None
+    is_its = [
+        held > 0 or trainer.usable is None or k in trainer.usable
+        for k, held in enumerate(trainer.held)
+    ]
+    return (min(compress(trainer.widths, is_its), default=1),)
 
 
 SOLVER_TOLERANCE = 1e-6
@@ -197,7 +227,7 @@ def gain(trainer: ProblemTrainer, nodes: int, t_fwd_s: float) -> float:
 
     Args:
         trainer: Before the decision.
-        nodes: Nodes after it, 0 to wait; at most the curve's end.
+        nodes: Leases after it, 0 to wait; at most the curve's end.
         t_fwd_s: Look-ahead.
 
     Returns:
@@ -286,9 +316,12 @@ def _kept(trainer: ProblemTrainer, lives_s: Sequence[float]) -> tuple[int, ...]:
 
 
 def drop(counts: Sequence[int], surplus: int, price: Sequence[float]) -> list[int]:
-    """Take *surplus* nodes, at most all, out of *counts*, dearest classes first."""
+    """Take *surplus* leases, at most all, out of *counts*, dearest classes first.
+
+    Of classes that are equally dear the one named last gives first.
+    """
     left = list(counts)
-    for index in sorted(range(len(left)), key=lambda k: (-price[k], k)):
+    for index in sorted(range(len(left)), key=lambda k: (-price[k], -k)):
         given_up = min(surplus, left[index])
         left[index] -= given_up
         surplus -= given_up
@@ -367,12 +400,22 @@ def is_size(nodes: int, sizes: Sequence[int]) -> bool:
 
 def _over_capacity(problem: Problem, counts: Sequence[Sequence[int]]) -> Iterator[str]:
     for index, node_class in enumerate(problem.classes):
-        given = sum([row[index] for row in counts])
+        given = units_used(problem, counts, index)
         if given > node_class.nodes:
             yield (
                 f"M3: {given} nodes given of class {node_class.name}, which has "
                 f"{node_class.nodes}"
             )
+
+
+def units_used(problem: Problem, counts: Sequence[Sequence[int]], k: int) -> int:
+    """Return the units of class *k* that leases of *counts* take."""
+    return sum(
+        [
+            row[k] * trainer.width(k)
+            for trainer, row in zip(problem.trainers, counts, strict=True)
+        ]
+    )
 
 
 def _wrong_gain(problem: Problem, plan: Plan) -> Iterator[str]:
@@ -388,9 +431,9 @@ def check_problem(problem: Problem) -> None:
     """Refuse a problem that contradicts itself.
 
     Raises:
-        MalformedProblemError: Counts of the wrong length or sign, more nodes held
-            than there are or than the curve reaches, times that are negative or
-            not finite, two trainers of one name.
+        MalformedProblemError: Counts or widths of the wrong length or sign, more
+            nodes held than there are or than the curve reaches, times that are
+            negative or not finite, two trainers of one name.
     """
     faults = tuple(_faults(problem))
     if faults:
@@ -409,10 +452,18 @@ def _faults(problem: Problem) -> Iterator[str]:
     for trainer in problem.trainers:
         if fault := _held_fault(trainer, classes):
             yield fault
+        if fault := _width_fault(trainer, classes):
+            yield fault
         if fault := _cost_fault(trainer):
             yield fault
     for index, node_class in enumerate(problem.classes):
-        held = sum([t.held[index] for t in problem.trainers if index < len(t.held)])
+        held = sum(
+            [
+                t.held[index] * t.width(index)
+                for t in problem.trainers
+                if index < len(t.held) and not _width_fault(t, classes)
+            ]
+        )
         if not 0 <= held <= node_class.nodes:
             yield f"class {node_class.name}: {held} of {node_class.nodes} nodes held"
 
@@ -424,6 +475,13 @@ def _held_fault(trainer: ProblemTrainer, classes: int) -> str:
     if sum(held) >= len(trainer.curve.value_per_s):
         return f"{trainer.name} holds more nodes than its curve reaches"
     return ""
+
+
+def _width_fault(trainer: ProblemTrainer, classes: int) -> str:
+    widths = trainer.widths
+    if widths is None or (len(widths) == classes and min(widths, default=1) >= 1):
+        return ""
+    return f"{trainer.name} has widths {widths} for {classes} classes"
 
 
 def _cost_fault(trainer: ProblemTrainer) -> str:

@@ -197,7 +197,7 @@ class CountModel(NamedTuple):
     Attributes:
         model: The PuLP model; its objective is the gain times ``scale``.
         x: [x_jk] By trainer and class; 0 where the class is not usable.
-        capacity: [M3] One row for each class; its dual is the price of a node.
+        capacity: [M3] One row for each class; its dual is the price of a unit.
         scale: Factor of the objective, for the solver's tolerances.
     """
 
@@ -215,13 +215,13 @@ class CountModel(NamedTuple):
         return tuple([_read(row) for row in self.x])
 
     def prices(self) -> list[float]:
-        """Return the price of a node of each class in a relaxed solution."""
+        """Return the price of a unit of each class in a relaxed solution."""
         return [abs(_finite(row.pi)) / self.scale for row in self.capacity]
 
-    def relaxed_sizes(self) -> list[float]:
-        """Return each trainer's nodes in a relaxed solution, whole or not."""
+    def relaxed_counts(self) -> list[list[float]]:
+        """Return leases by trainer and class in a relaxed solution, whole or not."""
         return [
-            sum(max(0.0, _finite(n.value())) for n in row if not isinstance(n, int))
+            [0.0 if isinstance(n, int) else max(0.0, _finite(n.value())) for n in row]
             for row in self.x
         ]
 
@@ -254,7 +254,12 @@ def count_model(
     model += pulp.lpSum(objective)  # M0
     capacity = []
     for k, node_class in enumerate(problem.classes):  # M3
-        row = pulp.lpSum(counts[k] for counts in x) <= node_class.nodes
+        used = [
+            (counts[k], trainer.width(k))
+            for trainer, counts in zip(problem.trainers, x, strict=True)
+            if not isinstance(counts[k], int)
+        ]
+        row = pulp.LpAffineExpression(used) <= node_class.nodes
         model += row, f"capacity_{k}"
         capacity.append(row)
     return CountModel(model, x, capacity, scale)
@@ -277,7 +282,7 @@ def _add_counts(
     for k, node_class in enumerate(problem.classes):
         before = trainer.held[k]
         is_usable = trainer.usable is None or k in trainer.usable
-        most = min(node_class.nodes, max(z)) if is_usable else 0
+        most = min(node_class.nodes // trainer.width(k), max(z)) if is_usable else 0
         if most == 0:
             x.append(0)  # M5
             continue

@@ -175,6 +175,14 @@ def test_each_broken_constraint_is_named(counts: object, broken: str) -> None:
     assert any(fault.startswith(broken) for fault in violations(PROBLEM, plan))
 
 
+def test_leases_of_several_units_take_as_much_of_a_class() -> None:
+    wide = replace(PROBLEM, trainers=(A, replace(B, widths=(1, 2))))
+
+    (broken,) = violations(wide, SOUND)
+
+    assert broken == "M3: 3 nodes given of class slow, which has 2"
+
+
 @pytest.mark.parametrize(
     ("gain", "bound"),
     [
@@ -203,6 +211,9 @@ def test_a_wrong_claim_of_gain_or_bound_is_refused(gain: float, bound: float) ->
         (replace(PROBLEM, trainers=(replace(A, held=(3, 2)),)), "curve reaches"),
         (replace(PROBLEM, trainers=(replace(A, held=(0, 3)),)), "3 of 2 nodes held"),
         (replace(PROBLEM, trainers=(replace(A, up_s=-1.0),)), "costs of"),
+        (replace(PROBLEM, trainers=(replace(A, widths=(1,)),)), r"widths \(1,\) for 2"),
+        (replace(PROBLEM, trainers=(replace(A, widths=(0, 1)),)), "a has widths"),
+        (replace(PROBLEM, trainers=(replace(A, widths=(4, 1)),)), "4 of 3 nodes held"),
     ],
 )
 def test_a_problem_that_contradicts_itself_is_refused(
