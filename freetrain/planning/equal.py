@@ -1,4 +1,8 @@
-"""The policy ``equal``: every trainer gets the same number of nodes."""
+"""The policy ``equal``: every trainer gets the same number of nodes.
+
+Where leases share nodes, every trainer gets the same number of units (GPUs), as near as
+whole leases allow.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +31,11 @@ class Equal:
     def _plan(self, request: Request) -> Planned:
         if not request.trainers:
             return Planned(holdings=(), judged=Judged(0.0, 0.0, is_m0=True))
-        nodes = 0
-        for k, free in request.free.items():
-            nodes += free + sum([t.held.get(k, 0) for t in request.trainers])
-        shares = equal_counts([t.curve.sizes for t in request.trainers], nodes)
+        nodes = sum(request.free.values())
+        for trainer in request.trainers:
+            units = trainer.units(trainer.held)
+            nodes += sum([units.get(k, 0) for k in request.free])
+        shares = _shares(request, nodes)
         if not self._verifies and len(request.free) == 1:
             (k,) = request.free
             return Planned(holdings=[{k: n} if n else {} for n in shares])
@@ -42,19 +47,35 @@ class Equal:
         )
 
 
+def _shares(request: Request, units: int) -> list[int]:
+    """Return leases by trainer: equal shares of all units, in its widest leases."""
+    widths = [
+        max([t.width(k) for k in _usable(t, request.free)], default=1)
+        for t in request.trainers
+    ]
+    sizes = [
+        trainer.curve.sizes
+        if width == 1
+        else tuple([size * width for size in trainer.curve.sizes])
+        for trainer, width in zip(request.trainers, widths, strict=True)
+    ]
+    shares = equal_counts(sizes, units)
+    return [share // width for share, width in zip(shares, widths, strict=True)]
+
+
 def _shared_out(request: Request, shares: Sequence[int]) -> list[dict[int, int]]:
-    """Return nodes by class: each trainer's own first, then free ones, in order."""
+    """Return leases by class: each trainer's own first, then free ones, in order."""
     free = dict(request.free)
     for trainer in request.trainers:
-        for k, nodes in trainer.held.items():
-            free[k] += nodes
+        for k, units in trainer.units(trainer.held).items():
+            free[k] += units
     usable = [_usable(trainer, free) for trainer in request.trainers]
     given: list[dict[int, int]] = []
     for trainer, share, classes in zip(request.trainers, shares, usable, strict=True):
         own: dict[int, int] = {}
         for k in classes:
             own[k] = min(trainer.held.get(k, 0), share - sum(own.values()))
-            free[k] -= own[k]
+            free[k] -= own[k] * trainer.width(k)
         given.append(own)
     for trainer, share, classes, own in zip(
         request.trainers, shares, usable, given, strict=True
@@ -64,7 +85,7 @@ def _shared_out(request: Request, shares: Sequence[int]) -> list[dict[int, int]]
 
 
 def _usable(trainer: PlanTrainer, classes: Collection[int]) -> list[int]:
-    return sorted(classes if trainer.usable is None else trainer.usable)
+    return [k for k in classes if trainer.usable is None or k in trainer.usable]
 
 
 def _grow(
@@ -75,12 +96,14 @@ def _grow(
     classes: Sequence[int],
 ) -> None:
     """Bring *own* to the largest size that the share and what is free allow."""
-    most = min(share, sum(own.values()) + sum(free[k] for k in classes))
+    room = sum(free[k] // trainer.width(k) for k in classes)
+    most = min(share, sum(own.values()) + room)
     size = max((n for n in trainer.curve.sizes if n <= most), default=0)
     for k in classes:
-        change = max(-own[k], min(free[k], size - sum(own.values())))
+        width = trainer.width(k)
+        change = max(-own[k], min(free[k] // width, size - sum(own.values())))
         own[k] += change
-        free[k] -= change
+        free[k] -= change * width
 
 
 def equal_counts(sizes: Sequence[Sequence[int]], pool_nodes: int) -> list[int]:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from freetrain.planning.policy import Request, Tools
     from milp.problem import Curve
 
+    _Kind = tuple[Curve, int]
+    """Curve and width of a trainer."""
+
 _MOST_PLANS = 10_000
 """About 5 MB; a year of a busy machine asks for a few thousand different ones."""
 
@@ -45,7 +48,7 @@ class FreeTrain:
 
 
 class Static:
-    """Asks a solver once for each set of curves, and remembers the answer.
+    """Asks a solver once for each set of curves and widths; remembers the answer.
 
     Such problems have many equal optima, which makes them slow to solve exactly, and
     few of them are different.
@@ -53,56 +56,61 @@ class Static:
 
     def __init__(self, tools: Tools) -> None:
         self._solver = tools.solver()
-        self._numbers: dict[Curve, int] = {}
-        self._counts: dict[tuple[int, tuple[Curve, ...]], tuple[int, ...]] = {}
-        self._plans: dict[tuple[int, tuple[Curve, ...]], Planned] = {}
+        self._numbers: dict[_Kind, int] = {}
+        self._counts: dict[tuple[int, tuple[_Kind, ...]], tuple[int, ...]] = {}
+        self._plans: dict[tuple[int, tuple[_Kind, ...]], Planned] = {}
 
     def plan(self, request: Request) -> Planned:
         """Return the plan for these trainers and all nodes, which are of one class."""
         ((k, free),) = request.free.items()
-        nodes = free + sum([trainer.held.get(k, 0) for trainer in request.trainers])
-        curves = tuple([trainer.curve for trainer in request.trainers])
-        known = self._plans.get((nodes, curves))
+        nodes = free + sum([t.units(t.held).get(k, 0) for t in request.trainers])
+        kinds = tuple(
+            [(trainer.curve, trainer.width(k)) for trainer in request.trainers]
+        )
+        known = self._plans.get((nodes, kinds))
         if known is None:
-            counts = self._in_order(curves, nodes, request.t_fwd_s)
+            counts = self._in_order(kinds, nodes, request.t_fwd_s)
             known = Planned(holdings=[{k: given} if given else {} for given in counts])
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
-            self._plans[nodes, curves] = known
+            self._plans[nodes, kinds] = known
         return known
 
     def _in_order(
-        self, curves: Sequence[Curve], nodes: int, t_fwd_s: float
+        self, kinds: Sequence[_Kind], nodes: int, t_fwd_s: float
     ) -> list[int]:
         """Return the counts of the same trainers in any order, in this order."""
-        for curve in curves:
-            self._numbers.setdefault(curve, len(self._numbers))
-        order = sorted(
-            range(len(curves)), key=lambda place: self._numbers[curves[place]]
-        )
-        found = self._best(tuple([curves[place] for place in order]), nodes, t_fwd_s)
-        counts = [0] * len(curves)
+        for kind in kinds:
+            self._numbers.setdefault(kind, len(self._numbers))
+        order = sorted(range(len(kinds)), key=lambda place: self._numbers[kinds[place]])
+        found = self._best(tuple([kinds[place] for place in order]), nodes, t_fwd_s)
+        counts = [0] * len(kinds)
         for place, given in zip(order, found, strict=True):
             counts[place] = given
         return counts
 
     def _best(
-        self, curves: tuple[Curve, ...], nodes: int, t_fwd_s: float
+        self, kinds: tuple[_Kind, ...], nodes: int, t_fwd_s: float
     ) -> tuple[int, ...]:
-        """Return the best counts for trainers of these curves."""
-        known = self._counts.get((nodes, curves))
+        """Return the best counts for trainers of these kinds."""
+        known = self._counts.get((nodes, kinds))
         if known is not None:
             return known
         trainers = tuple(
             ProblemTrainer(
-                name=str(place), curve=curve, held=(0,), up_s=0.0, down_s=0.0
+                name=str(place),
+                curve=curve,
+                held=(0,),
+                up_s=0.0,
+                down_s=0.0,
+                widths=None if width == 1 else (width,),
             )
-            for place, curve in enumerate(curves)
+            for place, (curve, width) in enumerate(kinds)
         )
         pool = (NodeClass("dedicated", nodes),)
         answer = self._solver.plan(Problem(pool, trainers, t_fwd_s))
         counts = tuple([row[0] for row in answer.plan.counts])
         if len(self._counts) >= _MOST_PLANS:
             self._counts.clear()
-        self._counts[nodes, curves] = counts
+        self._counts[nodes, kinds] = counts
         return counts

@@ -2,6 +2,8 @@
 
 A tick and a replay build the same :class:`Request`. Nodes that a policy need not tell
 apart form a class, which has a number; a *holding* says how many nodes of which class.
+Where leases share nodes, a holding counts leases, each of which takes a trainer's width
+in units of the class (:class:`milp.problem.NodeClass`).
 ``make_policy`` makes the policy of a name.
 """
 
@@ -43,14 +45,14 @@ class PlanTrainer:
 
     Attributes:
         name: Unique in a request.
-        curve: Its worth by node count.
-        held: Nodes that it holds now, by class.
+        curve: Its worth by count of leases.
+        held: Leases that it holds now, by class.
         up_s: Seconds of its present worth that growing costs.
         down_s: Seconds of its present worth that shrinking costs.
         start_s: Seconds of its new worth that starting from no nodes costs.
         loss_s: Seconds of its worth that losing nodes costs.
         usable: Classes that it may use; None for all.
-        widths: Units of each class that one of its leases takes; None for one of each.
+        widths: Units that one lease takes, by class; None, or no entry, for one.
     """
 
     name: str
@@ -62,6 +64,16 @@ class PlanTrainer:
     loss_s: float = 0.0
     usable: frozenset[int] | None = None
     widths: Mapping[int, int] | None = None
+
+    def width(self, k: int) -> int:
+        """Return the units of class *k* that one lease takes."""
+        return 1 if self.widths is None else self.widths.get(k, 1)
+
+    def units(self, holding: Holding) -> Holding:
+        """Return the units that leases take, by class."""
+        if self.widths is None:
+            return holding
+        return {k: leases * self.width(k) for k, leases in holding.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -76,7 +88,7 @@ class ClassForecast:
         groups: Classes whose nodes leave together, where these are several: those that
             last longest first, as they are filled up first.
         alike: Classes besides those of ``stays``, all of whose nodes are free; only
-            where every trainer may use every class.
+            where every trainer may use every class and takes one unit a lease.
         order: As ``Window`` has it.
     """
 
@@ -127,8 +139,9 @@ class Request:
 
     Attributes:
         trainers: The trainers that want nodes.
-        free: Nodes that none of them holds, by class; names every class, unless a
-            forecast does.
+        free: Units of capacity that none of them holds, by class: nodes, or GPUs where
+            leases share nodes. Names every class, unless a forecast does. Of plans that
+            gain the same, ``freetrain`` takes one in the classes named first.
         t_fwd_s: [T_fwd] Look-ahead over which the published objective counts a gain.
         background: Names of trainers that get only what the others leave.
         forecast: How long nodes stay; None where that is not known.
@@ -277,7 +290,10 @@ def problem_of(request: Request, states: TrainerStates | None = None) -> Problem
         states = TrainerStates()
     trainers = states.of(request.trainers, tuple(free))
     classes = [
-        NodeClass(f"{k}", nodes + sum([trainer.held[place] for trainer in trainers]))
+        NodeClass(
+            f"{k}",
+            nodes + sum([t.held[place] * t.width(place) for t in trainers]),
+        )
         for place, (k, nodes) in enumerate(free.items())
     ]
     return Problem(tuple(classes), trainers, request.t_fwd_s)
@@ -285,6 +301,7 @@ def problem_of(request: Request, states: TrainerStates | None = None) -> Problem
 
 def _state(trainer: PlanTrainer, classes: Sequence[int]) -> ProblemTrainer:
     usable = trainer.usable
+    widths = tuple([trainer.width(k) for k in classes])
     return ProblemTrainer(
         name=trainer.name,
         curve=trainer.curve,
@@ -295,6 +312,7 @@ def _state(trainer: PlanTrainer, classes: Sequence[int]) -> ProblemTrainer:
         usable=None
         if usable is None
         else frozenset(place for place, k in enumerate(classes) if k in usable),
+        widths=None if all(width == 1 for width in widths) else widths,
     )
 
 
@@ -404,8 +422,8 @@ def _normal(request: Request, last: Sequence[bool]) -> Request:
     free = dict(request.free)
     for trainer, is_last in zip(request.trainers, last, strict=True):
         if is_last:
-            for k, nodes in trainer.held.items():
-                free[k] += nodes
+            for k, units in trainer.units(trainer.held).items():
+                free[k] += units
     return replace(
         request,
         trainers=_those(request, last, is_last=False),
@@ -418,18 +436,22 @@ def _rest(request: Request, last: Sequence[bool], normal: Planned) -> Request:
     """Return the request of the background, for what the others leave."""
     left = dict(request.free)
     for trainer in request.trainers:
-        for k, nodes in trainer.held.items():
-            left[k] += nodes
-    for own in normal.holdings:
-        for k, nodes in own.items():
-            left[k] -= nodes
+        for k, units in trainer.units(trainer.held).items():
+            left[k] += units
+    first = _those(request, last, is_last=False)
+    for trainer, own in zip(first, normal.holdings, strict=True):
+        for k, units in trainer.units(own).items():
+            left[k] -= units
     forecast = None if request.forecast is None else request.forecast.of_nodes(left)
     trainers = []
     for trainer in _those(request, last, is_last=True):
-        held = {k: min(nodes, left[k]) for k, nodes in trainer.held.items()}
-        held = {k: nodes for k, nodes in held.items() if nodes}
-        for k, nodes in held.items():
-            left[k] -= nodes
+        held = {
+            k: min(leases, left[k] // trainer.width(k))
+            for k, leases in trainer.held.items()
+        }
+        held = {k: leases for k, leases in held.items() if leases}
+        for k, units in trainer.units(held).items():
+            left[k] -= units
         trainers.append(replace(trainer, held=held))
     return replace(
         request,

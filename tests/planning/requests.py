@@ -16,9 +16,9 @@ def request_from(
     free = {k: one.nodes for k, one in enumerate(problem.classes)}
     trainers = []
     for state in problem.trainers:
-        held = {k: nodes for k, nodes in enumerate(state.held) if nodes}
-        for k, nodes in held.items():
-            free[k] -= nodes
+        held = {k: leases for k, leases in enumerate(state.held) if leases}
+        for k, leases in held.items():
+            free[k] -= leases * state.width(k)
         trainers.append(
             PlanTrainer(
                 name=state.name,
@@ -28,6 +28,7 @@ def request_from(
                 down_s=state.down_s,
                 start_s=state.start_s,
                 usable=state.usable,
+                widths=None if state.widths is None else dict(enumerate(state.widths)),
             )
         )
     return Request(
