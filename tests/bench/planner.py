@@ -27,9 +27,12 @@ from milp.problem import (
 )
 from milp.program import COUNT_OPTIONS, Cbc
 from tests.milp.node_model import plan_nodes
+from tests.milp.shared_nodes import SharedNode, SharedTrainer, shared_problem
 
 NODE_LIMIT_S = 60.0
 COUNT_LIMIT_S = 2.0
+SHARED_LIMIT_S = 1.5
+"""A plan shall take two seconds; modelling takes some, and CBC may end late."""
 
 
 def lines(_: Path) -> Iterator[str]:
@@ -38,6 +41,7 @@ def lines(_: Path) -> Iterator[str]:
     yield from _large()
     yield from _exact_calls()
     yield from _several_classes()
+    yield from _shared()
 
 
 def _mixes() -> dict[str, Sequence[Curve]]:
@@ -86,11 +90,13 @@ def _large() -> Iterator[str]:
             yield f"{title:19s}  {name:14s}  {seconds:7.2f}  {below:11.4%}  {how}"
 
 
-def _count(problem: Problem) -> tuple[Plan, str, float]:
+def _count(
+    problem: Problem, *, limit_s: float = COUNT_LIMIT_S
+) -> tuple[Plan, str, float]:
     """Return the plan, how far it is proven, and the seconds that took."""
     begin = perf_counter()
     solver = Cbc(options=COUNT_OPTIONS)
-    answer = plan_counts(problem, solver, limit_s=COUNT_LIMIT_S)
+    answer = plan_counts(problem, solver, limit_s=limit_s)
     seconds = perf_counter() - begin
     if violations(problem, answer.plan):
         raise SystemExit("the count formulation returned no sound plan")
@@ -130,6 +136,30 @@ def _several_classes() -> Iterator[str]:
         yield (
             f"{who:12s}  {one_ms:12.1f}  {three_ms:8.1f}  {three_ms / one_ms:5.1f}  "
             f"{solved:2d} of 10"
+        )
+
+
+def _shared() -> Iterator[str]:
+    yield (
+        "shared nodes of 8 GPUs of three kinds, leases of 1, 2, 4 and 8 GPUs: 100 "
+        f"trainers x 1,000 nodes, CBC, limit {SHARED_LIMIT_S:g} s, worst of 4"
+    )
+    yield "may use       curves          classes  seconds  below bound  proven"
+    for (name, curves), most_kinds in product(_mixes().items(), (1, 3)):
+        seconds, below, proven, classes = 0.0, 0.0, 0, 0
+        for seed in range(4):
+            problem = shared(
+                up_to(64, curves), trainers=100, most_kinds=most_kinds, seed=seed
+            )
+            plan, _, took_s = _count(problem, limit_s=SHARED_LIMIT_S)
+            seconds = max(seconds, took_s)
+            below = max(below, gap(plan.gain, plan.bound))
+            proven += gap(plan.gain, plan.bound) == 0.0
+            classes = max(classes, len(problem.classes))
+        who = "one kind" if most_kinds == 1 else "1 to 3 kinds"
+        yield (
+            f"{who:12s}  {name:14s}  {classes:7d}  {seconds:7.2f}  {below:11.4%}  "
+            f"{proven} of 4"
         )
 
 
@@ -184,6 +214,14 @@ def ragged(seed: int) -> list[Curve]:
         powers_of_two = [1, 2, 4, 8, 16, 32, 64, 128, 256]
         curves.append(custom(values, rng.choice([None, None, powers_of_two])))
     return curves
+
+
+def up_to(most: int, curves: Sequence[Curve]) -> list[Curve]:
+    """Curves cut at *most* nodes or leases."""
+    return [
+        custom(curve.value_per_s[: most + 1], [n for n in curve.sizes if n <= most])
+        for curve in curves
+    ]
 
 
 def one_class(
@@ -241,6 +279,61 @@ def _hold(
         free[k] -= held[k]
         missing -= held[k]
     return tuple(held)
+
+
+_SHARED_KINDS = ((1, 2, 4, 8),) * 3
+
+
+_SHARED_NODES = 1_000
+_IDLE_SHARE = 0.1
+
+
+def shared(
+    curves: Sequence[Curve], *, trainers: int, most_kinds: int, seed: int
+) -> Problem:
+    """A problem on nodes of 8 GPUs of three kinds, with leases of 1, 2, 4 or 8 GPUs.
+
+    A tenth of the nodes is idle; others' jobs and leases are on the others. A trainer
+    may use GPUs of up to *most_kinds* kinds.
+    """
+    rng = random.Random(seed)  # noqa: S311  a case, no secret
+    team = [
+        SharedTrainer(
+            curve=curves[place % len(curves)],
+            widths=(rng.choice((1, 2, 4, 8)),) * 3,
+            kinds=frozenset(rng.sample(range(3), rng.randint(1, most_kinds))),
+            costs_s=(18.0, 12.0, 0.0),
+        )
+        for place in range(trainers)
+    ]
+    # Every second trainer holds leases.
+    rooms = [(place % 2) * one.curve.sizes[-1] for place, one in enumerate(team)]
+    pool = []
+    for _ in range(_SHARED_NODES):
+        kind = rng.randrange(3)
+        left, leases = 8, list[int]()
+        if rng.random() >= _IDLE_SHARE:
+            left, leases = _leases(rng, team, rooms, (kind, rng.randint(0, 7)))
+        pool.append(SharedNode(kind, left, tuple(leases)))
+    return shared_problem(pool, team, _SHARED_KINDS, 120.0).problem
+
+
+def _leases(
+    rng: random.Random,
+    team: Sequence[SharedTrainer],
+    rooms: list[int],
+    kind_and_free: tuple[int, int],
+) -> tuple[int, list[int]]:
+    """Let trainers take leases of a node's free GPUs; the GPUs left, and who took."""
+    kind, left = kind_and_free
+    leases: list[int] = []
+    for place in rng.sample(range(len(team)), 12):
+        width = team[place].widths[kind]
+        if kind in team[place].kinds and width <= left and rooms[place]:
+            leases.append(place)
+            rooms[place] -= 1
+            left -= width
+    return left, leases
 
 
 def replay_like(*, trainers: int, nodes: int, calls: int, seed: int) -> list[Problem]:
