@@ -5,6 +5,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from freetrain.broker.decide import Decision, decide_leases
 from freetrain.broker.lease import Assignment, Lease
 from freetrain.broker.limits import HoleReason, Limits, Refusal
@@ -207,3 +210,34 @@ def test_a_lease_beside_another_users_job_keeps_its_node() -> None:
     held = (lease(0, "n1", shape="one"),)
     decision = decided(look({"n1": 0}, trainer("a", "one", 0), leases=held))
     assert decision.actions == ()
+
+
+CLUSTERS = st.dictionaries(
+    st.sampled_from([f"n{i}" for i in range(6)]), st.integers(0, 8), min_size=1
+)
+MIXES = st.lists(
+    st.tuples(st.sampled_from(["one", "two", "four", "whole"]), st.integers(1, 5)),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(CLUSTERS, MIXES, st.integers(1, 12))
+def test_no_node_is_asked_for_more_than_it_has_and_no_cap_is_passed(
+    gpus: dict[str, int], mix: list[tuple[str, int]], most_leases: int
+) -> None:
+    idle = frozenset(node for node, count in gpus.items() if count == 8)
+    trainers = [
+        trainer(f"t{i}", shape, most=most) for i, (shape, most) in enumerate(mix)
+    ]
+    shapes = ("one", "two", "four", "whole")
+    seen = look(gpus, *trainers, idle=idle, shapes=shapes)
+    decision = decided(seen, Limits(most_leases=most_leases))
+    taken: Counter[str] = Counter()
+    for request in decision.wanted.requests:
+        for node in request.nodes:
+            taken[node] += WIDTHS.get(request.shape, gpus[node])
+    assert all(count <= gpus[node] for node, count in taken.items())
+    for wanted in decision.wanted.trainers:
+        assert wanted.planned_nodes in {0, *wanted.sizes}
+    assert sum(t.planned_nodes for t in decision.wanted.trainers) <= most_leases
