@@ -38,15 +38,14 @@ from slurm.errors import RequestsSpentError, SlurmError, SlurmRefusedError
 from slurm.holes import Snapshot
 from slurm.text import (
     CONFIG_ARGV,
-    EXCLUDED_ARGV,
     NODES_ARGV,
     PARTITIONS_ARGV,
     RESERVATIONS_ARGV,
     SDIAG_ARGV,
     TOPOLOGY_ARGV,
     VERSION_ARGV,
+    WAITING_ARGV,
     parse_config,
-    parse_excluded,
     parse_nodes,
     parse_partitions,
     parse_reservations,
@@ -54,6 +53,7 @@ from slurm.text import (
     parse_squeue,
     parse_topology,
     parse_version,
+    parse_waiting,
     squeue_argv,
 )
 
@@ -372,7 +372,7 @@ class CommandLine:
         return Snapshot(
             before=before,
             nodes=self._ask(self._dialect.nodes),
-            jobs=self._jobs_with_excluded_nodes(),
+            jobs=self._jobs_in_full(),
             reservations=self.reservations(),
             partitions=self._ask(self._dialect.partitions),
             after=self.statistics(),
@@ -386,14 +386,18 @@ class CommandLine:
         """Return every job that waits or holds nodes."""
         return self._ask(self._dialect.jobs)
 
-    def _jobs_with_excluded_nodes(self) -> tuple[JobRecord, ...]:
+    def _jobs_in_full(self) -> tuple[JobRecord, ...]:
         jobs = self.jobs()
         if self._dialect is not TEXT or not any(job.is_pending for job in jobs):
             return jobs
-        excluded = parse_excluded(self._run(EXCLUDED_ARGV))
+        waiting = parse_waiting(self._run(WAITING_ARGV))
         return tuple(
-            replace(job, excluded_nodes=excluded[job.job_id])
-            if job.is_pending and job.job_id in excluded
+            replace(
+                job,
+                oversubscribe=waiting[job.job_id][0],
+                excluded_nodes=waiting[job.job_id][1],
+            )
+            if job.is_pending and job.job_id in waiting
             else job
             for job in jobs
         )

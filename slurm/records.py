@@ -290,6 +290,8 @@ class JobRecord:
         requested_nodes: Nodes that it insists on, a hostlist.
         excluded_nodes: Nodes that it must not have, a hostlist; of running jobs some
             sources leave it out.
+        oversubscribe: While pending, Slurm's word for how it shares nodes: ``NO`` for
+            ``--exclusive``, ``OK``; empty where this source does not have it.
         node_count, cpu_count: Held, or asked for at least.
         task_count: Tasks that it starts, 0 where unknown.
         least_cpus: CPUs that each of its nodes must give at least.
@@ -331,6 +333,7 @@ class JobRecord:
     nodes: str = ""
     requested_nodes: str = ""
     excluded_nodes: str = ""
+    oversubscribe: str = ""
     node_count: int = 0
     cpu_count: int = 0
     task_count: int = 0

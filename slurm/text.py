@@ -492,29 +492,33 @@ def squeue_argv(*, names: Sequence[str] = (), all_states: bool = False) -> list[
     return argv
 
 
-EXCLUDED_ARGV = (
+WAITING_ARGV = (
     *("squeue", "--all", "--local", "--states=PENDING", "--noheader"),
-    "--format=%A|%x",
+    "--format=%A|%h|%x",
 )
-"""Shows the nodes that each waiting job excludes: before 24.05 no field of
-``--Format`` does."""
+"""Shows of each waiting job whether it shares nodes, and the nodes that it excludes:
+before 24.05 no field of ``--Format`` has these."""
 
 
-def parse_excluded(text: str) -> dict[int, str]:
-    """Return the nodes that jobs exclude, a hostlist, by the number of the job.
+def parse_waiting(text: str) -> dict[int, tuple[str, str]]:
+    """Return what ``WAITING_ARGV`` shows, by the number of the job.
+
+    Returns:
+        Slurm's word for how it shares nodes, and the nodes that it excludes, a
+        hostlist.
 
     Raises:
         UnreadableOutputError: Not such an answer.
     """
-    excluded = {}
+    waiting = {}
     for line_number, line in enumerate(text.splitlines(), start=1):
-        number, mark, nodes = line.partition("|")
-        if not mark or not number.isdecimal():
-            why = "expected the number of a job, and nodes"
+        number, *values = line.split("|", 2)
+        if len(values) != len(("%h", "%x")) or not number.isdecimal():
+            why = "expected the number of a job, how it shares nodes, and nodes"
             raise UnreadableOutputError("squeue", line_number, line, why)
-        if text_or_empty(nodes):
-            excluded[int(number)] = nodes
-    return excluded
+        sharing, nodes = map(text_or_empty, values)
+        waiting[int(number)] = sharing, nodes
+    return waiting
 
 
 def parse_squeue(text: str) -> tuple[JobRecord, ...]:

@@ -62,6 +62,7 @@ def test_a_snapshot_tells_which_nodes_a_waiting_job_excludes(
 
     (job,) = wait_for("a lease that waits for a node", waits)
     assert job.excluded_nodes == "n8"
+    assert job.oversubscribe in {"OK", "NO", ""}
     assert (job.least_cpus, job.task_count, job.het_job_id) == (1, 1, 0)
 
 

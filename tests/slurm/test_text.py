@@ -38,6 +38,7 @@ from slurm.text import (
     parse_squeue,
     parse_topology,
     parse_version,
+    parse_waiting,
     squeue_argv,
 )
 from tests.record_slurm import RECORDED, Pseudonyms
@@ -654,3 +655,11 @@ def test_whether_to_ask_goes_by_the_plugin_and_from_25_05_on_always() -> None:
     assert old.topology_plugin == "topology/none"
     asked = [(may_have_leaves(c), must_have_leaves(c)) for c in (old, tree, flat)]
     assert asked == [(False, False), (True, True), (True, False)]
+
+
+def test_waiting_jobs_say_how_they_share_nodes_and_which_they_exclude() -> None:
+    told = "7|NO|n[1-2]\n8|OK|\n9|OK|(null)\n"
+    assert parse_waiting(told) == {7: ("NO", "n[1-2]"), 8: ("OK", ""), 9: ("OK", "")}
+    for broken in ("7|NO", "x|NO|n1", "7"):
+        with pytest.raises(UnreadableOutputError):
+            parse_waiting(f"{broken}\n")

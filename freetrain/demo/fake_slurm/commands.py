@@ -578,9 +578,9 @@ def squeue(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
         and (names is None or job.name in names)
     ]
     together = "--array" not in argv
-    if options.get("--format") == _EXCLUDED:
+    if options.get("--format") == _OF_WAITING:
         waiting = (group[0] for group in _groups(jobs, together=together))
-        return "".join(map(_excluded, filter(_is_pending, waiting)))
+        return "".join(map(_of_waiting, filter(_is_pending, waiting)))
     if "--Format" not in options:
         raise ComplaintError("squeue: error: this stand-in needs --Format=")
     return queue_text(jobs, options["--Format"], cluster, now_s, together=together)
@@ -590,15 +590,15 @@ def _is_remembered(job: FakeJob, now_s: float) -> bool:
     return job.end_s is None or now_s - job.end_s <= MIN_JOB_AGE_S
 
 
-_EXCLUDED = "%A|%x"
+_OF_WAITING = "%A|%h|%x"
 
 
 def _is_pending(job: FakeJob) -> bool:
     return job.is_pending
 
 
-def _excluded(job: FakeJob) -> str:
-    return f"{job.job_id}|{','.join(job.excluded)}\n"
+def _of_waiting(job: FakeJob) -> str:
+    return f"{job.job_id}|OK|{','.join(job.excluded)}\n"
 
 
 _HEADINGS = {"JobArrayID": "JOBID", "UserID": "UID", "UserName": "USER"}
