@@ -27,15 +27,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from slurm.errors import UnreadableOutputError
-from slurm.records import Gres, expand
+from slurm.records import Gres, Requirement, expand
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from slurm.records import JobRecord
+    from slurm.records import JobRecord, Node
 
 Expression: TypeAlias = "str | tuple[tuple[str, Expression], ...]"
 """A feature, or operands in order, each with the operator before it: ``&`` or ``|``."""
@@ -124,6 +125,121 @@ def asked_for(job: JobRecord) -> tuple[object, ...]:
         job.gres_per_socket,
         job.cut,
     )
+
+
+# Jobs that share nodes.
+
+_SHARES = frozenset({"OK", "YES"})
+"""squeue's words for jobs that others may run beside; all others want whole nodes:
+``NO``, ``USER``, ``MCS``, ``TOPO``. Source: job_share_string of Slurm 21.08 to 26.05.
+"""
+
+_GRES_FIELDS = ("gres_per_node", "gres_per_job", "gres_per_task", "gres_per_socket")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PartDemand:
+    """What a job that shares nodes asks of them; equal to itself alone.
+
+    Attributes:
+        least: What each node gives at least.
+        memory_mib: What each node gives at least, or for each of its CPUs; 0 for all
+            that it has.
+        cpus, gres_in_all: What all nodes together give.
+        tasks: How many tasks share that out, 0 where unknown.
+        per_task: Generic resources of each task.
+        is_clear: Whether nothing else is asked for; if not, no part of a node is known
+            to be enough.
+    """
+
+    least: Requirement
+    memory_mib: int = 0
+    cpus: int = 0
+    gres_in_all: tuple[Gres, ...] = ()
+    tasks: int = 0
+    per_task: tuple[Gres, ...] = ()
+    is_clear: bool = True
+
+    def enough_of(self, node: Node, nodes: int) -> Requirement | None:
+        """Return the part of *node* with which the job starts surely.
+
+        Tasks are spread evenly. Slurm's figure for memory may be for each CPU: it
+        counts as that where the node has so much.
+
+        Args:
+            node: One of those that the job gets.
+            nodes: How many it gets.
+
+        Returns:
+            None where it is not known what would be enough.
+        """
+        if not self.is_clear:
+            return None
+        tasks = max(1, self.tasks)
+        here = -(-tasks // nodes)
+        cpus = max(1, self.least.cpus, here * -(-self.cpus // tasks))
+        mib = self.memory_mib
+        gres = (
+            *self.least.gres,
+            *(replace(g, count=-(-g.count // nodes)) for g in self.gres_in_all),
+            *_times(here, self.per_task),
+        )
+        return replace(
+            self.least,
+            cpus=cpus,
+            memory_mib=mib * cpus if mib * cpus <= node.memory_mib else mib,
+            gres=_most(gres),
+        )
+
+
+def part_demand(job: JobRecord) -> PartDemand | None:
+    """Return what *job* asks of nodes that it shares; None for one that shares none."""
+    if job.oversubscribe and job.oversubscribe not in _SHARES:
+        return None
+    demand = demand_of(job)
+    is_read = not any(map(partial(_has_unread, job), _GRES_FIELDS))
+    return PartDemand(
+        least=Requirement(
+            partition="",
+            cpus=demand.cpus,
+            memory_mib=max(1, demand.memory_mib),
+            gres=demand.gres,
+            exclusive=False,
+        ),
+        memory_mib=demand.memory_mib,
+        cpus=job.cpu_count,
+        gres_in_all=demand.gres_in_all,
+        tasks=job.task_count,
+        per_task=tuple(_gres(job, "gres_per_task")),
+        is_clear=bool(job.oversubscribe) and is_read and not job.gres_per_socket,
+    )
+
+
+def asked_of_parts(job: JobRecord) -> tuple[object, ...]:
+    """Return what ``part_demand`` goes by beside ``asked_for``, as a key."""
+    return job.cpu_count, job.oversubscribe
+
+
+def held_by(job: JobRecord) -> tuple[Requirement, bool]:
+    """Return what the running *job* has of its only node, and whether that is clear."""
+    per_task = _times(job.task_count, tuple(_gres(job, "gres_per_task")))
+    gres = (*_gres(job, "gres_per_node"), *_gres(job, "gres_per_job"), *per_task)
+    held = Requirement(
+        partition="",
+        cpus=job.cpu_count,
+        memory_mib=job.least_memory_mib,
+        gres=_most(gres),
+        exclusive=False,
+    )
+    is_read = not any(map(partial(_has_unread, job), _GRES_FIELDS))
+    return held, is_read and not job.gres_per_socket
+
+
+def _has_unread(job: JobRecord, field: str) -> bool:
+    """Tell whether generic resources of one *field* are cut, or in no known form."""
+    words = getattr(job, field).split(",")
+    asked = [word for word in words if word.startswith("gres")]
+    return field in job.cut or not all(map(_REQUEST.fullmatch, asked))
 
 
 def _names(hostlist: str) -> frozenset[str]:

@@ -9,6 +9,7 @@ for by amount counts as all of it, since a site's default may be that.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -211,3 +212,52 @@ def _part(node: Node, gpus: int, cpus: int) -> float:
 def gpu_kinds(nodes: Iterable[Node]) -> tuple[str, ...]:
     """Return the kinds of GPU on *nodes*, sorted; an empty one where none is named."""
     return tuple(sorted({g.kind for node in nodes for g in node.gres if g.name == GPU}))
+
+
+# A node once jobs come and go.
+
+
+def without(node: Node, held: Iterable[Requirement]) -> Node:
+    """Return *node* once the jobs are gone that have *held* these pieces of it.
+
+    A resource of no known kind comes free only where the node has a single kind of it.
+    """
+    cpus, mib = node.allocated_cpus, node.allocated_memory_mib
+    used = Counter[tuple[str, str]]()
+    for gres in node.allocated_gres:
+        used[gres.name, gres.kind] += gres.count
+    for piece in held:
+        cpus -= piece.cpus
+        mib -= piece.memory_mib
+        for gres in piece.gres:
+            key = _held_as(node, gres)
+            if key in used:
+                used[key] = max(0, used[key] - gres.count)
+    return replace(
+        node,
+        allocated_cpus=max(0, cpus),
+        allocated_memory_mib=max(0, mib),
+        allocated_gres=tuple(Gres(*key, count) for key, count in used.items() if count),
+    )
+
+
+def _held_as(node: Node, gres: Gres) -> tuple[str, str]:
+    """Return name and kind under which *node* counts what a job has of *gres*."""
+    kinds = {used.kind for used in node.allocated_gres if used.name == gres.name}
+    if gres.kind in kinds or len(kinds) != 1:
+        return gres.name, gres.kind
+    present = {there.kind for there in node.gres if there.name == gres.name}
+    return gres.name, kinds.pop() if len(present) == 1 else gres.kind
+
+
+def with_job(node: Node, taken: Requirement, sharing: NodeSharing) -> Node:
+    """Return *node* once a job more has *taken* this piece of it."""
+    grain = cpu_grain(node, sharing.grain)
+    cpus = grain * math.ceil(max(1, taken.cpus) / grain)
+    return replace(
+        node,
+        allocated_cpus=node.allocated_cpus + cpus,
+        allocated_memory_mib=node.allocated_memory_mib
+        + (taken.memory_mib or node.memory_mib),
+        allocated_gres=(*node.allocated_gres, *taken.gres),
+    )

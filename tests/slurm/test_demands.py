@@ -7,9 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.demands import ANY_NODE, NodeDemand, asked_for, demand_of
+from slurm.demands import (
+    ANY_NODE,
+    NodeDemand,
+    asked_for,
+    asked_of_parts,
+    demand_of,
+    held_by,
+    part_demand,
+)
 from slurm.json import parse_jobs_json
-from slurm.records import Gres, JobRecord, JobState
+from slurm.records import Gres, JobRecord, JobState, Node
 from slurm.text import parse_squeue
 from tests.slurm.clusters import recorded
 
@@ -116,3 +124,72 @@ def test_what_jobs_of_a_real_cluster_asked_for_is_read(form: str) -> None:
     assert counts == {11: [1, 2], 12: [1], 18: [1, 1]}
     assert {job.job_id for job in jobs if job.het_job_id} == {16, 17}
     assert {job.account for job in jobs} == {"", "account1"}
+
+
+# Jobs that share nodes.
+
+NODE = Node("n1", frozenset(), cpus=8, memory_mib=8_000)
+SHARES = replace(JOB, oversubscribe="OK", node_count=1, cpu_count=2, task_count=1)
+
+
+def enough(job: JobRecord, nodes: int = 1) -> tuple[int, int, tuple[Gres, ...]] | None:
+    """Return CPUs, MiB and GRES of a node with which the job surely starts."""
+    part = part_demand(job)
+    assert part is not None
+    found = part.enough_of(NODE, nodes)
+    return None if found is None else (found.cpus, found.memory_mib, found.gres)
+
+
+@pytest.mark.parametrize("word", ["NO", "USER", "MCS", "TOPO", "NEW"])
+def test_jobs_that_do_not_share_nodes_ask_for_no_part(word: str) -> None:
+    assert part_demand(replace(JOB, oversubscribe=word)) is None
+
+
+def test_memory_counts_for_each_cpu_where_a_node_has_so_much() -> None:
+    assert enough(replace(SHARES, least_memory_mib=4_000)) == (2, 8_000, ())
+    assert enough(replace(SHARES, least_memory_mib=4_001)) == (2, 4_001, ())
+    assert enough(SHARES) == (2, 0, ())
+
+
+def test_tasks_and_what_a_job_asks_for_in_all_are_spread_evenly() -> None:
+    gpu = Gres("gpu", "", 2)
+    job = replace(SHARES, cpu_count=12, task_count=3, node_count=2)
+    assert enough(job, 2) == (8, 0, ())
+    assert enough(replace(job, gres_per_job="gres:gpu:4"), 2) == (8, 0, (gpu,))
+    assert enough(replace(job, gres_per_task="gres:gpu:1"), 2) == (8, 0, (gpu,))
+    assert enough(replace(job, task_count=0), 2) == (12, 0, ())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"oversubscribe": ""},
+        {"gres_per_socket": "gres:gpu:1"},
+        {"gres_per_node": "gres:gpu:x:y:2"},
+        {"gres_per_node": "gres:gpu:1", "cut": frozenset({"gres_per_node"})},
+    ],
+)
+def test_of_an_unclear_request_no_part_is_enough(changes: dict[str, Any]) -> None:
+    assert enough(replace(SHARES, **changes)) is None
+
+
+def test_a_running_job_has_what_it_asked_for() -> None:
+    job = replace(SHARES, gres_per_node="gres:gpu:a100:2", least_memory_mib=900)
+    held, is_clear = held_by(job)
+    assert (held.cpus, held.memory_mib, held.gres) == (
+        2,
+        900,
+        (Gres("gpu", "a100", 2),),
+    )
+    assert is_clear
+    assert not held_by(replace(job, gres_per_socket="gres:gpu:1"))[1]
+
+
+@given(st.fixed_dictionaries(dict.fromkeys(TEXTS, anything)))
+def test_no_text_raises_where_a_job_shares_nodes(texts: dict[str, Any]) -> None:
+    job = replace(SHARES, **texts)
+    part = part_demand(job)
+    assert part is not None
+    part.enough_of(NODE, 2)
+    held_by(job)
+    assert asked_of_parts(job) == asked_of_parts(replace(job, name="another"))

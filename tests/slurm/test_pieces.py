@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from slurm.errors import SlurmRefusedError
 from slurm.holes import HoleEnd, Snapshot, find_holes, why_no_hole
-from slurm.pieces import Lack, in_proportion, lacks, never_fits, room
+from slurm.pieces import (
+    Lack,
+    in_proportion,
+    lacks,
+    never_fits,
+    room,
+    with_job,
+    without,
+)
 from slurm.records import (
     Grain,
     Gres,
@@ -332,3 +340,32 @@ def test_what_jobs_have_of_a_node_is_read() -> None:
     # Without --details nobody knows how many GPUs the jobs there have.
     (told,) = parse_nodes(line.replace("GresUsed=gpu:a100:3(IDX:0-2) ", ""))
     assert told.allocated_gres == gpus(4)
+
+
+# Nodes once jobs come and go
+
+
+@given(gpus_taken=st.integers(1, 2), cpus=st.integers(1, 4), mib=st.integers(1, 4000))
+def test_a_node_is_as_before_once_a_job_that_came_is_gone(
+    gpus_taken: int, cpus: int, mib: int
+) -> None:
+    before = node()
+    taken = wanted(gres=gpus(gpus_taken), cpus=cpus, memory_mib=mib)
+    during = with_job(before, taken, BY_CPU)
+    assert room(during, taken, BY_CPU) == room(before, taken, BY_CPU) - 1
+    rounded = replace(taken, cpus=2 * -(-cpus // 2))  # whole cores
+    assert room(without(during, [rounded]), taken, BY_CPU) == room(
+        before, taken, BY_CPU
+    )
+
+
+def test_gpus_of_no_known_kind_come_free_only_where_a_node_has_one_kind() -> None:
+    held = wanted(gres=gpus(1, ""))
+    assert without(node(), [held]).allocated_gres == gpus(1)
+    mixed = node(gres=(*gpus(4), *gpus(2, "v100")), allocated_gres=gpus(2))
+    assert without(mixed, [held]).allocated_gres == gpus(2)
+
+
+def test_a_job_that_asks_for_no_memory_by_amount_takes_all_of_it() -> None:
+    full = with_job(node(), wanted(memory_mib=0), BY_CPU)
+    assert room(full, wanted(memory_mib=1), BY_CPU) == 0
