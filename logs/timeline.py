@@ -383,6 +383,7 @@ class Agenda(Timeline):
         super().__init__(now_s, free, counted, resolution_s)
         self._now_s = now_s
         self._begun: dict[int, UnitSet] = {}
+        self._used: dict[int, UnitSet] = {}
         self._later = _Later()
         self._close(closed)
         self._now = self._free[0]
@@ -393,13 +394,28 @@ class Agenda(Timeline):
         units = self._now & need.among & ~self._later.before(end_slot)
         return Placement(0, end_slot, units) if need.is_met_by(units) else None
 
-    def mark(self) -> tuple[UnitSet, Mapping[int, UnitSet]]:
-        """Return what ``back_to`` takes to undo bookings that start now."""
-        return self._now, self._begun.copy()
+    def unbooked(self, request_s: float) -> UnitSet:
+        """Return the units, free or not, that nothing takes while a job runs now."""
+        return ~self._later.before(self._end_slot(0, request_s, self._now_s))
 
-    def back_to(self, mark: tuple[UnitSet, Mapping[int, UnitSet]]) -> None:
+    def use_in_part(self, units: UnitSet, request_s: float) -> None:
+        """Let a job have a part of each of *units* from now on.
+
+        None of them is free before it ends; it may begin beside other jobs.
+        """
+        end_slot = self._end_slot(0, request_s, self._now_s)
+        self._now &= ~units
+        self._used[end_slot] = self._used.get(end_slot, 0) | units
+
+    def mark(self) -> tuple[UnitSet, Mapping[int, UnitSet], Mapping[int, UnitSet]]:
+        """Return what ``back_to`` takes to undo bookings that start now."""
+        return self._now, self._begun.copy(), self._used.copy()
+
+    def back_to(
+        self, mark: tuple[UnitSet, Mapping[int, UnitSet], Mapping[int, UnitSet]]
+    ) -> None:
         """Undo bookings since *mark*, all of which started now; no start was sought."""
-        self._now, self._begun = mark[0], dict(mark[1])
+        self._now, self._begun, self._used = mark[0], dict(mark[1]), dict(mark[2])
 
     def earliest(self, need: Need) -> Placement | None:
         """Return the earliest place where *need* is met; None for never."""
@@ -451,6 +467,11 @@ class Agenda(Timeline):
                 self._free[step] ^= held
                 self._counts[step] -= size
         self._begun.clear()
+        for end_slot, units in self._used.items():
+            for step in range(self._cut(end_slot)):
+                self._free[step] &= ~units
+                self._counts[step] = self._free[step].bit_count()
+        self._used.clear()
 
     def _close(self, closed: Iterable[tuple[float, UnitSet]]) -> None:
         """Take units for ever, from the slot on in which a time lies or begins."""

@@ -75,14 +75,17 @@ class Slots:
     some,
     times,
     st.tuples(st.sampled_from([0, 0, 1, 6]), times),
-    st.lists(st.tuples(st.booleans(), needs, wanted), max_size=8),
+    st.lists(
+        st.tuples(st.sampled_from(["now", "later", "beside others"]), needs, wanted),
+        max_size=8,
+    ),
 )
 def test_places_are_those_that_one_finds_unit_by_unit(
     length_s: float,
     free: int,
     ends_s: list[float],
     closed: tuple[int, list[float]],
-    asked: list[tuple[bool, Need, int]],
+    asked: list[tuple[str, Need, int]],
 ) -> None:
     slots = Slots(length_s)
     ends = [(ends_s[k], 1 << k) for k in range(UNITS) if not free >> k & 1]
@@ -93,7 +96,14 @@ def test_places_are_those_that_one_finds_unit_by_unit(
     for from_s, unit in never:
         slots.take(unit, slots.slot(from_s), FOR_EVER)
 
-    for starts, need, by in asked:
+    for when, need, by in asked:
+        if when == "beside others":
+            units = by & agenda.unbooked(need.request_s)
+            agenda.use_in_part(units, need.request_s)
+            end = max(slots.slot(NOW_S + need.request_s), slots.now + 1)
+            slots.take(units, slots.now, end)
+            continue
+        starts = when == "now"
         gap = agenda.start(need) if starts else agenda.earliest(need)
         first = slots.place(slots.now, need) if starts else slots.earliest(need)
         if gap is None:
