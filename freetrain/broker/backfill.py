@@ -11,22 +11,41 @@ counts as one that could use the node: others must not wait because we misread t
 
 from __future__ import annotations
 
+import heapq
 import math
 import re
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
 
+from freetrain.broker.parts import NO_SHARED_NODES, Offers, PartPlan
 from logs.timeline import Agenda, Need, members
-from slurm.demands import asked_for, demand_of, has_features
+from slurm.demands import (
+    asked_for,
+    asked_of_parts,
+    demand_of,
+    has_features,
+    part_demand,
+)
 from slurm.holes import HoleEnd
+from slurm.pieces import used_gres
 from slurm.records import gres_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Container,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
+    from freetrain.broker.parts import Group, Offer, SharedNode, SharedNodes
     from logs.timeline import Placement, UnitSet
-    from slurm.demands import Expression, FeatureChoice, NodeDemand
+    from slurm.demands import Expression, FeatureChoice, NodeDemand, PartDemand
     from slurm.holes import Hole
     from slurm.records import Gres, JobRecord, Node
 
@@ -114,10 +133,13 @@ class Way(NamedTuple):
     Attributes:
         eligible: The nodes it can use.
         nodes: How many of them each task needs.
+        part: What it asks of nodes that it shares; None where it takes whole nodes, or
+            where no lease is a piece of one.
     """
 
     eligible: EligibleNodes
     nodes: int
+    part: PartDemand | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +177,15 @@ class Eligibility:
 
     Args:
         nodes: Nodes by name, in Slurm's order.
+        shared: Those that jobs have parts of.
     """
 
-    def __init__(self, nodes: Mapping[str, Node]) -> None:
+    def __init__(
+        self, nodes: Mapping[str, Node], shared: SharedNodes = NO_SHARED_NODES
+    ) -> None:
         self.nodes = nodes
+        self.offers = Offers(shared.sharing)
+        self._shared = shared
         self.names = tuple(nodes)
         self._every = (1 << len(self.names)) - 1
         self._bits: dict[str, UnitSet] = {}
@@ -194,18 +221,36 @@ class Eligibility:
 
     def ways(self, job: JobRecord) -> tuple[Way, ...]:
         """Return where *job* could be placed, each way once, at least one."""
-        asked = asked_for(job)
+        asked, has_parts = asked_for(job), bool(self._shared.nodes)
+        if has_parts:
+            asked = *asked, *asked_of_parts(job)
         if asked not in self._ways:
             demand = demand_of(job)
+            part = part_demand(job) if has_parts else None
             every = self._meeting(demand)
             self._ways[asked] = tuple(
                 dict.fromkeys(
-                    self._way(demand, every & self._in(partition), choice)
-                    for partition in demand.partitions or ("",)
+                    self._way(demand, every & self._in(partition), choice)._replace(
+                        part=parted
+                    )
+                    for partition, parted in self._parted(demand.partitions, part)
                     for choice in demand.choices
                 )
             )
         return self._ways[asked]
+
+    def _parted(
+        self, partitions: tuple[str, ...], part: PartDemand | None
+    ) -> Iterator[tuple[str, PartDemand | None]]:
+        """Yield each partition with what a job asks of nodes that it shares there."""
+        unclear = part and replace(part, is_clear=False)
+        for partition in partitions or ("",):
+            if partition in self._shared.whole:
+                yield partition, None
+            elif partition in self._shared.capped:
+                yield partition, unclear
+            else:
+                yield partition, part
 
     def _way(self, demand: NodeDemand, units: UnitSet, choice: FeatureChoice) -> Way:
         """Return the way by *choice* with nodes of *units*."""
@@ -359,6 +404,9 @@ class Backfill(NamedTuple):
 TO_THE_SECOND = Backfill()
 
 
+NONE_KEPT: Mapping[str, frozenset[int]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class BackfillState:
     """Nodes on which waiting jobs might start; times are Unix seconds.
@@ -368,12 +416,15 @@ class BackfillState:
             reservation, or with the planned start of a job that is not asked about,
             takes only jobs that are over by then, as in Slurm. No margin is taken off.
         nodes: Every node by name, in Slurm's order.
-        leased: Nodes that leases hold which give way.
+        leased: Nodes that leases hold, or have pieces of, which give way.
         turns: By leased node: its place in the order in which leases give way, of
-            those whose holes end alike.
+            those whose holes end alike; of several leases that of the first.
         partly: Nodes that others' jobs hold a part of: a job that shares nodes could
-            start there too.
-        spans: By node: the time of the lease that holds it.
+            start there too. None where ``shared`` tells what is free there.
+        shared: Nodes that jobs have parts of, where leases are pieces of nodes. Those
+            that only leases hold have a hole besides.
+        spans: By node: the time of the leases there, from the first start to the last
+            end.
         busy_until_s: By node that others hold: when their jobs' limits end.
         margin_s: How long before a job could start leases are to end that put it off.
         backfill: How Slurm's backfill plans.
@@ -386,6 +437,7 @@ class BackfillState:
     leased: frozenset[str]
     turns: Mapping[str, int] = field(default_factory=dict)
     partly: frozenset[str] = frozenset()
+    shared: SharedNodes = NO_SHARED_NODES
     spans: Mapping[str, LeaseSpan] = field(default_factory=dict)
     busy_until_s: Mapping[str, float] = field(default_factory=dict)
     margin_s: float = 0.0
@@ -397,7 +449,8 @@ class BackfillState:
     def __post_init__(self) -> None:
         """Work eligibility out anew where the nodes are others."""
         if self.eligibility.nodes is not self.nodes:
-            object.__setattr__(self, "eligibility", Eligibility(self.nodes))
+            made = Eligibility(self.nodes, self.shared)
+            object.__setattr__(self, "eligibility", made)
 
     def with_sooner_ends(self, ends: Mapping[str, SoonerEnd]) -> BackfillState:
         """Return the state if the leases of these nodes ended sooner."""
@@ -409,26 +462,76 @@ class BackfillState:
         }
         return replace(self, spans=spans)
 
+    @property
+    def keepable(self) -> frozenset[str]:
+        """Nodes that can be kept free of leases: idle and leased ones."""
+        return self.leased.union(hole.node for hole in self.holes)
+
+    def goes(self, name: str, kept: Collection[int] | None) -> bool:
+        """Tell whether a lease goes on the leased node *name* beside those *kept*."""
+        if not kept:
+            return True
+        return any(piece.job_id not in kept for piece in self.shared.nodes[name].pieces)
+
+    def without_leases(self) -> BackfillState:
+        """Return the state if all leases that give way were gone."""
+        state = replace(self, leased=frozenset(), spans={})
+        if not self.shared.nodes:
+            return state
+        whole = {hole.node for hole in self.holes}
+        return state.with_shared(
+            {
+                name: there.after(there.pieces)
+                for name, there in self.shared.nodes.items()
+                if name not in whole
+            }
+        )
+
+    def with_shared(self, nodes: Mapping[str, SharedNode]) -> BackfillState:
+        """Return the state with these shared nodes."""
+        return replace(self, shared=replace(self.shared, nodes=nodes))
+
     def beside(
-        self, given: Container[str], booked_s: Mapping[str, float]
+        self,
+        given: Container[str],
+        booked_s: Mapping[str, float],
+        kept: Mapping[str, frozenset[int]] = NONE_KEPT,
     ) -> BackfillState:
         """Return the state if only *given* nodes are given up or left idle.
 
-        All other idle nodes are leased from now on, until they are booked.
+        All other idle nodes, and what is free of others, are leased from now on, until
+        they are booked.
 
         Args:
             given: Names of nodes.
             booked_s: By node: when it is booked for a job, Unix time.
+            kept: By given node of which only a part is given up: the leases that stay.
         """
-        kept = [hole.node for hole in self.holes if hole.node not in given]
-        until_s = {name: booked_s.get(name, math.inf) for name in kept}
-        until_s |= {n: span.end_s for n, span in self.spans.items() if n in until_s}
-        return replace(
+        holes = [h for h in self.holes if h.node in given and not kept.get(h.node)]
+        free = {hole.node for hole in holes}
+        stay = [hole.node for hole in self.holes if hole.node not in free]
+        until_s = {name: booked_s.get(name, math.inf) for name in stay}
+        busy_s = dict(self.busy_until_s)
+        for name, span in self.spans.items():
+            if name in until_s:
+                until_s[name] = span.end_s
+            elif name in self.shared.nodes and (name not in given or kept.get(name)):
+                busy_s[name] = max(span.end_s, busy_s.get(name, -math.inf))
+        state = replace(
             self,
-            holes=[hole for hole in self.holes if hole.node in given],
+            holes=holes,
             leased=frozenset(),
             spans={},
-            busy_until_s={**self.busy_until_s, **until_s},
+            busy_until_s={**busy_s, **until_s},
+        )
+        if not self.shared.nodes:
+            return state
+        return state.with_shared(
+            {
+                name: there.left_beside(kept.get(name, frozenset()))
+                for name, there in self.shared.nodes.items()
+                if name in given and name not in free
+            }
         )
 
 
@@ -479,6 +582,8 @@ class Allocation:
             start. Backfill plans such a job elsewhere or later, perhaps where a job
             behind it could start now.
         sooner_ends: By node whose lease goes on, but puts a job off: the sooner end.
+        kept: By taken node of which jobs get a part alone: the leases that stay there,
+            by their jobs' numbers.
     """
 
     taken: Mapping[str, int]
@@ -486,6 +591,7 @@ class Allocation:
     booked_s: Mapping[str, float]
     overlapped: Mapping[str, float]
     sooner_ends: Mapping[str, SoonerEnd] = field(default_factory=dict)
+    kept: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def ending_before(
         self,
@@ -504,18 +610,19 @@ class Allocation:
             state: Where the leases are.
             now_s: Time of the snapshot, Unix time.
         """
-        taken, ends = dict(self.taken), dict(self.sooner_ends)
+        taken, ends, kept = dict(self.taken), dict(self.sooner_ends), dict(self.kept)
         for name, start_s in starts_s.items():
-            if name in taken:
+            if name in taken and not kept.get(name):
                 continue
             end_s = math.floor(start_s - state.margin_s)
             if end_s - now_s < LEAST_LEFT_S:
-                taken[name] = job
+                taken.setdefault(name, job)
                 ends.pop(name, None)
+                kept.pop(name, None)
             else:
                 end = SoonerEnd(end_s, job)
                 ends[name] = min(end, ends.get(name, end))
-        return replace(self, taken=taken, sooner_ends=ends)
+        return replace(self, taken=taken, sooner_ends=ends, kept=kept)
 
 
 LEAST_LEFT_S = 60.0
@@ -545,7 +652,9 @@ def allocate(
     late: list[tuple[int, Mapping[str, float]]] = []
     bookings = _bookings(requests, state, now_s, rank)
     planned = {
-        hole.node: hole for hole in state.holes if hole.ends_by is HoleEnd.PLANNED_JOB
+        hole.node: hole
+        for hole in every_hole(state)
+        if hole.ends_by is HoleEnd.PLANNED_JOB
     }
     groups = _groups(requests)
     end = len(groups)
@@ -555,7 +664,7 @@ def allocate(
         )
         end = 1 + max(places, default=-1)
     for group in groups[:end]:
-        if len(taken) == len(state.holes):
+        if len(taken) == len(state.holes) and not state.shared.nodes:
             break
         nodes = bookings.start_together(group)
         if nodes is None:
@@ -563,15 +672,29 @@ def allocate(
             continue
         for request, got in zip(group, nodes, strict=True):
             started.add(request.job_id)
-            taken.update(dict.fromkeys(got, request.job_id))
+            taken.update({n: request.job_id for n in got if n not in taken})
             if any(_is_planned_away(planned.get(name), request, now_s) for name in got):
                 late.append((request.job_id, dict(bookings.overlapped)))
     found = Allocation(
-        taken, frozenset(started), bookings.booked_s, bookings.overlapped
+        taken,
+        frozenset(started),
+        bookings.booked_s,
+        bookings.overlapped,
+        kept=bookings.kept,
     )
     for job, starts_s in late:
         found = found.ending_before(starts_s, job, state, now_s)
     return found
+
+
+def every_hole(state: BackfillState) -> Iterator[Hole]:
+    """Yield the holes of whole nodes and of nodes that jobs share, each node once."""
+    yield from state.holes
+    if state.shared.nodes:
+        whole = {hole.node for hole in state.holes}
+        for name, there in state.shared.nodes.items():
+            if name not in whole:
+                yield there.hole
 
 
 def _groups(requests: Sequence[NodeRequest]) -> list[list[NodeRequest]]:
@@ -611,7 +734,7 @@ def _bookings(
     asked = {str(request.job_id) for request in requests}
     closed_s = {
         hole.node: bound_s
-        for hole in state.holes
+        for hole in every_hole(state)
         if (bound_s := _bound_s(hole)) < math.inf and hole.blocker not in asked
     }
     return Bookings(now_s, state, free_s, rank=rank, closed_s=closed_s)
@@ -641,6 +764,7 @@ class Bookings:
         self._now_s = now_s
         self._eligibility = eligibility = state.eligibility
         self._spans = state.spans
+        self._rank = rank
         self._free_s = free_s
         self._grain_s = state.backfill.grain_s
         self._window_s = state.backfill.window_s
@@ -659,6 +783,9 @@ class Bookings:
         self._made = 0
         ranked = sorted(state.holes, key=rank)
         self._ranked = {hole.node: eligibility.bit(hole.node) for hole in ranked}
+        self._hole_of = {hole.node: hole for hole in ranked}
+        self._parts = PartPlan(state.shared, eligibility.offers, rank)
+        self._part_failed: dict[PartDemand, list[tuple[Way, float]]] = {}
         self._startable: dict[EligibleNodes, tuple[UnitSet, int]] = {}
         self._failed: dict[EligibleNodes, list[tuple[int, float]]] = {}
         self._overlapped: dict[str, float] = {}
@@ -674,13 +801,21 @@ class Bookings:
         """By node whose lease outlasts the start of a job booked there: that start."""
         return self._overlapped
 
+    @property
+    def kept(self) -> Mapping[str, frozenset[int]]:
+        """By node of which jobs of this plan have a part: the leases that stay."""
+        return self._parts.kept
+
     def start(self, request: NodeRequest) -> tuple[str, ...] | None:
         """Take and return nodes on which a job could start now; None for none.
 
         All tasks of an array are placed at once: there may be millions.
         """
         for way in request.ways:
-            got = self._start(request, way)
+            if way.part is None:
+                got = self._start(request, way)
+            else:
+                got = self._start_on_parts(request, way, way.part)
             if got is not None:
                 return got
         return None
@@ -692,14 +827,17 @@ class Bookings:
         if len(requests) == 1:
             got = self.start(requests[0])
             return None if got is None else [got]
-        before = self._agenda.mark(), self._ranked.copy()
+        before = self._agenda.mark(), self._ranked.copy(), self._parts.mark()
         failed = {kind: list(needs) for kind, needs in self._failed.items()}
+        part_failed = {part: list(f) for part, f in self._part_failed.items()}
         every = []
         for request in requests:
             nodes = self.start(request)
             if nodes is None:
                 self._agenda.back_to(before[0])
-                self._ranked, self._failed = before[1], failed
+                self._parts.back_to(before[2])
+                self._ranked = before[1]
+                self._failed, self._part_failed = failed, part_failed
                 return None
             every.append(nodes)
         return every
@@ -724,8 +862,115 @@ class Bookings:
         got = self._first(gap.units, need.must, eligible.some, count)
         for name in got:
             del self._ranked[name]
+            self._parts.take_whole(name)
         self._agenda.book(gap, self._eligibility.units(got))
         return got
+
+    # Jobs that share nodes, where leases are pieces of nodes.
+
+    def _start_on_parts(
+        self, request: NodeRequest, way: Way, part: PartDemand
+    ) -> tuple[str, ...] | None:
+        """Take and return nodes for a job that shares them; None for none.
+
+        What is free beside leases comes first, then idle nodes and those where leases
+        go, and nodes last of which no part is known to be enough.
+        """
+        failed = self._part_failed.setdefault(part, [])
+        if any(way == late and s <= request.least_s for late, s in failed):
+            return None
+        places = self._places(request, way, part)
+        most = 1 if way.eligible.required or way.eligible.some else request.tasks
+        got: dict[str, None] = {}
+        for _ in range(most):
+            chosen = self._chosen(places, way, part)
+            if not chosen:
+                break
+            for place in chosen:
+                self._give(place, request.least_s)
+                got[place.name] = None
+                again = self._parts.offer(place.name, part, way.nodes)
+                if place.offer is not None and again is not None:
+                    rank = self._parts.rank(place.name)
+                    places.push(_Place.of(rank, place.name, again))
+        if got:
+            return tuple(got)
+        failed.append((way, request.least_s))
+        return None
+
+    def _places(self, request: NodeRequest, way: Way, part: PartDemand) -> _Places:
+        """Return where the job could start now."""
+        run_s = min(request.least_s, _NO_LIMIT_S)
+        units = way.eligible.units & self._agenda.unbooked(run_s)
+        gap = self._agenda.start(Need(0, run_s, units))
+        idle = 0 if gap is None else gap.units
+        ranked = tuple(self._ranked.items())
+
+        def whole() -> Iterator[_Place]:
+            for name, bit in ranked:
+                if bit & idle and name not in self._parts:
+                    yield _Place.of(self._rank(self._hole_of[name]), name, None)
+
+        def those_of(group: Group) -> Iterator[_Place]:
+            offer, names = group
+            for rank, name in names:
+                if self._eligibility.bit(name) & units:
+                    yield _Place.of(rank, name, offer)
+
+        groups = self._parts.offers(part, way.nodes)
+        return _Places([whole(), *map(those_of, groups)])
+
+    def _chosen(self, places: _Places, way: Way, part: PartDemand) -> list[_Place]:
+        """Take from *places* those of one task; none where there are too few."""
+        eligible = way.eligible
+        chosen: list[_Place] = []
+        passed: list[_Place] = []
+        wanted = [(eligible.required, eligible.required.bit_count()), *eligible.some]
+        for of, count in wanted:
+            have = sum(bool(self._eligibility.bit(place.name) & of) for place in chosen)
+            while places and have < count:
+                place = places.pop()
+                fits = bool(self._eligibility.bit(place.name) & of)
+                (chosen if fits else passed).append(place)
+                have += fits
+            if have < count:
+                return []
+            for place in passed:
+                places.push(place)
+            passed.clear()
+        while places and not self._is_enough(chosen, way, part):
+            chosen.append(places.pop())
+        return chosen if self._is_enough(chosen, way, part) else []
+
+    def _is_enough(self, chosen: Sequence[_Place], way: Way, part: PartDemand) -> bool:
+        """Tell whether a task could start on the *chosen* nodes.
+
+        Where no part of some node is known to be enough, all together must have what
+        the job asks for in all: Slurm may spread it over more nodes than it names.
+        """
+        if len(chosen) < way.nodes:
+            return False
+        if all(place.is_sure for place in chosen):
+            return True
+        nodes = [
+            self._eligibility.nodes[place.name]
+            if place.offer is None
+            else place.offer.after
+            for place in chosen
+        ]
+        cpus = sum(max(0, node.cpus - node.allocated_cpus) for node in nodes)
+        return cpus >= part.cpus and all(
+            sum(gres_count(n.gres, g) - used_gres(n, g) for n in nodes) >= g.count
+            for g in part.gres_in_all
+        )
+
+    def _give(self, place: _Place, run_s: float) -> None:
+        """Let a job start there."""
+        self._ranked.pop(place.name, None)
+        if place.offer is not None:
+            self._parts.take(place.name, place.offer)
+        unit = self._eligibility.bit(place.name)
+        self._agenda.use_in_part(unit, min(run_s, _NO_LIMIT_S))
 
     def book(self, request: NodeRequest) -> Mapping[str, float]:
         """Book the earliest nodes for a job.
@@ -845,6 +1090,69 @@ class Bookings:
             moment_s = max(when_s, self._now_s)
             units[moment_s] = units.get(moment_s, 0) | self._eligibility.bit(name)
         return units
+
+
+class _Place(NamedTuple):
+    """A node on which a job that shares nodes could start.
+
+    Attributes:
+        key: Places in order, the best first.
+        offer: The part that it gets; None for an idle node, or one that a lease holds.
+    """
+
+    key: tuple[float | str, ...]
+    name: str
+    offer: Offer | None = None
+
+    @classmethod
+    def of(
+        cls, rank: tuple[bool, float, int, str], name: str, offer: Offer | None
+    ) -> _Place:
+        """Return a place: free ones come first, and last those that are not sure."""
+        goes = 1 if offer is None else len(offer.goes)
+        is_leased, first, turn, _ = rank
+        if offer is not None and not offer.is_sure:
+            return cls((2, goes, *rank), name, offer)
+        if offer is not None and not goes:
+            return cls((0, 0, *rank), name, offer)
+        return cls((1, 0, is_leased, first, goes, turn, name), name, offer)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the job surely fits there."""
+        return self.offer is None or self.offer.is_sure
+
+
+class _Places:
+    """Places of a job, the best first.
+
+    Args:
+        streams: Places, those of each in order.
+    """
+
+    def __init__(self, streams: Iterable[Iterator[_Place]]) -> None:
+        self._heap: list[tuple[_Place, Iterator[_Place]]] = []
+        for stream in streams:
+            self._take_from(stream)
+
+    def __bool__(self) -> bool:
+        """Whether there is one."""
+        return bool(self._heap)
+
+    def pop(self) -> _Place:
+        """Take the best."""
+        place, stream = heapq.heappop(self._heap)
+        self._take_from(stream)
+        return place
+
+    def push(self, place: _Place) -> None:
+        """Add *place*."""
+        heapq.heappush(self._heap, (place, iter(())))
+
+    def _take_from(self, stream: Iterator[_Place]) -> None:
+        place = next(stream, None)
+        if place is not None:
+            heapq.heappush(self._heap, (place, stream))
 
 
 def _need(way: Way, among: UnitSet, run_s: float, *, partly: int = 0) -> Need:

@@ -503,7 +503,7 @@ def _making_room(situation: Situation, limits: Limits) -> Iterator[_JobToEnd]:
 def _claimed(situation: Situation, limits: Limits) -> Iterator[_JobToEnd]:
     """Yield running leases that others wait for."""
     for lease in situation.belief.leases:
-        is_claimed = lease.node in situation.claims.leased
+        is_claimed = situation.claims.takes(lease.node, lease.job_id)
         if is_claimed and lease.state is LeaseState.RUNNING:
             why = situation.claims.end_reason(lease.node), EndReason.CLAIMED
             is_heard = lease.key not in situation.never_heard
@@ -578,7 +578,7 @@ def _unclaimed(situation: Situation) -> Iterator[Lease]:
     """Yield waiting and running leases but for those that others wait for."""
     for lease in situation.belief.leases:
         waits = lease.state is LeaseState.PENDING
-        if lease.node in situation.claims.leased or (
+        if situation.claims.takes(lease.node, lease.job_id) or (
             waits and situation.claims.bars_leases
         ):
             continue
@@ -626,7 +626,7 @@ def _generations(
         lease.key: lease
         for lease in situation.belief.leases
         if lease.is_usable
-        and lease.node not in situation.claims.leased
+        and not situation.claims.takes(lease.node, lease.job_id)
         and lease.key not in situation.not_ready
     }
     newest = {assignment.trainer: assignment for assignment in situation.assignments}

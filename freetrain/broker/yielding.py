@@ -19,6 +19,7 @@ from freetrain.broker.backfill import (
     allocate,
     by_slurm_order,
     could_start,
+    every_hole,
     idle_first,
 )
 from freetrain.broker.job_limits import NONE_BLOCKED, BlockedJobs
@@ -56,6 +57,7 @@ class PendingDemand:
         given: Nodes that are given up or left idle anyway, each with a job's number.
         booked_s: By node: when a job that must wait has it.
         now_s: Time of the snapshot.
+        kept: By given node of which only a part is given up: the leases that stay.
     """
 
     requests: Sequence[NodeRequest]
@@ -63,6 +65,7 @@ class PendingDemand:
     given: Mapping[str, int]
     booked_s: Mapping[str, float]
     now_s: float
+    kept: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ class Claims:
 
     Attributes:
         leased: Leased nodes to give up, each with the job's number.
-        idle: Idle nodes to leave alone, each with the job's number.
+        idle: Idle nodes to leave alone, each with the job's number, and nodes beside
+            whose leases a job fits into what is free: no new lease may go there.
         booked_s: By node: when a job that must wait has it if leases are away,
             Unix time. A lease that begins now should be over by then: backfill's last
             plan may be older than its next.
@@ -99,8 +103,10 @@ class Claims:
             limit that blocks a job.
         blocked: Jobs that wait for such limits, or did a moment ago.
         overdue: Those of the leased nodes that Slurm should have preempted.
-        sooner_ends: By other leased nodes: the sooner end of leases that would put off
-            a job that must wait.
+        sooner_ends: By leased node: the sooner end of leases that would put off a job
+            that must wait, of those that do not go now.
+        spared: By node of which jobs get a part alone: the leases there that need not
+            go, by their jobs' raw numbers.
     """
 
     leased: Mapping[str, int]
@@ -111,6 +117,21 @@ class Claims:
     blocked: BlockedJobs = NONE_BLOCKED
     overdue: Mapping[str, int] = field(default_factory=dict)
     sooner_ends: Mapping[str, SoonerEnd] = field(default_factory=dict)
+    spared: Mapping[str, frozenset[int]] = field(default_factory=dict)
+
+    def takes(self, node: str, job_id: int | None) -> bool:
+        """Tell whether a lease must leave *node*, of which others need all or a part.
+
+        Args:
+            node: The lease's.
+            job_id: The lease's raw number; None where it is not known yet, so that it
+                was in no snapshot, and nothing was planned beside it.
+        """
+        return node in self.leased and job_id not in self.spared.get(node, ())
+
+    def ends_sooner(self, node: str, job_id: int | None) -> SoonerEnd | None:
+        """Return the sooner end of a lease that stays on *node*; None for none."""
+        return None if self.takes(node, job_id) else self.sooner_ends.get(node)
 
     @property
     def startable(self) -> frozenset[str]:
@@ -141,12 +162,19 @@ class Claims:
         leased = {**others, **limited}
         return replace(self, leased=leased, limited=limited, blocked=blocked)
 
+    def without_spared(self, job_ids: Collection[int]) -> Claims:
+        """Return the claims with these leases going, too, where their nodes do."""
+        spared = {node: kept.difference(job_ids) for node, kept in self.spared.items()}
+        return replace(self, spared=spared)
+
     def without_sooner_ends(self, nodes: Iterable[str]) -> Claims:
         """Return the claims where leases on *nodes* cannot end sooner: they go."""
         gone = self.sooner_ends.keys() & set(nodes)
         sooner = {name: self.sooner_ends[name].job for name in gone}
         stay = {name: end for name, end in self.sooner_ends.items() if name not in gone}
-        return replace(self, leased={**sooner, **self.leased}, sooner_ends=stay)
+        spared = {name: jobs for name, jobs in self.spared.items() if name not in gone}
+        leased = {**sooner, **self.leased}
+        return replace(self, leased=leased, sooner_ends=stay, spared=spared)
 
     def with_overdue(self, nodes: Mapping[str, int]) -> Claims:
         """Return the claims with *nodes* that Slurm should have preempted."""
@@ -210,7 +238,7 @@ def find_claims(
         for job in jobs
         if not is_ours(job) and not is_lease(job) and could_start(job, now_s)
     ]
-    if not waiting or not state.holes:
+    if not waiting or not (state.holes or state.shared.nodes):
         return NO_CLAIMS
     waiting.sort(key=lambda job: (-(job.priority or 0), job.job_id))
     requests = [state.eligibility.request(job) for job in waiting]
@@ -221,14 +249,23 @@ def find_claims(
     kept_free = NONE_KEPT_FREE
     if protect is not None:
         given, booked_s = allocation.taken, allocation.booked_s
-        kept_free = protect(PendingDemand(requests, state, given, booked_s, now_s))
+        kept_free = protect(
+            PendingDemand(requests, state, given, booked_s, now_s, allocation.kept)
+        )
     taken = {**allocation.taken, **kept_free.nodes}
+    spared = {name: kept for name, kept in allocation.kept.items() if kept}
+    leased = {n for n in taken if n in state.leased and state.goes(n, spared.get(n))}
     return Claims(
-        leased={name: by for name, by in taken.items() if name in state.leased},
-        idle={name: by for name, by in taken.items() if name not in state.leased},
+        leased={name: by for name, by in taken.items() if name in leased},
+        idle={name: by for name, by in taken.items() if name not in leased},
         booked_s=allocation.booked_s,
         kept_free=kept_free,
-        sooner_ends={n: e for n, e in allocation.sooner_ends.items() if n not in taken},
+        sooner_ends={
+            name: end
+            for name, end in allocation.sooner_ends.items()
+            if name not in taken or name in spared
+        },
+        spared=spared,
     )
 
 
@@ -252,7 +289,8 @@ def _letting_jobs_start(
         return allocation.ending_before(allocation.overlapped, first, state, now_s)
 
     for way in (idle_first, as_slurm, ending_by(idle_first)):
-        beside = state.with_sooner_ends(way.sooner_ends).beside(way.taken, way.booked_s)
+        sooner = state.with_sooner_ends(way.sooner_ends)
+        beside = sooner.beside(way.taken, way.booked_s, way.kept)
         if as_slurm.started <= allocate(requests, beside, now_s, rank=rank).started:
             return way
     # Then no lease that stays is in a job's way.
@@ -294,7 +332,7 @@ class DelayProtection:
 
 def keep_free(demand: PendingDemand, protection: DelayProtection) -> KeptFree:
     """Return the nodes not to lease, besides those that are given up anyway."""
-    if all(hole.node in demand.given for hole in demand.state.holes):
+    if demand.state.keepable <= demand.given.keys():
         return NONE_KEPT_FREE
     trials = _EndTrials(demand, protection)
     freed = sorted(_freed(protection.running), key=len, reverse=True)
@@ -353,9 +391,10 @@ class _EndTrials:
         self._demand, self._protection = demand, protection
         state = demand.state
         self._rank: Rank = by_slurm_order(state)
-        ranked = sorted(state.holes, key=idle_first(state))
+        ranked = sorted(every_hole(state), key=idle_first(state))
         self._places = {hole.node: place for place, hole in enumerate(ranked)}
-        self._without_leases = replace(state, leased=frozenset(), spans={})
+        self._without_leases = state.without_leases()
+        self._keepable = state.keepable
         self._fewest_nodes = min(request.nodes for request in demand.requests)
         # New leases end in time for jobs that are booked after the claims.
         end_s = demand.now_s + protection.longest_s
@@ -363,6 +402,9 @@ class _EndTrials:
             hole.node: min(end_s, demand.booked_s.get(hole.node, end_s))
             for hole in state.holes
         }
+        shared = state.shared.nodes
+        whole = {hole.node for hole in state.holes}
+        self._pieces = {n for n in state.leased if n in shared and n not in whole}
 
     def of(self, freed: frozenset[str]) -> _JobEnd | None:
         """Return the end of the job on *freed*; None if no job would start.
@@ -371,7 +413,8 @@ class _EndTrials:
             _OutOfTimeError: There was no time to plan it.
         """
         state = self._after_end(self._without_leases, freed)
-        if len(state.holes) + len(state.partly) < self._fewest_nodes:
+        shared = len(state.partly) + len(state.shared.nodes)
+        if len(state.holes) + shared < self._fewest_nodes:
             return None
         alone = self._allocate(self._demand.requests, state)
         return _JobEnd(freed, state, alone) if alone.started else None
@@ -389,10 +432,13 @@ class _EndTrials:
         theirs = {name: by for name, by in taken.items() if by in late}
         # With no lease on a node that is taken or booked, jobs start as without leases.
         everything = {**dict.fromkeys(end.alone.booked_s, first), **taken}
-        holes = {hole.node for hole in self._demand.state.holes}
         more: dict[str, int] = {}
         for way in (theirs, everything):
-            more = {n: by for n, by in way.items() if n in holes and n not in given}
+            more = {
+                name: by
+                for name, by in way.items()
+                if name in self._keepable and name not in given
+            }
             if more and not self._late(end, {**given, **more}):
                 return self._fewest(end, given, more)
         return more
@@ -421,7 +467,11 @@ class _EndTrials:
         Jobs that start a cycle later, once leases have gone, are not late.
         """
         requests, state = self._demand.requests, self._demand.state
-        beside = self._after_end(state.beside(given, self._lease_end_s), end.freed)
+        kept = self._demand.kept
+        held = {n for n in self._pieces if n not in given or kept.get(n)}
+        beside = self._after_end(
+            state.beside(given, self._lease_end_s, kept), end.freed - held
+        )
         alone = end.alone.started
         late = alone - self._allocate(requests, beside, asked=alone).started
         if not late or not end.freed:
@@ -482,12 +532,16 @@ class _EndTrials:
             if name in freed
         )
         busy_s = state.busy_until_s
-        return replace(
+        state = replace(
             state,
             holes=[*state.holes, *new],
             partly=state.partly - freed,
             busy_until_s={n: s for n, s in busy_s.items() if n not in freed},
         )
+        shared = state.shared.nodes
+        if shared.keys().isdisjoint(freed):
+            return state
+        return state.with_shared({n: s for n, s in shared.items() if n not in freed})
 
 
 def _is_planned_for(hole: Hole, jobs: frozenset[int]) -> bool:

@@ -307,7 +307,9 @@ def _without_deaf(
 def _called(seen: SlurmView, claims: Claims, uid: int) -> Iterator[PooledLease]:
     """Yield leases of others on whose nodes a job could start now."""
     for lease in movable(seen.pool.leases, owner=uid, deaf=seen.pool.deaf):
-        if lease.owner != uid and lease.runs and lease.node in claims.startable:
+        is_called = lease.node in claims.startable
+        is_called = is_called and claims.takes(lease.node, lease.job_id)
+        if lease.owner != uid and lease.runs and is_called:
             yield lease
 
 
@@ -559,7 +561,7 @@ def _without_unreadable(observed: Observed, claims: Claims) -> Belief:
     leases = (
         lease
         for lease in observed.belief.leases
-        if lease.key not in left_alone or lease.node in claims.leased
+        if lease.key not in left_alone or claims.takes(lease.node, lease.job_id)
     )
     return replace(observed.belief, leases=tuple(leases))
 

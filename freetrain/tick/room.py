@@ -25,6 +25,7 @@ from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
 from freetrain.broker.job_limits import Accounts, blocked_by_limits
 from freetrain.broker.lease import LeaseState, is_lease
 from freetrain.broker.limits import EndReason, Limits, Mode
+from freetrain.broker.parts import NO_SHARED_NODES, Piece, SharedNode, SharedNodes
 from freetrain.broker.sharing import (
     LeasePool,
     leases_in,
@@ -44,8 +45,10 @@ from freetrain.tick.leases import (
     margin_s,
     sees_all_jobs,
 )
+from slurm.demands import held_by
 from slurm.errors import SlurmError, SlurmRefusedError
-from slurm.holes import find_holes
+from slurm.holes import find_holes, takes_whole_nodes
+from slurm.pieces import without
 from slurm.records import JobState, NodeState, Requirement, expand, named_or_default
 
 if TYPE_CHECKING:
@@ -338,8 +341,9 @@ def set_sooner_ends(
     """
     ends: dict[float, list[JobRecord]] = {}
     for job in _without_new_end(room, environment.uid):
-        if job.nodes in claims.sooner_ends:
-            ends.setdefault(claims.sooner_ends[job.nodes].end_s, []).append(job)
+        end = claims.ends_sooner(job.nodes, job.job_id)
+        if end is not None:
+            ends.setdefault(end.end_s, []).append(job)
     for end_s in sorted(ends)[:MOST_ENDS_SET]:
         jobs = ends[end_s]
         if not is_dry:
@@ -380,7 +384,7 @@ def _give_notice(
         job.display_id: (job, name)
         for job in running_leases(room.seen.snapshot.jobs, environment.uid)
         for name in expand(job.nodes)
-        if name in claims.leased and job.display_id not in notified_before
+        if claims.takes(name, job.job_id) and job.display_id not in notified_before
     }
     if not leases:
         return
@@ -554,8 +558,10 @@ def with_blocked(
     claims: Claims, blocked: BlockedJobs, snapshot: Snapshot, uid: int
 ) -> Claims:
     """Return *claims* with our running leases that count against limits."""
-    nodes = {job.display_id: job.nodes for job in running_leases(snapshot.jobs, uid)}
-    return claims.with_limits(blocked, nodes)
+    running = {job.display_id: job for job in running_leases(snapshot.jobs, uid)}
+    nodes = {lease: job.nodes for lease, job in running.items()}
+    limited = {running[one].job_id for one in blocked.leases if one in running}
+    return claims.with_limits(blocked, nodes).without_spared(limited)
 
 
 def preemptable(environment: TickEnvironment, seen: SlurmView) -> Claims:
@@ -594,27 +600,48 @@ def _startable(
     config, pool = seen.config, seen.pool
     giving = movable(pool.leases, owner=environment.uid, deaf=pool.deaf)
     numbers = {lease.job_id for lease in giving}
-    turns = {
-        lease.node: turn for turn, lease in enumerate(pool_order(giving, pool.weights))
-    }
+    order = pool_order(giving, pool.weights)
+    turns = {lease.job_id: turn for turn, lease in enumerate(order)}
+    node_turns = {lease.node: turns[lease.job_id] for lease in reversed(order)}
     snapshot = _with_leaving(seen.snapshot, giving)
 
     def gives_way(job: JobRecord) -> bool:
         return job.job_id in numbers or (job.is_pending and is_lease(job))
 
     jobs = snapshot.jobs
-    held = {job.nodes: job for job in jobs if job.nodes in turns and gives_way(job)}
+    held = [job for job in jobs if job.nodes in node_turns and job.job_id in turns]
+    nodes = {node.name: node for node in snapshot.nodes}
+    holes = _every_hole(snapshot, config, gives_way, seen.partitions)
+    are_pieces = _are_pieces(held, nodes)
+    shared = NO_SHARED_NODES
+    if are_pieces:
+        pieces = _pieces(held, turns)
+        ending = [
+            j for j in jobs if j.holds_nodes and gives_way(j) and j.job_id not in turns
+        ]
+        parts = _every_part(snapshot, config, gives_way, seen.partitions)
+        whole = {hole.node: hole for hole in holes}
+        shared = SharedNodes(
+            {
+                name: SharedNode(
+                    without(nodes[name], _held_on(name, ending)),
+                    whole.get(name, hole),
+                    pieces.get(name, ()),
+                )
+                for name, hole in parts.items()
+                if name in pieces or name not in whole
+            },
+            config.sharing,
+            *_whole_and_capped(snapshot, config),
+        )
     state = BackfillState(
-        holes=_every_hole(snapshot, config, gives_way, seen.partitions),
-        nodes={node.name: node for node in snapshot.nodes},
-        leased=frozenset(held),
-        turns=turns,
-        partly=frozenset(_partly_held(snapshot.nodes)),
-        spans={
-            name: LeaseSpan(job.start_s, job.end_s)
-            for name, job in held.items()
-            if job.start_s is not None and job.end_s is not None
-        },
+        holes=holes,
+        nodes=nodes,
+        leased=frozenset(node_turns),
+        turns=node_turns,
+        partly=frozenset(() if are_pieces else _partly_held(snapshot.nodes)),
+        shared=shared,
+        spans=_spans(held),
         busy_until_s=_busy_until_s(jobs, gives_way),
         margin_s=margin_s,
         backfill=Backfill(grain_s=config.bf_resolution_s, window_s=config.bf_window_s),
@@ -630,6 +657,59 @@ def _startable(
     return find_claims(
         jobs, state, is_ours=gives_way, now_s=snapshot.time_s, protect=protect
     )
+
+
+def _spans(held: Iterable[JobRecord]) -> dict[str, LeaseSpan]:
+    """Return by node the time of its leases, from the first start to the last end."""
+    spans: dict[str, LeaseSpan] = {}
+    for job in held:
+        if job.start_s is not None and job.end_s is not None:
+            span = spans.get(job.nodes, LeaseSpan(job.start_s, job.end_s))
+            start_s = min(job.start_s, span.start_s)
+            spans[job.nodes] = LeaseSpan(start_s, max(job.end_s, span.end_s))
+    return spans
+
+
+def _are_pieces(held: Iterable[JobRecord], nodes: Mapping[str, Node]) -> bool:
+    """Tell whether some of these running leases leave a part of their node."""
+    names: set[str] = set()
+    for job in held:
+        node = nodes.get(job.nodes)
+        if node is None:
+            continue
+        used = node.allocated_cpus
+        if 0 < used < node.cpus or 0 < job.cpu_count < used or job.nodes in names:
+            return True
+        names.add(job.nodes)
+    return False
+
+
+def _pieces(
+    held: Iterable[JobRecord], turns: Mapping[int, int]
+) -> dict[str, tuple[Piece, ...]]:
+    """Return by node the leases there, in the order in which they give way."""
+    pieces: dict[str, tuple[Piece, ...]] = {}
+    for job in sorted(held, key=lambda job: turns[job.job_id]):
+        piece = Piece(job.job_id, turns[job.job_id], *held_by(job))
+        pieces[job.nodes] = (*pieces.get(job.nodes, ()), piece)
+    return pieces
+
+
+def _held_on(name: str, jobs: Iterable[JobRecord]) -> Iterator[Requirement]:
+    for job in jobs:
+        if job.nodes == name:
+            held, _ = held_by(job)
+            yield held
+
+
+def _whole_and_capped(
+    snapshot: Snapshot, config: ClusterConfig
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the partitions of whole nodes, and those that bound CPUs of a node."""
+    sharing, partitions = config.sharing, snapshot.partitions
+    whole = frozenset(p.name for p in partitions if takes_whole_nodes(p, sharing))
+    capped = frozenset(p.name for p in partitions if p.most_cpus_per_node is not None)
+    return whole, capped
 
 
 def _with_leaving(snapshot: Snapshot, leases: Iterable[PooledLease]) -> Snapshot:
@@ -688,7 +768,9 @@ def with_begun(claims: Claims, belief: Belief) -> Claims:
     begun = {
         lease.node
         for lease in belief.leases
-        if lease.state is LeaseState.RUNNING and lease.node in claims.idle
+        if lease.state is LeaseState.RUNNING
+        and lease.node in claims.idle
+        and lease.job_id not in claims.spared.get(lease.node, ())
     }
     if not begun:
         return claims
@@ -719,6 +801,34 @@ def _every_hole(
         )
     }
     return tuple(found.values())
+
+
+def _every_part(
+    snapshot: Snapshot,
+    config: ClusterConfig,
+    is_ours: Callable[[JobRecord], bool],
+    partitions: frozenset[str],
+) -> dict[str, Hole]:
+    """Return the nodes of *partitions* on which jobs may run beside others.
+
+    In Slurm's order: those where a CPU is free, and those with leases.
+    """
+    present = {partition.name for partition in snapshot.partitions}
+    found = {
+        hole.node: hole
+        for name in sorted(partitions & present)
+        for hole in find_holes(
+            snapshot,
+            Requirement(partition=name, memory_mib=1, exclusive=False),
+            is_ours=is_ours,
+            margin_s=0.0,
+            window_s=config.bf_window_s,
+            sharing=config.sharing,
+        )
+    }
+    return {
+        node.name: found[node.name] for node in snapshot.nodes if node.name in found
+    }
 
 
 def _busy_until_s(
