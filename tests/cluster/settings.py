@@ -278,12 +278,12 @@ def _features(name: str, gpus: Collection[str]) -> str:
 def _partitions(variants: Collection[Variant]) -> list[str]:
     every = f"Nodes={','.join(nodes_of(variants))} State=UP"
     main = f"PartitionName=main {every} Default=YES MaxTime=1-00:00:00 "
+    # Jobs share nodes unless the partition, or they, say otherwise.
+    way = "NO" if Variant.PARTS in variants else "EXCLUSIVE"
     if Variant.SHARED in variants:
-        return [main + "OverSubscribe=EXCLUSIVE"]
+        return [main + f"OverSubscribe={way}"]
     freetrain = (
         f"PartitionName=freetrain {every} MaxTime=04:00:00 "
         f"PriorityTier=1 PreemptMode=CANCEL GraceTime={GRACE_S}"
     )
-    # Jobs share nodes unless the partition, or they, say otherwise.
-    way = "NO" if Variant.PARTS in variants else "EXCLUSIVE"
     return [main + f"OverSubscribe={way} PriorityTier=10", freetrain]
