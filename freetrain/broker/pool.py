@@ -218,7 +218,7 @@ def pool_of(
             is_given = part.lease is not None and part.lease.key in given
             is_leaving = name in leaving and _PIECE not in part.name
             not_used = (
-                _why_claimed(part, situation.claims)
+                _why_claimed(part, situation)
                 or (Refusal.SHARE if is_given else None)
                 or (Refusal.LEAVING if is_leaving else None)
                 or _too_short(part, hole, assigned, now_s=now_s, limits=limits)
@@ -243,7 +243,15 @@ def pool_of(
     return tuple(nodes), refused
 
 
-def _why_claimed(part: PoolNode, claims: Claims) -> Refusal | None:
+def _why_claimed(part: PoolNode, situation: Situation) -> Refusal | None:
+    """Return why others have *part*; None if they have not.
+
+    Beside jobs that fit into what is free of a node, pieces that leases have stay.
+    """
+    claims, lease = situation.claims, part.lease
+    is_piece = lease is not None and lease.shape in situation.widths
+    if lease is not None and is_piece and not claims.takes(part.node, lease.job_id):
+        return None
     if part.node in claims.kept_free.nodes:
         return Refusal.KEPT_FREE
     return Refusal.CLAIMED if part.node in claims.nodes else None

@@ -125,6 +125,25 @@ def test_leases_that_leave_close_no_free_gpus_beside_them() -> None:
     assert (nodes, refused) == ((), {"n1": Refusal.LEAVING})
 
 
+def test_leases_stay_beside_a_job_that_fits_into_what_is_free() -> None:
+    held = tuple(lease(task, "n1", shape="one") for task in range(2))
+    claims = Claims(leased={}, idle={"n1": 99})
+    nodes, refused = pool_of(look({"n1": 2}, leases=held, claims=claims), Limits())
+    assert [part.lease for part in nodes] == list(held)
+    assert refused == {}
+
+
+def test_a_lease_that_a_job_needs_goes_and_its_neighbour_stays() -> None:
+    held = tuple(lease(task, "n1", shape="one") for task in range(2))
+    spared = frozenset({held[0].job_id or 0})
+    claims = Claims(leased={"n1": 99}, idle={}, spared={"n1": spared})
+    seen = look({"n1": 0}, trainer("a", "one", 0, 1), leases=held, claims=claims)
+    ends = [a for a in decided(seen).actions if isinstance(a, EndLeases)]
+    assert [end.leases for end in ends] == [(held[1].key,)]
+    made = [a for a in decided(seen).actions if isinstance(a, Assignment)]
+    assert [each.leases for each in made] == [{held[0].key}]
+
+
 def test_claims_close_every_part_of_a_node() -> None:
     claims = Claims(leased={}, idle={"n1": 99})
     nodes, refused = pool_of(look({"n1": 3, "n2": 1}, claims=claims), Limits())

@@ -120,7 +120,7 @@ def _freetrain(stage: Stage, tick_every_s: float, mode: str) -> Iterator[None]:
             launch='launcher = "srun"\nprocesses_per_node = 1\nahead = false',
             DIGITS_EPOCHS="4000",
             DIGITS_COUNTED="0",
-            DIGITS_STEP_S="0.5",
+            DIGITS_STEP_S="2",
         )
     with stage.ticking(tick_every_s):
         yield

@@ -231,11 +231,11 @@ def test_careful_leases_keep_nodes_free_where_another_job_would_go_ahead(
 ) -> None:
     # n2 comes free early: three nodes for the first, were none leased. Beside leases
     # the second is over before the first can begin, if no lease is on n2 itself.
-    ends = {"end_s": NOW_S + 1_620}
+    end_s = NOW_S + 1_620
     jobs = [
-        *(piece(k, "n0", **ends) for k in (1_001, 1_002)),
+        *(piece(k, "n0", end_s=end_s) for k in (1_001, 1_002)),
         running(6, "n2", 2, end_s=NOW_S + 2_300),
-        *([piece(1_003, "n2", **ends)] if has_piece else []),
+        *([piece(1_003, "n2", end_s=end_s)] if has_piece else []),
         running(7, "n3", 4, end_s=NOW_S + 9_000),
         whole(1, 3, priority=3),
         whole(2, priority=2, limit_s=1_000.0, requested_nodes="n2"),
