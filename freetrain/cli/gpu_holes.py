@@ -207,7 +207,7 @@ def screen(found: PartitionGpus) -> RenderableType:
     title = f"Pieces of nodes in {where}, at {clock_text(found.now_s)}."
     if found.whole_nodes:
         lines.append("Jobs get whole nodes there: pieces are nodes that are idle.")
-    lines.append("Ticks do not use pieces yet: leases take idle nodes.")
+    lines.append("Trainers with gpus_per_lease in their job file get such pieces.")
     lines += [CAVEAT, *([TORN] if found.is_torn else [])]
     below = [Text(line) for line in lines]
     return Group(Text(title), "", _table(found), "", *below)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from freetrain.broker.decide import Decision, decide_leases
 from freetrain.broker.job_limits import (
     LIMIT_REST_S,
@@ -67,7 +69,6 @@ if TYPE_CHECKING:
     from freetrain.broker.reconcile import Submit
     from freetrain.broker.sharing import CallMemory, PooledLease, Share
     from freetrain.broker.yielding import AwaitedPreemption, Claims
-    from freetrain.config.job import TrainerJob
     from freetrain.config.site import PlannerSettings, Site
     from freetrain.planning.policy import Search
     from freetrain.state.tables import LossForecastRow
@@ -136,7 +137,10 @@ def make_plan(
     """
     site, settings = context.site, context.site.planner
     clock = context.environment.clock
-    shapes, is_ours = _shapes(site, observed), _is_ours(context, observed)
+    asked, is_ours = _asked(site, observed), _is_ours(context, observed)
+    # Without trainers it is what the site asks.
+    every = asked.values() or [_requirement(site, observed, NodeSettings(max_nodes=1))]
+    shapes = {shape_name(requirement): requirement for requirement in every}
     holes, refused_shapes = _holes_by_shape(site, observed, is_ours, shapes)
     seen, of_others, calls = _without_deaf(context, observed, shapes.values())
     claims = with_begun(of_others, observed.belief)
@@ -151,7 +155,7 @@ def make_plan(
     margins_s = {shape: _margin_s(site, observed, shapes[shape]) for shape in holes}
     holes = _before_bookings(holes, claims.booked_s, margins_s=margins_s, widths=widths)
     ratings, loss_forecasts = _ratings(context, observed, nodes=_most_leases(holes))
-    trainers = _trainers(site, observed, ratings)
+    trainers = _trainers(observed, ratings, asked)
     want = min(
         observed.limits.most_leases,
         sum(trainer.curve.sizes[-1] for trainer in trainers),
@@ -515,27 +519,24 @@ def _ratings(
     return ratings_of(context, observed, nodes=nodes)
 
 
-def _trainers(site: Site, observed: Observed, ratings: Ratings) -> tuple[Trainer, ...]:
+def _trainers(
+    observed: Observed, ratings: Ratings, asked: Mapping[str, Requirement]
+) -> tuple[Trainer, ...]:
+    """Return the trainers that want nodes; *asked* is by their names."""
     return tuple(
-        _trainer(site, observed, trainer.job, trainer, ratings)
+        _trainer(trainer, ratings, shape_name(asked[trainer.row.name]))
         for trainer in observed.trainers
-        if trainer.job is not None and trainer.is_wanted
+        if trainer.row.name in asked
     )
 
 
-def _trainer(
-    site: Site,
-    observed: Observed,
-    job: TrainerJob,
-    trainer: TickTrainer,
-    ratings: Ratings,
-) -> Trainer:
+def _trainer(trainer: TickTrainer, ratings: Ratings, shape: str) -> Trainer:
     name, newest = trainer.row.name, trainer.newest
     contender = ratings.contenders[name]
     return Trainer(
         name=name,
         curve=ratings.curves[name],
-        shape=shape_name(_requirement(site, observed, job.nodes)),
+        shape=shape,
         up_s=contender.grow_s,
         down_s=contender.shrink_s,
         start_s=contender.start_s,
@@ -569,18 +570,17 @@ def _without_unreadable(observed: Observed, claims: Claims) -> Belief:
 # Holes by shape.
 
 
-def _shapes(site: Site, observed: Observed) -> dict[str, Requirement]:
-    """Return what is asked of nodes, by shape; without trainers, what the site asks."""
-    wanted = [
-        trainer.job.nodes
-        for trainer in observed.trainers
-        if trainer.job is not None and trainer.is_wanted
-    ]
-    asked = [
-        _requirement(site, observed, nodes)
-        for nodes in wanted or [NodeSettings(max_nodes=1)]
-    ]
-    return {shape_name(requirement): requirement for requirement in asked}
+def _asked(site: Site, observed: Observed) -> dict[str, Requirement]:
+    """Return what each trainer that wants nodes asks of them, by its name."""
+    known: dict[NodeSettings, Requirement] = {}
+    asked = {}
+    for trainer in observed.trainers:
+        if trainer.job is not None and trainer.is_wanted:
+            kind = structs.replace(trainer.job.nodes, min_nodes=1, max_nodes=1, only=())
+            if kind not in known:  # what goes with GPUs is worked out over all nodes
+                known[kind] = _requirement(site, observed, kind)
+            asked[trainer.row.name] = known[kind]
+    return asked
 
 
 def _requirement(site: Site, observed: Observed, nodes: NodeSettings) -> Requirement:
