@@ -19,7 +19,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
 
-from freetrain.broker.parts import NO_SHARED_NODES, Offers, PartPlan
+from freetrain.broker.parts import NO_SHARED_NODES, PartOffers, PartPlan
 from logs.timeline import Agenda, Need, members
 from slurm.demands import (
     asked_for,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    from freetrain.broker.parts import Group, Offer, SharedNode, SharedNodes
+    from freetrain.broker.parts import Group, PartOffer, SharedNode, SharedNodes
     from logs.timeline import Placement, UnitSet
     from slurm.demands import Expression, FeatureChoice, NodeDemand, PartDemand
     from slurm.holes import Hole
@@ -184,7 +184,7 @@ class Eligibility:
         self, nodes: Mapping[str, Node], shared: SharedNodes = NO_SHARED_NODES
     ) -> None:
         self.nodes = nodes
-        self.offers = Offers(shared.sharing)
+        self.offers = PartOffers(shared.sharing)
         self._shared = shared
         self.names = tuple(nodes)
         self._every = (1 << len(self.names)) - 1
@@ -472,20 +472,6 @@ class BackfillState:
         if not kept:
             return True
         return any(piece.job_id not in kept for piece in self.shared.nodes[name].pieces)
-
-    def without_leases(self) -> BackfillState:
-        """Return the state if all leases that give way were gone."""
-        state = replace(self, leased=frozenset(), spans={})
-        if not self.shared.nodes:
-            return state
-        whole = {hole.node for hole in self.holes}
-        return state.with_shared(
-            {
-                name: there.after(there.pieces)
-                for name, there in self.shared.nodes.items()
-                if name not in whole
-            }
-        )
 
     def with_shared(self, nodes: Mapping[str, SharedNode]) -> BackfillState:
         """Return the state with these shared nodes."""
@@ -1102,11 +1088,11 @@ class _Place(NamedTuple):
 
     key: tuple[float | str, ...]
     name: str
-    offer: Offer | None = None
+    offer: PartOffer | None = None
 
     @classmethod
     def of(
-        cls, rank: tuple[bool, float, int, str], name: str, offer: Offer | None
+        cls, rank: tuple[bool, float, int, str], name: str, offer: PartOffer | None
     ) -> _Place:
         """Return a place: free ones come first, and last those that are not sure."""
         goes = 1 if offer is None else len(offer.goes)

@@ -109,7 +109,7 @@ class SharedNodes:
 NO_SHARED_NODES = SharedNodes()
 
 
-class Offer(NamedTuple):
+class PartOffer(NamedTuple):
     """How a job could start on a node.
 
     Attributes:
@@ -128,7 +128,7 @@ class Offer(NamedTuple):
         return self.part is not None or not self.after.allocated_cpus
 
 
-class Offers:
+class PartOffers:
     """Offers that plans of the same nodes make again and again, each worked out once.
 
     Nodes are many, and mostly differ in their names alone: such a group of nodes has
@@ -143,7 +143,9 @@ class Offers:
         self._groups: dict[object, int] = {}
         # By id, with the object, lest another gets its id.
         self._group_of: dict[int, tuple[SharedNode, int]] = {}
-        self._found: dict[tuple[int, int, int], tuple[PartDemand, Offer | None]] = {}
+        self._found: dict[
+            tuple[int, int, int], tuple[PartDemand, PartOffer | None]
+        ] = {}
 
     def group_of(self, there: SharedNode) -> int:
         """Return the number of the group of nodes that are as this one."""
@@ -160,7 +162,7 @@ class Offers:
             self._group_of[id(there)] = known
         return known[1]
 
-    def of(self, there: SharedNode, demand: PartDemand, nodes: int) -> Offer | None:
+    def of(self, there: SharedNode, demand: PartDemand, nodes: int) -> PartOffer | None:
         """Return how a job could start on the node; None where it could not.
 
         Args:
@@ -177,16 +179,16 @@ class Offers:
 
     def _worked_out(
         self, there: SharedNode, demand: PartDemand, nodes: int
-    ) -> Offer | None:
+    ) -> PartOffer | None:
         part = demand.enough_of(there.node, nodes)
         if not self._fits(there.bare, demand.least):
             return None
         every = tuple(range(len(there.pieces)))
         gone = there.after(there.pieces).node
         if part is None or not self._fits(gone, part):
-            return Offer(every, gone, None)
+            return PartOffer(every, gone, None)
         goes = self._fewest(there, part)
-        return Offer(goes, _after(there, goes).node, part)
+        return PartOffer(goes, _after(there, goes).node, part)
 
     def _fewest(self, there: SharedNode, part: Requirement) -> tuple[int, ...]:
         """Return leases that have to go for *part*, the first in their order."""
@@ -210,7 +212,7 @@ def _after(there: SharedNode, goes: Iterable[int]) -> SharedNode:
 Ranked: TypeAlias = "tuple[tuple[bool, float, int, str], str]"
 """The rank and the name of a node."""
 
-Group: TypeAlias = "tuple[Offer, Sequence[Ranked]]"
+Group: TypeAlias = "tuple[PartOffer, Sequence[Ranked]]"
 """What nodes offer a job, and these nodes, the first by rank first."""
 
 
@@ -226,7 +228,7 @@ class PartPlan:
     def __init__(
         self,
         shared: SharedNodes,
-        offers: Offers,
+        offers: PartOffers,
         rank: Callable[[Hole], tuple[bool, float, int, str]],
     ) -> None:
         self._offers = offers
@@ -277,12 +279,12 @@ class PartPlan:
                 if offer is not None:
                     yield offer, tuple(ranked)
 
-    def offer(self, name: str, demand: PartDemand, nodes: int) -> Offer | None:
+    def offer(self, name: str, demand: PartDemand, nodes: int) -> PartOffer | None:
         """Return what the node *name* offers; None where nothing, or not enough."""
         there = self._now.get(name)
         return None if there is None else self._offers.of(there, demand, nodes)
 
-    def take(self, name: str, offer: Offer) -> None:
+    def take(self, name: str, offer: PartOffer) -> None:
         """Let a job start on the node *name* by *offer*."""
         there = self._now[name]
         self.take_whole(name)

@@ -393,7 +393,8 @@ class _EndTrials:
         self._rank: Rank = by_slurm_order(state)
         ranked = sorted(every_hole(state), key=idle_first(state))
         self._places = {hole.node: place for place, hole in enumerate(ranked)}
-        self._without_leases = state.without_leases()
+        # Pieces of shared nodes give way there in any case.
+        self._without_leases = replace(state, leased=frozenset(), spans={})
         self._keepable = state.keepable
         self._fewest_nodes = min(request.nodes for request in demand.requests)
         # New leases end in time for jobs that are booked after the claims.
