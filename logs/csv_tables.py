@@ -128,9 +128,9 @@ def _search(pattern: re.Pattern[str], comments: tuple[str, ...]) -> str | None:
 
 
 def read_head(
-    content: Content, *, needed: Collection[str], optional: Collection[str] = ()
+    content: Content, *, needed: Collection[str], optional: Collection[str] | None = ()
 ) -> TableHead:
-    """Return the head of the table in *content*.
+    """Return the head of the table in *content*; of *optional* None, any may be there.
 
     Raises:
         UnreadableLogError: A column is missing, unknown or named twice.
@@ -149,14 +149,14 @@ def read_head(
 
 
 def _what_is_wrong(
-    columns: tuple[str, ...], needed: Collection[str], optional: Collection[str]
+    columns: tuple[str, ...], needed: Collection[str], optional: Collection[str] | None
 ) -> str | None:
-    expected = ",".join((*needed, *optional))
+    expected = ",".join((*needed, *(optional or ())))
     for name in needed:
         if name not in columns:
             return f"column {name!r} is missing; expected {expected}"
     for name in columns:
-        if name not in needed and name not in optional:
+        if optional is not None and name not in needed and name not in optional:
             return f"found an unknown column {snippet(name)}; expected {expected}"
         if columns.count(name) > 1:
             return f"column {name!r} is there twice; expected each once"
@@ -289,7 +289,7 @@ class JobsCsv(LogFormat[JobTrace]):
                 write_number(job.submit_s),
                 _number_or_unknown(job.start_s),
                 write_number(job.run_s),
-                str(-(-job.units // trace.units_per_node)),
+                str(job.node_count or -(-job.units // trace.units_per_node)),
                 _number_or_unknown(job.requested_s),
                 quote_field(job.user or _UNKNOWN),
             )

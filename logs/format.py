@@ -14,7 +14,7 @@ import io
 import re
 import zlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from logs.trace import (
@@ -23,6 +23,7 @@ from logs.trace import (
     JobTrace,
     UnreadableLogError,
     UnusableLogError,
+    named_nodes,
 )
 
 if TYPE_CHECKING:
@@ -74,6 +75,17 @@ class LogFormat(ABC, Generic[T]):
         raise UnusableLogError(
             f"{source} is {self.name}, which counts nodes, and not processors of which "
             f"a node has {count}; nothing was done. Leave --cores-per-node out."
+        )
+
+    def with_gpus_per_node(self, count: int, source: str) -> LogFormat[T]:
+        """Return this format for a log whose jobs share nodes of *count* GPUs.
+
+        Raises:
+            UnusableLogError: Logs in this format, as *source* is, say nothing of GPUs.
+        """
+        raise UnusableLogError(
+            f"{source} is {self.name}, which says nothing of GPUs, of which a node has "
+            f"{count}; nothing was done. Leave --gpus-per-node out."
         )
 
     def write(self, trace: T, stream: TextIO) -> None:
@@ -379,6 +391,40 @@ def actual_run(
     if run_s is None or not units:
         return None, 0.0, units or 0
     return start_s, run_s, units
+
+
+def on_gpus(job: Job, gpus: int, *, per_node: int, field: str) -> Job:
+    """Return *job*, whose size is its nodes, as a job of so many GPUs.
+
+    Without a GPU it had none of the nodes that count, and never ran on them.
+
+    Raises:
+        BadLineError: They are more than its nodes have.
+    """
+    if gpus > job.units * per_node:
+        why = (
+            f"found {counted(gpus, 'GPU')} on {counted(job.units, 'node')}; expected "
+            f"{per_node} a node at most, as --gpus-per-node says"
+        )
+        raise BadLineError(field, why)
+    start_s, run_s, units = actual_run(start_s=job.start_s, run_s=job.run_s, units=gpus)
+    return replace(
+        job,
+        start_s=start_s,
+        run_s=run_s,
+        units=units,
+        node_count=job.units,
+        nodes=job.nodes if gpus else (),
+    )
+
+
+def machine_gpus(stated_nodes: int | None, jobs: tuple[Job, ...], per_node: int) -> int:
+    """Return the machine's GPUs: of the nodes that *jobs* name, or are *stated_nodes*.
+
+    Else of as few nodes as hold the most GPUs that jobs ever had at once.
+    """
+    nodes = len(named_nodes(jobs)) or stated_nodes
+    return (nodes or -(-machine_units(None, jobs) // per_node)) * per_node
 
 
 MOST_COMMENTS = 10_000

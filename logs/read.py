@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 WRITABLE = {
     "swf": "logs.swf:Swf",
     "jobs-csv": "logs.csv_tables:JobsCsv",
+    "gpu-csv": "logs.gpu_csv:GpuCsv",
     "fragments": "logs.csv_tables:Fragments",
 }
 """Module and class of the formats that are read and written, by name.
@@ -52,7 +53,11 @@ def format_named(name: str) -> LogFormat[Any]:
 
 
 def read_trace(
-    path: Path, *, skip_bad: int = 0, cores_per_node: int | None = None
+    path: Path,
+    *,
+    skip_bad: int = 0,
+    cores_per_node: int | None = None,
+    gpus_per_node: int | None = None,
 ) -> Trace:
     """Read the scheduler log at *path*, plain or gzipped.
 
@@ -65,18 +70,23 @@ def read_trace(
             those that were.
         cores_per_node: Processors that a node has, where the log counts those; None
             for what its header says.
+        gpus_per_node: GPUs that a node has, to count those that jobs had; None for what
+            a log of GPUs says, and to count whole nodes in others.
 
     Raises:
         OSError: The file is missing or cannot be read.
         UnreadableLogError: It is none of the formats known, or has more bad
             lines than may be skipped; names line, field and what was expected.
             Or it is of a machine larger than any.
-        UnusableLogError: *cores_per_node* is given, and the log counts nodes.
+        UnusableLogError: *cores_per_node* is given, and the log counts nodes; or
+            *gpus_per_node*, and it says nothing of GPUs.
     """
     content = read_content(path)
     log_format = recognise(content)
     if cores_per_node is not None:
         log_format = log_format.with_cores_per_node(cores_per_node, content.source)
+    if gpus_per_node is not None:
+        log_format = log_format.with_gpus_per_node(gpus_per_node, content.source)
     trace: Trace = log_format.read(content, skip_bad=skip_bad)
     if isinstance(trace, JobTrace):
         _check_size(trace)

@@ -5,6 +5,8 @@ A dump that holds everything this reader uses::
     format=JobIDRaw,Submit,Start,End,Elapsed,Timelimit,NNodes,NodeList
     format=$format,Partition,State,Priority,User
     TZ=UTC sacct --allusers --duplicates --allocations --parsable2 --format=$format
+
+``AllocTRES`` beside these says how many GPUs each job had.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from logs.format import (
     by_submission,
     counted,
     keep_comment,
+    machine_gpus,
     machine_units,
+    on_gpus,
     parse_lines,
     snippet,
     write_number,
@@ -52,7 +56,7 @@ _STEP_ID = re.compile(r"\d+(_\d+)?([+]\d+)?\.\w+([+]\d+)?", re.ASCII)
 _NO_TEXT = frozenset(
     {"", "jobid", "jobidraw", "submit", "start", "end", "elapsed", "elapsedraw"}
     | {"timelimit", "timelimitraw", "nnodes", "allocnodes", "nodelist", "partition"}
-    | {"state", "priority", "user", "uid"}
+    | {"state", "priority", "user", "uid", "alloctres"}
 )
 """Columns that have no line breaks; nothing stands behind a delimiter that ends."""
 
@@ -66,6 +70,14 @@ class Sacct(LogFormat[JobTrace]):
         "JobIDRaw|Submit|Start|End|NNodes)"
     )
     holds = JobTrace
+
+    def __init__(self, *, gpus_per_node: int | None = None) -> None:
+        self._gpus_per_node = gpus_per_node
+
+    def with_gpus_per_node(self, count: int, source: str) -> Sacct:
+        """Return a reader for jobs that share nodes of *count* GPUs."""
+        del source
+        return Sacct(gpus_per_node=count)
 
     def begins_with(self, line: str) -> bool:
         """Tell whether *line* names a column of job ids, or is a line without names."""
@@ -90,25 +102,39 @@ class Sacct(LogFormat[JobTrace]):
         * A job that never started (no Start, still pending, or cancelled without
           nodes) has no start, see `actual_run`.
 
+        With GPUs per node, AllocTRES is needed too, and units are GPUs: those that
+        ``gres/gpu`` counts, of any type. A job without GPUs is kept as one that never
+        ran, and its nodes do not count: they may have no GPU.
+
         Raises:
             UnreadableLogError: A column is missing, a line cannot be read, or there
                 is no job.
         """
         tolerance = Tolerance(content.source, skip_bad)
-        most_names = _ALWAYS_NAMED + _MOST_NAMES_A_BYTE * len(content.raw)
         head = _read_head(content)
-        parser = _DumpParser(head, most_names=most_names)
+        if self._gpus_per_node and "alloctres" not in head.columns:
+            why = (
+                "the sacct dump has no column AllocTRES, which counts the GPUs of jobs"
+            )
+            raise UnreadableLogError(content.source, head.line_number, None, why)
+        node_lists = NodeLists("NodeList", len(content.raw))
+        parser = _DumpParser(head, node_lists, self._gpus_per_node)
         lines = _whole_records(content, head, parser.broken)
         records = parse_lines(lines, parser.parse, tolerance)
         if not records:
             raise tolerance.empty_log("there is no job in it")
         found, cautions = _named_for_all_or_none(_from_zero(records), records)
         jobs = by_submission(found)
+        units = len(named_nodes(jobs)) or machine_units(None, jobs)
+        if self._gpus_per_node:
+            units = machine_gpus(None, jobs, self._gpus_per_node)
         return JobTrace(
             source=content.source,
             log_format="sacct",
             jobs=jobs,
-            units=len(named_nodes(jobs)) or machine_units(None, jobs),
+            units=units,
+            units_per_node=self._gpus_per_node or 1,
+            counts_gpus=self._gpus_per_node is not None,
             unix_start_s=min(record.job.submit_s for record in records),
             comments=head.comments,
             skipped_lines=tolerance.skipped,
@@ -120,6 +146,43 @@ _ALWAYS_NAMED = 500_000
 _MOST_NAMES_A_BYTE = 16
 """Names of nodes that all different node lists of a dump may mean together: 16 lists of
 ``n[0-999999]`` are 200 bytes long. Jobs of 1,000 nodes on average are within it."""
+
+
+class NodeLists:
+    """The node lists of one log; keeps their names.
+
+    Args:
+        field: The field that they are in, for messages.
+        log_bytes: The log's length, which bounds how many names there may be.
+    """
+
+    def __init__(self, field: str, log_bytes: int) -> None:
+        self._field = field
+        self._left_names = _ALWAYS_NAMED + _MOST_NAMES_A_BYTE * log_bytes
+        self._names: dict[str, str] = {}  # each name once, however many lists have it
+        self._expanded: dict[str, tuple[str, ...]] = {}
+
+    def names(self, text: str) -> tuple[str, ...]:
+        """Return the nodes' names; equal lists, which abound, share one tuple.
+
+        Raises:
+            BadLineError: It is no node list, or one of too many nodes.
+        """
+        if is_nothing(text):
+            return ()
+        if text not in self._expanded:
+            try:
+                found = expand_hostlist(text, limit=min(MAX_NODES, self._left_names))
+            except ValueError as error:
+                why = f"found {snippet(text)}; expected a node list: {error}"
+                raise BadLineError(self._field, why) from None
+            self._left_names -= len(found)
+            names = (self._names.setdefault(name, name) for name in found)
+            self._expanded[text] = tuple(dict.fromkeys(names))
+            if len(self._names) > MAX_NODES:
+                why = f"expected a machine of up to {MAX_NODES} nodes"
+                raise BadLineError(self._field, why)
+        return self._expanded[text]
 
 
 class _Head(NamedTuple):
@@ -198,19 +261,20 @@ def _whole_records(
 
 
 class _DumpParser:
-    """Parses records; keeps job ids and node names.
+    """Parses records; keeps job ids.
 
     Attributes:
         broken: First lines of records that were put together.
     """
 
-    def __init__(self, head: _Head, *, most_names: int) -> None:
+    def __init__(
+        self, head: _Head, node_lists: NodeLists, gpus_per_node: int | None
+    ) -> None:
         self.broken: set[int] = set()
         self._head = head
-        self._left_names = most_names
-        self._names: dict[str, str] = {}  # each name once, however many lists have it
+        self._gpus_per_node = gpus_per_node
+        self._node_lists = node_lists
         self._times_seen: dict[str, int] = {}
-        self._expanded: dict[str, tuple[str, ...]] = {}
         self._broken_steps = 0
         self._broken_jobs = 0
 
@@ -222,7 +286,14 @@ class _DumpParser:
         if not _JOB_ID.fullmatch(job_id):
             why = f"found {snippet(job_id)}; expected a job id such as 123 or 123_4"
             raise BadLineError("JobID", why)
-        record = read_record(job_id, fields, self._nodes(fields.get("nodelist", "")))
+        nodes = self._node_lists.names(fields.get("nodelist", ""))
+        record = read_record(job_id, fields, nodes)
+        if self._gpus_per_node:
+            gpus = read_gpus(fields["alloctres"])
+            job = on_gpus(
+                record.job, gpus, per_node=self._gpus_per_node, field="AllocTRES"
+            )
+            record = record._replace(job=job)
         self._broken_jobs += number in self.broken
         times = self._times_seen[job_id] = self._times_seen.get(job_id, 0) + 1
         if times == 1:
@@ -255,24 +326,6 @@ class _DumpParser:
             raise BadLineError(None, why)
         stripped = (field.strip() for field in fields)
         return dict(zip(columns, stripped, strict=True))
-
-    def _nodes(self, text: str) -> tuple[str, ...]:
-        """Return the nodes' names; equal lists, which abound, share one tuple."""
-        if is_nothing(text):
-            return ()
-        if text not in self._expanded:
-            try:
-                found = expand_hostlist(text, limit=min(MAX_NODES, self._left_names))
-            except ValueError as error:
-                why = f"found {snippet(text)}; expected a node list: {error}"
-                raise BadLineError("NodeList", why) from None
-            self._left_names -= len(found)
-            names = (self._names.setdefault(name, name) for name in found)
-            self._expanded[text] = tuple(dict.fromkeys(names))
-            if len(self._names) > MAX_NODES:
-                why = f"expected a machine of up to {MAX_NODES} nodes"
-                raise BadLineError("NodeList", why)
-        return self._expanded[text]
 
 
 # The header line, or columns recognised by their values where there is none.
@@ -687,6 +740,19 @@ def _units(fields: Mapping[str, str], nodes: tuple[str, ...]) -> int:
         why = f"found {len(nodes)} nodes; expected {count}, as {column} says"
         raise BadLineError("NodeList", why)
     return count or 0
+
+
+_GPUS = re.compile(r"gres/gpu(?::[^=,]+)?=(\d{1,9})", re.ASCII)
+_ALL_GPUS = re.compile(r"gres/gpu=(\d{1,9})", re.ASCII)
+
+
+def read_gpus(tres: str) -> int:
+    """Return the GPUs in a list such as ``cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G``.
+
+    A site may count GPUs of any type, of each type, or both.
+    """
+    counted = _ALL_GPUS.search(tres)
+    return int(counted[1]) if counted else sum(map(int, _GPUS.findall(tres)))
 
 
 def _priority(text: str) -> int | None:

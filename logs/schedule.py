@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from logs.simulation import Passes, Simulation
+from logs.simulation import Layout, Passes, Simulation
 from logs.timeline import UnitRanges
-from logs.trace import IdleTrace
+from logs.trace import IdleTrace, UnusableLogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from logs.simulation import Layout, Method, Reason, Running, SlurmParameters
+    from logs.gpus import GpuNodes
+    from logs.simulation import Method, Reason, Running, SlurmParameters
     from logs.timeline import UnitSet
     from logs.trace import JobTrace
 
@@ -36,8 +37,9 @@ class Schedule:
         trace: The log.
         method: How its jobs were placed.
         layout: The machine.
+        slots: What is idle or not: its nodes, or the leases that a node has room for.
         placed: Every job that ran, in the order of starting.
-        idle: When nodes were idle, in the order of the intervals' ends.
+        idle: When slots were idle, in the order of the intervals' ends.
         refused: Why each of the others did not, by index.
         over_commitment: How much the log's jobs held beyond the machine; nothing
             under the simulated schedulers.
@@ -46,6 +48,7 @@ class Schedule:
     trace: JobTrace
     method: Method
     layout: Layout
+    slots: Layout
     placed: tuple[PlacedJob, ...]
     idle: IdleIntervals
     refused: Mapping[int, Reason]
@@ -98,6 +101,7 @@ def schedule(  # noqa: PLR0913 - as the command line has it
     units: int | None = None,
     slurm: SlurmParameters | None = None,
     passes: Passes = Passes.MOMENT,
+    lease_gpus: int | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> Schedule:
     """Place *trace*'s jobs on a machine.
@@ -109,16 +113,19 @@ def schedule(  # noqa: PLR0913 - as the command line has it
             trace's.
         slurm: Parameters of the ``slurm`` method; None takes Slurm's defaults.
         passes: When a simulated scheduler makes a pass.
+        lease_gpus: GPUs of a lease, of which several may be on a node; None for leases
+            of whole nodes.
         on_progress: Called now and then with the share of jobs that ended, 0..1.
 
     Raises:
-        UnusableLogError: The machine does not fit the log.
+        UnusableLogError: The machine does not fit the log, or leases do not fit it.
     """
     simulation = Simulation(
         trace, method, units=units, slurm=slurm, passes=passes, plans_all=False
     )
     placed: list[PlacedJob] = []
-    idle = _IdleNodes(simulation.layout)
+    slots = _slots(trace.source, simulation.layout, lease_gpus)
+    idle = _IdleSlots(slots, simulation.layout.gpus if lease_gpus else None)
     ended = 0
     for count, moment in enumerate(simulation, 1):
         idle.see(moment.time_s, moment.free)
@@ -130,10 +137,54 @@ def schedule(  # noqa: PLR0913 - as the command line has it
         trace=trace,
         method=method,
         layout=simulation.layout,
+        slots=slots,
         placed=tuple(placed),
         idle=idle.until(max((job.end_s for job in placed), default=0.0)),
         refused=simulation.refused,
         over_commitment=find_over_commitment(trace, placed),
+    )
+
+
+def _slots(source: str, layout: Layout, lease_gpus: int | None) -> Layout:
+    """Return a machine whose nodes are the leases that each node of *layout* can hold.
+
+    Raises:
+        UnusableLogError: The log counts no GPUs, or leases do not divide a node.
+    """
+    if lease_gpus is None:
+        return layout
+    if layout.gpus is None or layout.per_node % lease_gpus:
+        has = f"nodes of {layout.per_node} GPUs" if layout.gpus else "no GPUs in it"
+        raise UnusableLogError(
+            f"{source}: there are {has}, and leases of {lease_gpus} GPUs do not divide "
+            f"that; nothing was done. Choose a divisor, or --gpus-per-node."
+        )
+    per_node = layout.per_node // lease_gpus
+    if per_node == 1:
+        return layout
+    names = tuple(f"{name}/{k}" for name in layout.names for k in range(per_node))
+    return Layout.of(layout.units, lease_gpus, names)
+
+
+def node_names(schedule: Schedule, placed: PlacedJob) -> tuple[str, ...]:
+    """Return the names of the nodes that *placed* is on, in the machine's order."""
+    per_node, edges = schedule.layout.per_node, placed.edges
+    nodes = {
+        unit // per_node
+        for first, end in zip(edges[::2], edges[1::2], strict=True)
+        for unit in range(first, end)
+    }
+    return tuple(schedule.layout.names[node] for node in sorted(nodes))
+
+
+def spread_jobs(schedule: Schedule) -> int:
+    """Return how many jobs of GPUs got theirs on more nodes than they had."""
+    if schedule.layout.gpus is None:
+        return 0
+    jobs = schedule.trace.jobs
+    return sum(
+        0 < jobs[placed.job].node_count < len(node_names(schedule, placed))
+        for placed in schedule.placed
     )
 
 
@@ -187,7 +238,9 @@ def find_over_commitment(
 def holes(schedule: Schedule) -> IdleTrace:
     """Return when each node is idle, from t = 0 to the end of the last job.
 
-    A node is idle while all its units are: one that is partly used is no hole.
+    A node is idle while all its units are: one that is partly used is no hole, unless
+    leases are of some of its GPUs: then there is one for each lease that fits, and of
+    those on one node the last to come is the first to leave.
     Intervals that touch are one; a node that passes from one job to the next at once is
     not idle in between. Consecutive nodes that are idle from and until the same times
     are one interval.
@@ -196,7 +249,7 @@ def holes(schedule: Schedule) -> IdleTrace:
     order = np.lexsort((node, start_s))
     return IdleTrace(
         source=schedule.trace.source,
-        node_names=schedule.layout.names,
+        node_names=schedule.slots.names,
         node=node[order],
         start_s=start_s[order],
         end_s=end_s[order],
@@ -217,11 +270,17 @@ class IdleIntervals(NamedTuple):
     end_s: NDArray[np.float64]
 
 
-class _IdleNodes:
-    """Follows which nodes are idle; all are at first, from t = 0 on."""
+class _IdleSlots:
+    """Follows which slots are idle; all are at first, from t = 0 on.
 
-    def __init__(self, layout: Layout) -> None:
+    Args:
+        layout: The slots: nodes, or leases of *gpus*.
+        gpus: Where leases are of some of a node's GPUs; else None.
+    """
+
+    def __init__(self, layout: Layout, gpus: GpuNodes | None) -> None:
         self._layout = layout
+        self._gpus = gpus
         self._whole_node = (1 << layout.per_node) - 1
         self._free: UnitSet = (1 << layout.units) - 1
         self._time_s = 0.0
@@ -253,7 +312,8 @@ class _IdleNodes:
 
     def _look(self) -> None:
         """Close and open intervals now."""
-        idle = self._layout.first_units_within(self._free)
+        free = self._free if self._gpus is None else self._gpus.stacked(self._free)
+        idle = self._layout.first_units_within(free)
         changed, self._idle = self._idle ^ idle, idle
         for first, end in self._ranges(changed & ~idle):
             for own_first, own_end, since_s in self._since.remove(first, end):

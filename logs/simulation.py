@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from logs.gpus import GpuNodes
 from logs.timeline import HolderCounts, Timeline
 from logs.trace import UnusableLogError, named_nodes
 
@@ -67,6 +68,7 @@ class Layout:
         names: The nodes' names, by number.
         numbers: The nodes' numbers, by name.
         firsts: The first unit of each node.
+        gpus: How jobs are packed, where the units are GPUs; else None.
     """
 
     units: int
@@ -74,6 +76,24 @@ class Layout:
     names: tuple[str, ...]
     numbers: dict[str, int]
     firsts: UnitSet
+    gpus: GpuNodes | None = None
+
+    @classmethod
+    def of(
+        cls,
+        units: int,
+        per_node: int,
+        names: tuple[str, ...],
+        *,
+        counts_gpus: bool = False,
+    ) -> Layout:
+        """Return a machine of *units* units whose nodes have these *names*."""
+        numbers = {name: number for number, name in enumerate(names)}
+        every = (1 << len(names) * per_node) - 1
+        gpus = GpuNodes(len(names), per_node) if counts_gpus else None
+        return cls(
+            units, per_node, names, numbers, every // ((1 << per_node) - 1), gpus
+        )
 
     def count_within(self, units: UnitSet) -> int:
         """Return how many nodes have all of their units in *units*."""
@@ -136,9 +156,7 @@ def lay_out(trace: JobTrace, *, units: int | None, by_name: bool) -> Layout:
         )
     kept = seen if len(seen) <= nodes else ()
     names = (*kept, *(str(node) for node in range(len(kept), nodes)))
-    numbers = {name: number for number, name in enumerate(names)}
-    every = (1 << nodes * per_node) - 1
-    return Layout(count, per_node, names, numbers, every // ((1 << per_node) - 1))
+    return Layout.of(count, per_node, names, counts_gpus=trace.counts_gpus)
 
 
 class MachineUnits:
@@ -227,11 +245,15 @@ class Machine:
         request_s: Run time that each job's plan is made with, by index: its
             request, or its true run time where it asked for nothing.
         guests: Use units that no job holds.
+        gpus: How jobs are packed, where the units are GPUs; else None.
     """
 
-    def __init__(self, jobs: Sequence[Job], units: MachineUnits) -> None:
+    def __init__(
+        self, jobs: Sequence[Job], units: MachineUnits, gpus: GpuNodes | None = None
+    ) -> None:
         self.now_s = -math.inf
         self.units = units
+        self.gpus = gpus
         self.guests: Guests = NoGuests()
         self.free = units.every
         self.running: dict[int, Running] = {}
@@ -273,12 +295,26 @@ class Machine:
         heapq.heappush(self._ends, (end_s, job))
         insort(self._expected, (running.expected_end_s, job))
 
+    def pick(self, job: int, among: UnitSet) -> UnitSet:
+        """Return the units of *among*, which are enough, that *job* gets.
+
+        The lowest-numbered ones; of GPUs those that Slurm packs it on, and none where
+        they lie on too many nodes for it.
+        """
+        size = self.size[job]
+        if self.gpus is not None:
+            return self.gpus.place(among, size, self.jobs[job].node_count)
+        return self.units.lowest(among, size)
+
     def start_in_order(self) -> tuple[int, ...]:
         """Start jobs from the head of the queue until one does not fit; return them."""
         started = []
         while self.waiting and self.size[self.waiting[0]] <= self.free.bit_count():
             head = self.waiting[0]
-            self.start(head, self.units.lowest(self.free, self.size[head]))
+            units = self.pick(head, self.free)
+            if not units:
+                break
+            self.start(head, units)
             started.append(head)
         return tuple(started)
 
@@ -444,7 +480,8 @@ class RecordedPlacer:
     """Starts every job when the log says, on the nodes the log names.
 
     Jobs that name the same node share it. Where the log names none, a job gets the
-    lowest-numbered free units.
+    lowest-numbered free units. Of GPUs it gets as many as it had, packed as Slurm packs
+    them; where that cannot be, the lowest-numbered free ones.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -475,7 +512,11 @@ class RecordedPlacer:
 
     def _pick(self, machine: Machine, job: int) -> UnitSet:
         named = self._layout.named(machine.jobs[job])
-        return named or machine.units.lowest(machine.free, machine.size[job])
+        if machine.gpus is None:
+            return named or machine.pick(job, machine.free)
+        among = machine.free & (named or machine.units.every)
+        packed = machine.pick(job, among)
+        return packed or machine.units.lowest(among, machine.size[job])
 
 
 class EasyPlacer:
@@ -521,38 +562,48 @@ def reserve(machine: Machine) -> tuple[float, int]:
         running job ends when its request does, and the units free then beyond those
         it needs.
     """
-    needed = machine.size[machine.waiting[0]]
+    head = machine.waiting[0]
+    needed = machine.size[head]
     free, shadow_s = machine.free.bit_count(), math.inf
     for end_s, job in machine.expected_ends():
         if end_s > shadow_s:
             break
         free += job.units.bit_count() if job.job < 0 else machine.size[job.job]
-        if free >= needed and math.isinf(shadow_s):
+        if math.isinf(shadow_s) and free >= needed and _fits_at(machine, head, end_s):
             shadow_s = end_s
     return shadow_s, free - needed
 
 
+def _fits_at(machine: Machine, job: int, time_s: float) -> bool:
+    """Tell whether units that are enough in number by *time_s* are where *job* can."""
+    return machine.gpus is None or bool(machine.pick(job, _free_at(machine, time_s)))
+
+
 def _backfill(machine: Machine, shadow_s: float, extra_units: int) -> None:
     free = machine.free.bit_count()
+    # Of GPUs the head needs certain ones; of other units, as many.
+    kept = 0 if machine.gpus is None else _planned_head(machine, shadow_s).units
     for job in machine.waiting[1:]:
         if not free:
             return
         size = machine.size[job]
         if size > free:
             continue
-        if machine.now_s + machine.request_s[job] > shadow_s:
-            if size > extra_units:
-                continue
-            extra_units -= size
+        outlasts = machine.now_s + machine.request_s[job] > shadow_s
+        if outlasts and size > extra_units:
+            continue
+        units = machine.pick(job, machine.free & ~kept if outlasts else machine.free)
+        if not units:
+            continue
+        extra_units -= size * outlasts
         free -= size
-        machine.start(job, machine.units.lowest(machine.free, size))
+        machine.start(job, units)
 
 
 def _planned_head(machine: Machine, shadow_s: float) -> PlannedJob:
     head = machine.waiting[0]
     free = _free_at(machine, shadow_s)
-    units = machine.units.lowest(free, machine.size[head])
-    return PlannedJob(head, shadow_s, units)
+    return PlannedJob(head, shadow_s, machine.pick(head, free))
 
 
 def _free_at(machine: Machine, time_s: float) -> UnitSet:
@@ -848,7 +899,16 @@ class Simulation:
 
         Without *plans_all* the simulated Slurm plans only jobs that may be in the way
         of others that could start: the schedule is the same, and plans are shorter.
+
+        Raises:
+            UnusableLogError: The machine does not fit the log, or it counts GPUs, which
+                the simulated Slurm cannot plan.
         """
+        if trace.counts_gpus and method is Method.SLURM:
+            raise UnusableLogError(
+                f"{trace.source} counts GPUs, and --schedule slurm plans units that "
+                f"may be on any node; no schedule was made. Use --schedule easy."
+            )
         self.layout = lay_out(trace, units=units, by_name=method == Method.RECORDED)
         reasons = {
             index: _reason(job, method, self.layout)
@@ -856,7 +916,8 @@ class Simulation:
         }
         self.admitted = tuple([job for job, why in reasons.items() if why is None])
         self.refused = {job: why for job, why in reasons.items() if why is not None}
-        self._machine = Machine(trace.jobs, MachineUnits(self.layout.units))
+        units_of = MachineUnits(self.layout.units)
+        self._machine = Machine(trace.jobs, units_of, self.layout.gpus)
         is_simulated = method is not Method.RECORDED
         self._most = 1 if is_simulated and passes is Passes.EVENT else None
         self._placer = _placer(method, self.layout, slurm, plans_all=plans_all)
@@ -981,4 +1042,5 @@ def _reason(job: Job, method: Method, layout: Layout) -> Reason | None:
         return Reason.NEVER_RAN
     if method == Method.RECORDED:
         return Reason.NO_START if job.start_s is None else None
-    return Reason.TOO_WIDE if job.units > layout.units else None
+    too_wide = job.units > layout.units or job.node_count > len(layout.names)
+    return Reason.TOO_WIDE if too_wide else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import statistics
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from logs.format import levels
+from logs.schedule import holes, schedule
 from logs.simulation import Method, Simulation
 from logs.trace import IdleTrace, JobTrace
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 LONG_HOLE_S = 600.0
 """From this length on a hole is long: rescaling into it surely pays."""
+
+LASTING_PIECE_S = 300.0
+"""From this length on a piece of a node is worth a start."""
 
 LOW_USE = 0.5
 """Up to this share in use, the machine is not in normal operation: an outage, a drain,
@@ -120,6 +125,40 @@ class JobSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class PieceSummary:
+    """What leases of *gpus* GPUs could have of a log, several on one node.
+
+    Attributes:
+        gpus: GPUs of a lease; the largest is a whole node.
+        idle_gpu_s: GPU-seconds that are idle and in such a piece.
+        in_use_gpu_s: Those of them on nodes of which jobs have other GPUs.
+        pieces: How many pieces there are.
+        lasting_share: Share of them that last five minutes and more.
+        lasting_gpu_share: Share of ``idle_gpu_s`` in these.
+    """
+
+    gpus: int
+    idle_gpu_s: float
+    in_use_gpu_s: float
+    pieces: int
+    lasting_share: float
+    lasting_gpu_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSummary(JobSummary):
+    """A log of jobs that share nodes, in figures; its units are GPUs.
+
+    Attributes:
+        used_gpu_s: GPU-seconds that jobs held.
+        pieces: By size, from one GPU to a whole node: what is idle of the others.
+    """
+
+    used_gpu_s: float = 0.0
+    pieces: tuple[PieceSummary, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class IdleSummary:
     """A log of idle intervals in figures.
 
@@ -171,7 +210,37 @@ def summarise(trace: Trace) -> TraceSummary:
     """Return *trace* in figures."""
     if isinstance(trace, IdleTrace):
         return _summarise_idle(trace)
-    return _summarise_jobs(trace)
+    return _summarise_gpus(trace) if trace.counts_gpus else _summarise_jobs(trace)
+
+
+def _summarise_gpus(trace: JobTrace) -> GpuSummary:
+    jobs = _summarise_jobs(trace)
+    return GpuSummary(
+        **{field.name: getattr(jobs, field.name) for field in dataclasses.fields(jobs)},
+        used_gpu_s=jobs.utilisation * trace.units * jobs.span_s,
+        pieces=tuple(
+            _pieces(trace, gpus, jobs.idle_node_s * trace.units_per_node)
+            for gpus in range(1, trace.units_per_node + 1)
+            if trace.units_per_node % gpus == 0
+        ),
+    )
+
+
+def _pieces(trace: JobTrace, gpus: int, whole_gpu_s: float) -> PieceSummary:
+    """Return what is idle in pieces of *gpus*; on wholly idle nodes, *whole_gpu_s*."""
+    idle = holes(schedule(trace, Method.RECORDED, lease_gpus=gpus))
+    hole_s, pieces = idle.end_s - idle.start_s, idle.widths
+    lasts = hole_s >= LASTING_PIECE_S
+    gpu_s = gpus * hole_s * pieces
+    idle_gpu_s = float(gpu_s.sum())
+    return PieceSummary(
+        gpus=gpus,
+        idle_gpu_s=idle_gpu_s,
+        in_use_gpu_s=max(0.0, idle_gpu_s - whole_gpu_s),
+        pieces=idle.holes,
+        lasting_share=_ratio(int(pieces[lasts].sum()), idle.holes),
+        lasting_gpu_share=_ratio(float(gpu_s[lasts].sum()), idle_gpu_s),
+    )
 
 
 def _summarise_jobs(trace: JobTrace) -> JobSummary:

@@ -31,8 +31,8 @@ class Job:
         start_s: When it started, or None where it never did (or the log does
             not say).
         run_s: How long it ran, 0 or more.
-        units: Its size in the log's allocation units: whole nodes, or processors
-            where the log counts those (``JobTrace.units_per_node``).
+        units: Its size in the log's allocation units: whole nodes, or processors or
+            GPUs where the log counts those (``JobTrace.units_per_node``).
         requested_s: The time limit it asked for, or None for no limit or none
             known.
         user: Empty where the log does not say.
@@ -41,6 +41,8 @@ class Job:
         priority: Slurm's priority, or None where the log does not say.
         nodes: Names of the nodes it ran on, each once; empty where the log does not
             say. Several jobs may be on one node at once.
+        node_count: How many nodes its GPUs are on, as evenly as can be; 0 where the log
+            does not say, or counts no GPUs.
         swf: Standard Workload Format fields that no other attribute carries,
             by field name; absent fields are ``NO_VALUE``.
     """
@@ -56,6 +58,7 @@ class Job:
     state: str = ""
     priority: int | None = None
     nodes: tuple[str, ...] = ()
+    node_count: int = 0
     swf: tuple[tuple[str, float], ...] = ()
 
 
@@ -70,6 +73,8 @@ class JobTrace:
         units: The machine's size in allocation units: the nodes that jobs name, else
             the header's, else the most that the jobs ever held at once.
         units_per_node: Units that make up one node; 1 where the log counts nodes.
+        counts_gpus: Whether the units are GPUs: jobs are then packed on nodes as Slurm
+            packs them, and share nodes.
         unix_start_s: Unix time of t = 0, or None where the log does not say.
         comments: Header comments, in order, without their comment mark.
         skipped_lines: Bad lines that were tolerated.
@@ -92,6 +97,7 @@ class JobTrace:
     comments: tuple[str, ...] = ()
     skipped_lines: int = 0
     cautions: tuple[str, ...] = ()
+    counts_gpus: bool = False
 
     def __post_init__(self) -> None:
         """Check that nodes are named for all jobs or for none."""
@@ -100,10 +106,13 @@ class JobTrace:
             return
         for job in self.jobs:
             names = len(job.nodes)
-            if job.start_s is not None and job.units and names != job.units:
-                why = f"names {names} nodes and holds {job.units} units"
+            holds = job.node_count if self.counts_gpus else job.units
+            if job.start_s is not None and job.units and names != holds:
+                why = f"names {names} nodes and holds {holds} units"
                 raise ValueError(f"job {job.job_id!r} {why}, where jobs name nodes")
-        if (self.units, self.units_per_node) != (len(named), 1):
+        per_node = self.units_per_node if self.counts_gpus else 1
+        whole = (len(named) * per_node, per_node)
+        if (self.units, self.units_per_node) != whole:
             raise ValueError(f"{len(named)} named nodes make {self.units} units")
 
     @property

@@ -201,6 +201,11 @@ job,submit_s,start_s,run_s,nodes,req_s,user
 a,0,10.5,100,8,200,ada
 "b,c",5,-1,-1,,1e3,"o""hm"
 """
+GPU_CSV = """# 32 nodes, gpus_per_node=8
+job_id,gpu_num,node_num,submit_time,start_time,end_time,node_list,time_limit,state
+a,16,2,2023-03-01 00:18:22+08:00,2023-03-01T00:18:54Z,,"n[1-2]",60,ok
+b,1,,1677601102,1677601109,1677602000,n1,-1,
+"""
 FRAGMENTS = """# Summit, 47 nodes
 node,idle_start_s,idle_end_s
 3,0,100
@@ -507,6 +512,7 @@ def _readers() -> Iterator[Reader]:
     yield Reader("lease comments", comments, _text(parse_comment), ())
 
     logs = {"sacct": SACCT, "swf": SWF, "jobs-csv": JOBS_CSV, "fragments": FRAGMENTS}
+    logs["gpu-csv"] = GPU_CSV
     for name, text in logs.items():
         yield Reader(f"log {name}", (text.encode(),), _read_log, (LogError,))
     headless = SACCT.partition("\n")[2].replace("|", "|#")

@@ -1,6 +1,7 @@
 """What every log format keeps, whichever it is; each new one is held to it."""
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,8 @@ def a_log(log_format: LogFormat[Any]) -> str:
 
 
 def a_trace(log_format: LogFormat[Any]) -> Trace:
+    if log_format.name == "gpu-csv":
+        return replace(JOBS, units_per_node=4, counts_gpus=True)
     return JOBS if log_format.holds is JobTrace else HOLES
 
 

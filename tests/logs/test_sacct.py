@@ -393,3 +393,39 @@ def test_a_dump_of_steps_alone_is_refused() -> None:
     steps = GOOD.replace("1|", "1.0|", 1)
 
     assert "there is no job in it" in str(refusal(Sacct(), HEADER, steps))
+
+
+GPU_HEAD = "JobIDRaw|Submit|Start|End|NNodes|NodeList|AllocTRES"
+GPU_LINES = (
+    "1|0|0|10|2|n[1-2]|billing=8,cpu=8,gres/gpu:a100=8,gres/gpu=8,mem=64G,node=2",
+    "2|0|5|20|1|n1|cpu=4,gres/gpu:a100=2,gres/gpu:v100=1,node=1",
+    "3|0|0|30|1|c7|cpu=64,mem=64G,node=1",
+    "4|0|None|Unknown|1|None assigned|",
+)
+
+
+def test_gpus_are_counted_where_it_is_said_how_many_a_node_has() -> None:
+    dump = content(GPU_HEAD, *GPU_LINES)
+
+    trace = Sacct(gpus_per_node=8).read(dump)
+
+    found = [(job.units, job.node_count, job.nodes) for job in trace.jobs]
+    # Of any type, or of each; what has none ran on no node with GPUs.
+    assert found == [(8, 2, ("n1", "n2")), (3, 1, ("n1",)), (0, 1, ()), (0, 1, ())]
+    assert [job.start_s for job in trace.jobs] == [0, 5, None, None]
+    assert (trace.units, trace.units_per_node, trace.counts_gpus) == (16, 8, True)
+    plain = Sacct().read(dump)
+    assert [job.units for job in plain.jobs] == [2, 1, 1, 1]
+    assert not plain.counts_gpus
+
+
+def test_gpus_that_a_dump_does_not_count_or_its_nodes_do_not_have_are_refused() -> None:
+    four = Sacct(gpus_per_node=4)
+
+    without = refusal(
+        four, *(line.rpartition("|")[0] for line in (GPU_HEAD, *GPU_LINES))
+    )
+    assert "no column AllocTRES" in without.why
+    many = refusal(four, GPU_HEAD, GPU_LINES[0].replace("=8,mem", "=9,mem"))
+    assert (many.field, many.line_number) == ("AllocTRES", 2)
+    assert "9 GPUs on 2 nodes; expected 4 a node at most" in many.why
