@@ -101,6 +101,7 @@ bench: $(DEV)  ## Measure planner, replay, tick and windows; ratios within one r
 
 sample: $(RUNTIME)  ## Make logs/samples/ anew; the same bytes every time
 	@$(BIN)/freetrain trace generate --sample --out logs/samples --force
+	@$(BIN)/freetrain trace generate --sample --gpus-per-node 8 --out logs/samples --force
 
 curves: $(DEV)  ## Make freetrain/losscurve/curves/ anew; step times: docs/notes/recorded-curves.md
 	@$(BIN)/python -m examples.record_curves curves --out freetrain/losscurve/curves

@@ -209,6 +209,17 @@ CoresPerNode = Annotated[
         show_default="as its header says",
     ),
 ]
+GpusPerNode = Annotated[
+    int | None,
+    typer.Option(
+        "--gpus-per-node",
+        metavar="N",
+        min=1,
+        max=1024,
+        help="GPUs of a node, for a log of jobs that share nodes: their GPUs count.",
+        show_default="as a log of GPUs says",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="JSON for programs.")]
 Config = Annotated[
     Path | None,
@@ -574,7 +585,12 @@ def missing(named: str, error: OSError, *, undone: str) -> MissingInputError:
 
 
 def read_log(
-    path: Path, *, named: str, skip_bad: int, cores_per_node: int | None
+    path: Path,
+    *,
+    named: str,
+    skip_bad: int,
+    cores_per_node: int | None,
+    gpus_per_node: int | None,
 ) -> "Trace":
     """Read the scheduler log at *path*, *named* as the user named it.
 
@@ -582,12 +598,18 @@ def read_log(
         MissingInputError: It is not there or may not be read.
         OSError: Reading it broke off.
         UnreadableLogError: It is not a log, or a line of it is bad.
-        UnusableLogError: *cores_per_node* is given, and it counts nodes.
+        UnusableLogError: *cores_per_node* is given, and it counts nodes; or
+            *gpus_per_node*, and it says nothing of GPUs.
     """
     from logs.read import read_trace  # noqa: PLC0415 - NumPy
 
     try:
-        return read_trace(path, skip_bad=skip_bad, cores_per_node=cores_per_node)
+        return read_trace(
+            path,
+            skip_bad=skip_bad,
+            cores_per_node=cores_per_node,
+            gpus_per_node=gpus_per_node,
+        )
     except OSError as error:
         if error.errno == errno.EIO:
             raise

@@ -22,6 +22,7 @@ from freetrain.cli.context import (
     CliContext,
     CoresPerNode,
     Force,
+    GpusPerNode,
     MethodName,
     PassesName,
     ScheduleMethod,
@@ -67,6 +68,8 @@ freetrain replay --packs 4 --trainers quality:24 --load 2 --seeds 20
 
 freetrain replay KTH-SP2.swf.gz --schedule slurm --in-the-loop preempt --days 7
 freetrain replay KTH-SP2.swf.gz --schedule slurm --in-the-loop yield --days 7
+
+freetrain replay gpus.csv --gpus-per-node 8 --gpus-per-lease 1 --gpus-per-lease 2
 """,
 }
 POLICY_NAMES = tuple(POLICIES)
@@ -218,6 +221,16 @@ Nodes = Annotated[
     int | None,
     typer.Option(
         metavar="N", min=1, help="The first N nodes only.", show_default="all"
+    ),
+]
+GpusPerLease = Annotated[
+    list[int] | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Leases of N GPUs, several on one node, beside leases of whole nodes; "
+        "counts of trainers are GPUs. Repeat to compare.",
+        show_default="whole nodes",
     ),
 ]
 StartS = Annotated[
@@ -484,6 +497,8 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     loads: Loads = None,
     processes: Processes = None,
     cores_per_node: CoresPerNode = None,
+    gpus_per_node: GpusPerNode = None,
+    gpus_per_lease: GpusPerLease = None,
     skip_bad: SkipBad = 0,
     in_the_loop: InTheLoop = None,
     tick: TickS = None,
@@ -557,6 +572,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         start_s=start,
         days=days,
         cores_per_node=cores_per_node,
+        gpus_per_node=gpus_per_node,
         skip_bad=skip_bad,
         seed=seed or 0,
         settings=ReplaySettings(
@@ -577,6 +593,13 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     if loop is not None:
         check_loop(request)
     refuse_unused(request)
+    if gpus_per_lease:
+        check_leases(
+            request,
+            in_the_loop=loop is not None,
+            has_folder=out is not None,
+            is_sweep=is_sweep,
+        )
     if is_sweep:
         check_sweep(request, loads, in_the_loop=loop is not None)
         from freetrain.cli.replay_run import run_sweep_and_show  # noqa: PLC0415
@@ -596,6 +619,11 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         from freetrain.cli.replay_loop import run_loop_and_show  # noqa: PLC0415
 
         run_loop_and_show(request, loop, context, as_json=as_json, out=out, force=force)
+    elif gpus_per_lease:
+        from freetrain.cli.replay_run import run_leases_and_show  # noqa: PLC0415
+
+        sizes = tuple(dict.fromkeys(gpus_per_lease))
+        run_leases_and_show(request, sizes, context, as_json=as_json)
     else:
         from freetrain.cli.replay_run import run_and_show  # noqa: PLC0415
 
@@ -645,6 +673,8 @@ class ReplayRequest:
         start_s: Second of the log to begin at.
         days: Days to replay; None to the end.
         cores_per_node: Processors of a node; None for what the log's header says.
+        gpus_per_node: GPUs of a node, where those count; None for what the log says.
+        gpus_per_lease: GPUs of a lease; None for whole nodes.
         skip_bad: Bad lines that may be passed over.
         settings: Everything else; its policy and priority are replaced.
         demo_command: The command line of the demo that makes this request; empty for a
@@ -671,6 +701,8 @@ class ReplayRequest:
     start_s: float
     days: float | None
     cores_per_node: int | None = None
+    gpus_per_node: int | None = None
+    gpus_per_lease: int | None = None
     skip_bad: int
     seed: int
     settings: ReplaySettings
@@ -718,6 +750,8 @@ class ReplayRequest:
             ("--solver", settings.solver),
             ("--seed", self.seed),
             ("--cores-per-node", self.cores_per_node),
+            ("--gpus-per-node", self.gpus_per_node),
+            ("--gpus-per-lease", self.gpus_per_lease),
             ("--skip-bad", self.skip_bad or None),
         ]
         words = ["freetrain", "replay", *([] if self.log is None else [self.named])]
@@ -899,6 +933,7 @@ def refuse_unused(request: ReplayRequest) -> None:
             "--nodes": not has_log and request.nodes is not None,
             "--start": not has_log and request.start_s > 0,
             "--cores-per-node": not has_log and request.cores_per_node is not None,
+            "--gpus-per-node": not has_log and request.gpus_per_node is not None,
             "--skip-bad": not has_log and request.skip_bad > 0,
             "--topology": not has_log and request.topology is not None,
         },
@@ -972,6 +1007,29 @@ def check_packs(given: Mapping[str, bool], against: str) -> None:
             raise UsageError(
                 f"--packs does not go with {option}: members of packs share nodes of "
                 f"their own by rules of their own. Nothing was replayed."
+            )
+
+
+def check_leases(
+    request: ReplayRequest, *, in_the_loop: bool, has_folder: bool, is_sweep: bool
+) -> None:
+    """Refuse options that do not go with leases of parts of nodes.
+
+    Raises:
+        UsageError: There is such an option.
+    """
+    refused = {
+        "--pool: there are no GPUs there": request.pool is not None,
+        "--in-the-loop: leases there are of whole nodes": in_the_loop,
+        "--out: a report is of leases of one size": has_folder,
+        "--seeds, --loads and --packs": is_sweep,
+        "--against": request.against is not None,
+        "--topology: leases are not nodes": request.topology is not None,
+    }
+    for option, is_given in refused.items():
+        if is_given:
+            raise UsageError(
+                f"--gpus-per-lease does not go with {option}. Nothing was replayed."
             )
 
 

@@ -99,11 +99,17 @@ def _stage(request: ReplayRequest, context: CliContext) -> Stage:
         named=request.named,
         skip_bad=request.skip_bad,
         cores_per_node=request.cores_per_node,
+        gpus_per_node=request.gpus_per_node,
     )
     if not isinstance(trace, JobTrace):
         raise UsageError(
             f"{request.named} holds idle intervals and no jobs, so that no scheduler "
             f"can be in the loop. Nothing was replayed. Leave --in-the-loop out."
+        )
+    if trace.counts_gpus:
+        raise UsageError(
+            f"{request.named} counts GPUs of nodes that jobs share, and leases in the "
+            f"loop are of whole nodes. Nothing was replayed. Leave --in-the-loop out."
         )
     with progress(context, f"scheduling ({request.schedule})") as report:
         stage = Stage(

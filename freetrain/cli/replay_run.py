@@ -52,6 +52,7 @@ from freetrain.replay.trainers import (
     QualityTruth,
     TrainerSpec,
     builtin_trainers,
+    in_leases,
     quality_trainers,
     truth_of,
 )
@@ -77,12 +78,14 @@ from freetrain.report.summary import (
     full_record,
     gap_lines,
     hole_lengths,
+    lost_per_sample,
     name_among,
     percent,
     table_row,
 )
-from freetrain.text import closest, counted, one_line, render_duration
+from freetrain.text import closest, counted, one_line, render_duration, scaled
 from logs.simulation import Method, Passes
+from logs.trace import JobTrace, Trace
 from slurm.errors import UnreadableOutputError
 
 if TYPE_CHECKING:
@@ -139,12 +142,17 @@ def compare(request: ReplayRequest, context: CliContext) -> tuple[Comparison, fl
     """
     entrants = entrants_of(request)  # refused before a log is read for nothing
     began_s = context.clock()
-    timeline, cautions = pool_of(request, context)
+    timeline, cautions, lease_gpus = pool_of(request, context)
     if request.topology is not None:
         path, nodes = context.cwd / request.topology, timeline.node_names
         leaves = read_leaves(path, nodes, named=request.topology)
         entrants = tuple(replace(settings, leaves=leaves) for settings in entrants)
-    trainers = trainers_of(request, context.cwd, mean_nodes=timeline.mean_nodes)
+    mean_units = timeline.mean_nodes * lease_gpus
+    trainers = trainers_of(request, context.cwd, mean_nodes=mean_units)
+    if lease_gpus > 1:
+        trainers = in_leases(trainers, lease_gpus)
+        counts = f"Leases are of {lease_gpus} GPUs; counts of trainers are GPUs."
+        cautions = (*cautions, counts)
     refuse_against(request, trainers)
     load_s = context.clock() - began_s
     results = tuple(
@@ -153,7 +161,7 @@ def compare(request: ReplayRequest, context: CliContext) -> tuple[Comparison, fl
     comparison = _described(
         request, timeline, trainers, log_cautions=cautions, results=results
     )
-    return comparison, load_s
+    return replace(comparison, lease_gpus=lease_gpus), load_s
 
 
 def entrants_of(request: ReplayRequest) -> tuple[ReplaySettings, ...]:
@@ -225,26 +233,30 @@ MOST_DAYS = 90.0
 
 def pool_of(
     request: ReplayRequest, context: CliContext
-) -> tuple[PoolTimeline, tuple[str, ...]]:
-    """Return the pool over time, and the cautions of its log.
+) -> tuple[PoolTimeline, tuple[str, ...], int]:
+    """Return the pool over time, the cautions of its log, and the GPUs of a lease.
+
+    Of a log that counts no GPUs a lease is of one node, and that is 1.
 
     Raises:
         FreeTrainError, LogError: The log cannot be read, or nothing is left of it.
     """
     if request.log is None:
         days = MOST_DAYS if request.days is None else request.days
-        return PoolTimeline.dedicated(request.pool or 1, days * DAY_S), ()
+        return PoolTimeline.dedicated(request.pool or 1, days * DAY_S), (), 1
     trace = read_log(
         request.log,
         named=request.named,
         skip_bad=request.skip_bad,
         cores_per_node=request.cores_per_node,
+        gpus_per_node=request.gpus_per_node,
     )
     with progress(context, f"scheduling ({request.schedule})") as report:
         idle, cautions = idle_of(
             trace,
             Method(request.schedule),
             passes=Passes(request.passes),
+            lease_gpus=request.gpus_per_lease,
             on_progress=report,
         )
     if not len(idle.node):
@@ -255,10 +267,22 @@ def pool_of(
             f"use --schedule easy; if the machine is larger than its jobs, say so in "
             f"its header."
         )
-    timeline = PoolTimeline.from_trace(
-        idle, start_s=request.start_s, nodes=request.nodes, days=request.days
+    gpus_per_node = _gpus_per_node(trace)
+    lease_gpus = request.gpus_per_lease or gpus_per_node
+    leases = (
+        None if request.nodes is None else request.nodes * gpus_per_node // lease_gpus
     )
-    return timeline, cautions
+    timeline = PoolTimeline.from_trace(
+        idle, start_s=request.start_s, nodes=leases, days=request.days
+    )
+    return timeline, cautions, lease_gpus
+
+
+def _gpus_per_node(trace: Trace) -> int:
+    """Return the GPUs of a node; 1 where the log counts none."""
+    if isinstance(trace, JobTrace) and trace.counts_gpus:
+        return trace.units_per_node
+    return 1
 
 
 def read_leaves(path: Path, nodes: Sequence[str], *, named: str) -> tuple[str, ...]:
@@ -660,6 +684,88 @@ def figures_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Tab
 def _stacked(name: str) -> str:
     """Return *name* with the priority below the policy, as 80 columns are few."""
     return name.replace(" ", "\n")
+
+
+# Leases of parts of nodes
+
+LEASE_HEADINGS = (
+    "leases",
+    "samples",
+    "gain",
+    "idle",
+    "used",
+    "rescales",
+    "preempt",
+    "lost",
+)
+LEASE_LEGEND = """\
+gain: samples over those of the same policy with leases of whole nodes
+idle: GPU time in which such leases could run; used: of it, held by trainers"""
+
+
+def run_leases_and_show(
+    request: ReplayRequest, sizes: Sequence[int], context: CliContext, *, as_json: bool
+) -> None:
+    """Replay *request* with leases of each of *sizes* in GPUs, and of whole nodes.
+
+    Raises:
+        FreeTrainError, LogError, MilpError: See ``compare``.
+    """
+    every = (*sizes, None)
+    wanted = [replace(request, gpus_per_lease=size) for size in every]
+    found = [compare(own, context) for own in wanted]
+    whole, _ = found[-1]
+    if as_json:
+        records = [
+            full_record(result, load_s=load_s) | _lease_record(comparison, result, base)
+            for comparison, load_s in found
+            for result, base in zip(comparison.results, whole.results, strict=True)
+        ]
+        write_out(context, json_text(records, indent=2, allow_nan=False))
+        return
+    console = context.out()
+    with console.capture() as captured:
+        for line in (*whole.log_cautions[:-1], *whole.figure_cautions):
+            console.print(line, soft_wrap=True)
+        console.print(f"Trainers, in GPUs: {whole.trainers}.", soft_wrap=True)
+        rows = [
+            _lease_row(comparison, result, base)
+            for comparison, _ in found
+            for result, base in zip(comparison.results, whole.results, strict=True)
+        ]
+        console.print(figures_table(LEASE_HEADINGS, rows))
+        console.print(f"\n{LEASE_LEGEND}", soft_wrap=True)
+    write_out(context, captured.get())
+
+
+def _lease_record(
+    comparison: Comparison, result: ReplayResult, whole: ReplayResult
+) -> dict[str, object]:
+    gpus = comparison.lease_gpus
+    return {
+        "gpus_per_lease": gpus,
+        "pool_gpu_s": gpus * result.pool_node_s,
+        "used_gpu_s": gpus * result.used_node_s,
+        "gain": result.samples / whole.samples - 1 if whole.samples else None,
+    }
+
+
+def _lease_row(
+    comparison: Comparison, result: ReplayResult, whole: ReplayResult
+) -> tuple[str, ...]:
+    own = _lease_record(comparison, result, whole)
+    gain = own["gain"]
+    used = result.used_node_s / result.pool_node_s if result.pool_node_s else None
+    return (
+        f"{comparison.lease_gpus} {comparison.name(result)}",
+        scaled(result.samples),
+        percent(gain if isinstance(gain, float) else None),
+        f"{comparison.lease_gpus * result.pool_node_s / 3600:,.0f} GPU-h",
+        percent(used),
+        f"{result.rescales:,}",
+        f"{result.preemptions:,}",
+        percent(lost_per_sample(result)),
+    )
 
 
 # Replays over seeds and loads

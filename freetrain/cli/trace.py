@@ -18,6 +18,7 @@ from freetrain.cli.context import (
     CliContext,
     CoresPerNode,
     Force,
+    GpusPerNode,
     OutFile,
     ScheduleMethod,
     SchedulerPasses,
@@ -30,18 +31,20 @@ from freetrain.cli.context import (
     write_out,
 )
 from freetrain.errors import UsageError
-from freetrain.text import one_line, per_cent, render_duration
+from freetrain.text import counted, one_line, per_cent, render_duration
 from logs.read import READ_ONLY, WRITABLE
 from logs.trace import IdleTrace, JobTrace, Trace
 
 if TYPE_CHECKING:
-    from logs.summary import TraceSummary
+    from logs.summary import PieceSummary, TraceSummary
 
 EXAMPLES = {
     "info": """
 freetrain trace info KTH-SP2.swf.gz
 
 freetrain trace info sacct.txt --skip-bad 10 --json
+
+freetrain trace info sacct.txt --gpus-per-node 8
 """,
     "convert": """
 freetrain trace convert sacct.txt --to swf --out week.swf.gz
@@ -51,12 +54,16 @@ freetrain trace convert KTH-SP2.swf.gz --to jobs-csv
     "generate": """
 freetrain trace generate --nodes 512 --days 7 --seed 1 --out week.swf
 
+freetrain trace generate --nodes 32 --gpus-per-node 8 --seed 1 --out gpu-week.csv
+
 freetrain trace generate --sample --out logs/samples
 """,
     "holes": """
 freetrain trace holes jobs.csv.gz --out holes.csv
 
 freetrain trace holes KTH-SP2.swf.gz --schedule slurm --json
+
+freetrain trace holes gpus.csv --gpus-per-node 8 --gpus-per-lease 2
 """,
 }
 
@@ -118,6 +125,26 @@ Load = Annotated[
 ModelSeed = Annotated[
     int, typer.Option(metavar="N", min=0, help="The same seed, the same bytes.")
 ]
+GpusPerLease = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="List what leases of N GPUs could have, several on one node.",
+        show_default="leases of whole nodes",
+    ),
+]
+MachineGpus = Annotated[
+    int | None,
+    typer.Option(
+        "--gpus-per-node",
+        metavar="N",
+        min=1,
+        max=1024,
+        help="Jobs of GPUs, which share nodes of N, as CSV.",
+        show_default="jobs of whole nodes",
+    ),
+]
 Starts = Annotated[
     bool,
     typer.Option(
@@ -132,11 +159,12 @@ Sample = Annotated[
 ]
 
 
-def info(
+def info(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     ctx: typer.Context,
     log: LogFile,
     *,
     cores_per_node: CoresPerNode = None,
+    gpus_per_node: GpusPerNode = None,
     skip_bad: SkipBad = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -149,6 +177,7 @@ def info(
         named=str(log),
         skip_bad=skip_bad,
         cores_per_node=cores_per_node,
+        gpus_per_node=gpus_per_node,
     )
     summary = summarise(dataclasses.replace(trace, source=str(log)))
     if as_json:
@@ -163,6 +192,7 @@ def convert(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     *,
     to: To,
     cores_per_node: CoresPerNode = None,
+    gpus_per_node: GpusPerNode = None,
     skip_bad: SkipBad = 0,
     out: OutFile = None,
     force: Force = False,
@@ -176,6 +206,7 @@ def convert(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         named=str(log),
         skip_bad=skip_bad,
         cores_per_node=cores_per_node,
+        gpus_per_node=gpus_per_node,
     )
     deliver(context, as_text(trace, to), out=out, force=force)
     for line in reading_cautions(trace):
@@ -186,6 +217,7 @@ def generate(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     ctx: typer.Context,
     *,
     nodes: MachineNodes = 512,
+    gpus_per_node: MachineGpus = None,
     days: SpanDays = 7.0,
     load: Load = 0.9,
     seed: ModelSeed = 1,
@@ -194,18 +226,28 @@ def generate(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     out: OutFile = None,
     force: Force = False,
 ) -> None:
-    """Generate a workload by the Lublin-Feitelson model, as SWF."""
+    """Generate a workload by the Lublin-Feitelson model, as SWF or CSV of GPUs."""
     from logs import generate as lublin  # noqa: PLC0415
 
     context: CliContext = ctx.obj
     if sample:
-        trace = lublin.sample_trace()
-        out = out / lublin.SAMPLE_NAME if out is not None else None
+        model = lublin.GPU_SAMPLE_MODEL if gpus_per_node else lublin.SAMPLE_MODEL
+        name = lublin.GPU_SAMPLE_NAME if gpus_per_node else lublin.SAMPLE_NAME
+        trace = lublin.sample_trace(model)
+        out = out / name if out is not None else None
     else:
-        wanted = lublin.WorkloadModel(nodes=nodes, days=days, load=load, seed=seed)
+        wanted = lublin.WorkloadModel(
+            nodes=nodes,
+            gpus_per_node=gpus_per_node,
+            days=days,
+            load=load,
+            seed=seed,
+            classes=(lublin.GPU_JOBS if gpus_per_node else lublin.ALL_JOBS,),
+        )
         trace = lublin.generate(wanted)
         trace = lublin.start_by_easy(trace) if starts else trace
-    deliver(context, as_text(trace, "swf"), out=out, force=force)
+    text = as_text(trace, "gpu-csv" if trace.counts_gpus else "swf")
+    deliver(context, text, out=out, force=force)
 
 
 def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
@@ -214,7 +256,9 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     *,
     schedule: ScheduleMethod = "recorded",
     passes: SchedulerPasses = "moment",
+    gpus_per_lease: GpusPerLease = None,
     cores_per_node: CoresPerNode = None,
+    gpus_per_node: GpusPerNode = None,
     skip_bad: SkipBad = 0,
     as_json: AsJson = False,
     out: OutFile = None,
@@ -231,10 +275,15 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         named=str(log),
         skip_bad=skip_bad,
         cores_per_node=cores_per_node,
+        gpus_per_node=gpus_per_node,
     )
     with progress(context, f"scheduling ({schedule})") as report:
         idle, cautions = idle_of(
-            trace, Method(schedule), passes=Passes(passes), on_progress=report
+            trace,
+            Method(schedule),
+            passes=Passes(passes),
+            lease_gpus=gpus_per_lease,
+            on_progress=report,
         )
     text = (
         json_text(list(idle_records(idle))) if as_json else as_text(idle, "fragments")
@@ -309,6 +358,7 @@ LABELS = {
     "busy_mean_idle_nodes": "mean idle nodes, that time left out",
     "peak_units": "most units held at once",
     "overcommitted_s": "time with more held than there is",
+    "used_gpu_s": "GPU time used",
     "size_units": "job size in units",
     "run_s": "run time",
     "wait_s": "wait",
@@ -339,9 +389,26 @@ def summary_text(summary: "TraceSummary") -> str:
     shown = [
         (LABELS[field.name], _value(field.name, getattr(summary, field.name)))
         for field in dataclasses.fields(summary)
+        if field.name in LABELS
     ]
+    shown += map(_piece_line, getattr(summary, "pieces", ()))
     width = max(len(label) for label, _ in shown)
     return "".join(f"{label:<{width}}  {value}\n" for label, value in shown)
+
+
+def _piece_line(piece: "PieceSummary") -> tuple[str, str]:
+    """Return the label and the figures of the pieces of one size."""
+    lasting, lasting_time = (
+        _number("_share", share)
+        for share in (piece.lasting_share, piece.lasting_gpu_share)
+    )
+    figures = (
+        f"{_number('gpu_s', piece.idle_gpu_s)}, "
+        f"{_number('gpu_s', piece.in_use_gpu_s)} of it on nodes in use; "
+        f"{counted(piece.pieces, 'piece')}, {lasting} of 5 min and more, with "
+        f"{lasting_time} of the time"
+    )
+    return f"GPU time idle, in pieces of {piece.gpus}", figures
 
 
 def _value(name: str, value: object) -> str:
@@ -370,8 +437,9 @@ def _unix_time(unix_s: float) -> str:
 def _number(name: str, value: float) -> str:
     if name.endswith(SHARES):
         return per_cent(value, ".1f")
-    if name.endswith("node_s"):
-        return f"{value / 3600:,.0f} node-h"
+    for unit in ("node", "gpu"):
+        if name.endswith(f"{unit}_s"):
+            return f"{value / 3600:,.0f} {unit.replace('gpu', 'GPU')}-h"
     if name.endswith("_s"):
         return render_duration(value)
     return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"

@@ -19,7 +19,7 @@ import numpy as np
 from freetrain.errors import UsageError
 from freetrain.text import counted
 from logs.format import peak_units
-from logs.schedule import Schedule, holes, schedule
+from logs.schedule import Schedule, holes, schedule, spread_jobs
 from logs.simulation import Method, Passes, Reason
 from logs.timeline import UnitRanges
 from logs.trace import IdleTrace, JobTrace, Trace
@@ -50,11 +50,13 @@ def idle_of(
     method: Method,
     *,
     passes: Passes = Passes.MOMENT,
+    lease_gpus: int | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> tuple[IdleTrace, tuple[str, ...]]:
     """Return when nodes are idle, as the log says or as *method* leaves them.
 
-    A simulated scheduler makes its *passes* as they say.
+    A simulated scheduler makes its *passes* as they say. With *lease_gpus* what is idle
+    are leases of so many GPUs, several on one node.
 
     Also returns the log's cautions, as it was placed: see ``log_cautions``.
 
@@ -63,9 +65,21 @@ def idle_of(
         UnusableLogError: The log's jobs cannot be scheduled.
     """
     if isinstance(trace, JobTrace):
-        scheduled = schedule(trace, method, passes=passes, on_progress=on_progress)
+        scheduled = schedule(
+            trace,
+            method,
+            passes=passes,
+            lease_gpus=lease_gpus,
+            on_progress=on_progress,
+        )
         cautions = log_cautions(trace, method, scheduled.refused)
-        return holes(scheduled), (*cautions, *_over_committed(scheduled))
+        placed = (*_over_committed(scheduled), *_spread(scheduled))
+        return holes(scheduled), (*cautions, *placed)
+    if lease_gpus is not None:
+        raise UsageError(
+            f"{trace.source} holds idle intervals and no jobs, so it says nothing of "
+            f"GPUs. Nothing was done. Leave --gpus-per-lease out."
+        )
     if method is not Method.RECORDED:
         raise UsageError(
             f"{trace.source} holds idle intervals and no jobs, so there is nothing "
@@ -97,10 +111,23 @@ def log_cautions(
             f"nodes of its own, so that they wait for longer than they did."
         )
     cautions += [
-        f"{counted(jobs, 'job')} left out: {_WHY_LEFT_OUT[why]}."
+        f"{counted(jobs, 'job')} left out: {_why_left_out(trace, why)}."
         for why, jobs in Counter(refused.values()).items()
     ]
     return tuple(cautions)
+
+
+def _why_left_out(trace: JobTrace, why: Reason) -> str:
+    if trace.counts_gpus and why is Reason.NO_UNITS:
+        return "they had no GPU"
+    return _WHY_LEFT_OUT[why]
+
+
+def _spread(scheduled: Schedule) -> tuple[str, ...]:
+    """Return a caution where jobs could not be packed on as few nodes as they had."""
+    spread = spread_jobs(scheduled)
+    why = "found no room on as few nodes as they had, packed as Slurm packs jobs"
+    return (f"{counted(spread, 'job')} {why}: more are used.",) if spread else ()
 
 
 def _over_committed(scheduled: Schedule) -> tuple[str, ...]:

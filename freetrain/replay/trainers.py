@@ -125,6 +125,39 @@ def interpolate(
     return Scaling(model=model, samples_per_s=speeds, sizes=tuple(chosen))
 
 
+def in_leases(trainers: Sequence[TrainerSpec], gpus: int) -> tuple[TrainerSpec, ...]:
+    """Return *trainers*, whose counts are GPUs, with counts of leases of *gpus* each.
+
+    Raises:
+        UsageError: One of them runs on no number of such leases.
+    """
+    made: dict[Scaling, Scaling] = {}
+    for trainer in trainers:
+        each = trainer.scaling
+        sizes = tuple(size // gpus for size in each.sizes if size % gpus == 0)
+        if not sizes:
+            raise UsageError(
+                f"trainer {trainer.name} runs on up to {each.sizes[-1]} GPUs, and on "
+                f"no number of leases of {gpus} GPUs; nothing was replayed. Leave it "
+                f"out, or choose smaller leases."
+            )
+        if each not in made:
+            made[each] = Scaling(each.model, each.samples_per_s[::gpus], sizes)
+    return tuple(
+        replace(
+            trainer,
+            scaling=made[trainer.scaling],
+            fixed_nodes=_in_leases(trainer.fixed_nodes, gpus),
+        )
+        for trainer in trainers
+    )
+
+
+def _in_leases(fixed_gpus: int | None, gpus: int) -> int | None:
+    """Return a fixed size in leases; None where it is no number of them."""
+    return None if fixed_gpus is None or fixed_gpus % gpus else fixed_gpus // gpus
+
+
 def measured_points() -> dict[str, dict[int, float]]:
     """Return images/s by model and node count, as measured on Summit.
 

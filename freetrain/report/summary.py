@@ -58,6 +58,8 @@ class Comparison:
         trainers: Which trainers, in words.
         parallel: How many trainers may run at a time.
         results: One a policy or priority, in the order asked for, at least one.
+        lease_gpus: GPUs of a lease, which is a node of the figures; 1 where the log
+            counts no GPUs.
         against: The baseline: a policy, or a priority that one of the policies goes
             by, of several the first; None for none.
     """
@@ -75,6 +77,7 @@ class Comparison:
     trainer_count: int
     parallel: int
     results: tuple[ReplayResult, ...]
+    lease_gpus: int = 1
     against: str | None = None
 
     def name(self, result: ReplayResult) -> str:

@@ -10,8 +10,8 @@ import pytest
 
 from freetrain.cli.app import main
 from freetrain.cli.trace import LABELS
-from logs.generate import SAMPLE_NAME, shipped_sample
-from logs.summary import IdleSummary, JobSummary
+from logs.generate import GPU_SAMPLE_NAME, SAMPLE_NAME, shipped_sample
+from logs.summary import GpuSummary, IdleSummary
 from tests.cli.commands import HOLES, JOBS, a_context, run, run_json
 
 
@@ -38,9 +38,9 @@ def test_info_says_what_a_log_holds() -> None:
 def test_every_figure_of_a_log_has_a_name_on_the_screen() -> None:
     figures = {
         field.name
-        for kind in (JobSummary, IdleSummary)
+        for kind in (GpuSummary, IdleSummary)
         for field in dataclasses.fields(kind)
-    }
+    } - {"pieces"}  # a line each
 
     assert set(LABELS) == figures
     assert len(set(LABELS.values())) == len(LABELS)
@@ -165,11 +165,14 @@ def test_jobs_can_be_generated_without_start_times() -> None:
     assert found["without_start_jobs"] == found["jobs"] > 0
 
 
-def test_the_sample_that_ships_is_made_by_the_documented_command(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("words", "name"), [((), SAMPLE_NAME), (("--gpus-per-node", "8"), GPU_SAMPLE_NAME)]
+)
+def test_the_samples_that_ship_are_made_by_the_documented_commands(
+    tmp_path: Path, words: tuple[str, ...], name: str
 ) -> None:
-    ran = run("trace", "generate", "--sample", "--out", "samples")
+    ran = run("trace", "generate", "--sample", *words, "--out", "samples")
 
     assert ran.code == 0
-    made = (tmp_path / "samples" / SAMPLE_NAME).read_bytes()
-    assert made == shipped_sample().read_bytes()
+    made = (tmp_path / "samples" / name).read_bytes()
+    assert made == shipped_sample(name).read_bytes()
