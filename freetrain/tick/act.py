@@ -170,7 +170,7 @@ def _set_more_ends(
         late = [
             lease
             for lease in observed.belief.leases
-            if lease.node in claims.sooner_ends
+            if claims.ends_sooner(lease.node, lease.job_id) is not None
             and lease.is_usable
             and lease.display_id not in room.new_ends_s
         ]
