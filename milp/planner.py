@@ -741,13 +741,10 @@ class _Stock:
 
         Args:
             j: The trainer, with all the leases that it held.
-            wanted: Most leases by class.
+            wanted: Most leases by class, none of one that it may not use.
             row: Its gains by size.
         """
-        kept = [
-            min(n, most) if k in self.usable[j] else 0
-            for k, (n, most) in enumerate(zip(self.counts[j], wanted, strict=True))
-        ]
+        kept = list(map(min, self.counts[j], wanted))
         self._set(j, self._to_size(j, kept, sum(kept) - _most_within(row, sum(kept))))
 
     def fill(self, j: int, wanted: Sequence[int], row: NDArray[np.float64]) -> None:
@@ -758,8 +755,6 @@ class _Stock:
         trainer, own = self._trainers[j], self.counts[j]
         more = [
             min(max(0, n - own[k]), self._free[k] // trainer.width(k))
-            if k in self.usable[j]
-            else 0
             for k, n in enumerate(wanted)
         ]
         most = sum(own) + sum(more)

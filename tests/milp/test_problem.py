@@ -252,6 +252,20 @@ def test_the_kept_plan_is_sound_and_the_greedy_one_too_and_gains_no_less(
     assert plan.gain >= kept.gain
 
 
+def test_a_trainer_off_its_sizes_comes_to_one_whatever_counts_are_to_be_filled() -> (
+    None
+):
+    curve = custom([0.0, 1.0, 2.0, 3.0, 4.0], [2, 4])
+    trainer = ProblemTrainer("t", curve, (2, 1), 1.0, 1.0)
+    problem = Problem((NodeClass("a", 3), NodeClass("b", 2)), (trainer,), 10.0)
+    rows = feasible_gains(problem)
+
+    # As where a relaxed plan has 2.5 and 1.5 nodes.
+    counts = greedy(problem, rows, targets=[4], price=[0.0, 0.0], first=[[2, 1]])
+
+    assert counts == [[3, 1]]
+
+
 @given(one_class_problems())
 def test_any_price_gives_a_bound_and_a_sound_plan(problem: Problem) -> None:
     rows = feasible_gains(problem)

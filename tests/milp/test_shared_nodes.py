@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 
 from milp.answer import Plan, PlanStatus
 from milp.exact import ExactSolver
-from milp.planner import Planner, SolverName, plan_counts
+from milp.planner import Planner, SolverName, node_costs, plan_counts
 from milp.problem import (
     NodeClass,
     Problem,
     ProblemTrainer,
+    as_one_class,
+    check_problem,
     constraint_violations,
     custom,
     gain,
@@ -267,6 +269,25 @@ def test_in_one_class_wide_leases_are_planned_as_by_the_plain_dynamic_program(
     assert count.outcome is PlanStatus.PROVEN
     assert is_same(count.plan.gain, plan.gain)
     assert violations(problem, count.plan) == ()
+
+
+@given(RANDOM)
+def test_a_problem_as_one_class_contradicts_itself_no_more_than_it_did(
+    rng: Random,
+) -> None:
+    problem = wide_problem(rng, (2, 2, 2))
+    check_problem(problem)
+
+    check_problem(as_one_class(problem))
+
+
+def test_a_lease_costs_the_price_of_all_its_units_and_cheap_ones_come_first() -> None:
+    trainer = ProblemTrainer("t", custom([0.0] * 6), (0, 0), 1.0, 1.0, widths=(1, 4))
+    problem = Problem((NodeClass("dear", 2), NodeClass("cheap", 11)), (trainer,), 10.0)
+
+    costs = node_costs(trainer, problem, [2.0, 1.0])
+
+    assert costs.tolist() == [0.0, 2.0, 4.0, 8.0, 12.0, math.inf]
 
 
 def test_trainers_that_differ_in_width_alone_are_told_apart() -> None:
