@@ -256,14 +256,17 @@ def test_a_trainer_off_its_sizes_comes_to_one_whatever_counts_are_to_be_filled()
     None
 ):
     curve = custom([0.0, 1.0, 2.0, 3.0, 4.0], [2, 4])
-    trainer = ProblemTrainer("t", curve, (2, 1), 1.0, 1.0)
-    problem = Problem((NodeClass("a", 3), NodeClass("b", 2)), (trainer,), 10.0)
+    off = ProblemTrainer("off", curve, (2, 1), 1.0, 1.0)
+    other = ProblemTrainer("other", custom([0.0, 9.0]), (0, 0), 1.0, 1.0)
+    problem = Problem((NodeClass("a", 2), NodeClass("b", 2)), (off, other), 10.0)
     rows = feasible_gains(problem)
 
-    # As where a relaxed plan has 2.5 and 1.5 nodes.
-    counts = greedy(problem, rows, targets=[4], price=[0.0, 0.0], first=[[2, 1]])
+    # As where a relaxed plan has 2 and 1.6 nodes for the one, 0.4 for the other.
+    counts = greedy(
+        problem, rows, targets=[4, 1], price=[0.0, 0.0], first=[[2, 1], [0, 1]]
+    )
 
-    assert counts == [[3, 1]]
+    assert counts == [[2, 2], [0, 0]]
 
 
 @given(one_class_problems())
