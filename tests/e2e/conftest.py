@@ -24,11 +24,11 @@ def stage_on(
     """Return a function from a cluster's variants to a user's stage on it."""
     used: list[Cluster] = []
 
-    def make(*variants: object, lease: str = "") -> Stage:
+    def make(*variants: object, lease: str = "", partition: str = "freetrain") -> Stage:
         cluster = cluster_of(*variants)
         used.append(cluster)
         made = Stage(cluster, open_folder)
-        made.set_up(lease=f'partition = "freetrain"\nshortest = "1min"\n{lease}')
+        made.set_up(lease=f'partition = "{partition}"\nshortest = "1min"\n{lease}')
         return made
 
     yield make

@@ -1,5 +1,6 @@
 """A trainer on GPUs that other users' jobs leave free of their nodes."""
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -16,28 +17,29 @@ pytestmark = pytest.mark.slurm
 NAME = "ada"
 LIMIT_S = 300.0
 TICK_EVERY_S = 3.0
+PARTITIONS = {"preempt": "freetrain", "yield": "main"}
 
 
-@pytest.fixture
-def stage(stage_on: Callable[..., Stage]) -> Stage:
-    return stage_on(Variant.PARTS, lease='mode = "preempt"')
-
-
-def hosts(stage: Stage) -> list[str]:
-    """The nodes of the newest generation, once for each lease."""
+def leases_by_node(stage: Stage) -> Counter[str]:
+    """How many leases of the newest generation are on each node."""
     folder, _ = stage.trainer(NAME)
     newest = max(generations(folder.assignments), default=None)
     if newest is None:
-        return []
-    return sorted(member.node for member in read_assigned(folder, newest).members)
+        return Counter()
+    return Counter(member.node for member in read_assigned(folder, newest).members)
 
 
-def test_a_world_of_three_pieces_on_two_nodes_makes_way_for_a_gpu_and_for_a_node(
-    stage: Stage, reference: dict[int, float]
+@pytest.mark.parametrize("mode", PARTITIONS)
+def test_a_world_of_pieces_on_two_nodes_makes_way_for_a_gpu_and_for_a_node(
+    stage_on: Callable[..., Stage], mode: str, reference: dict[int, float]
 ) -> None:
+    lease, partition = f'mode = "{mode}"', PARTITIONS[mode]
+    stage = stage_on(Variant.PARTS, lease=lease, partition=partition)
     others = Site(stage.cluster, stage.folder, "freetrain")
-    others.others_running_job(1, 30, "--gres=gpu:a100:2", "--mem=200", "--nodelist=n1")
     others.others_running_job(1, 30, "--gres=gpu:a100:3", "--mem=200", "--nodelist=n2")
+    half = others.others_running_job(
+        1, 30, "--gres=gpu:a100:2", "--mem=200", "--nodelist=n1"
+    )
     for node in PART_GPUS.keys() - {"n1", "n2"}:
         others.others_running_job(1, 30, "--exclusive", f"--nodelist={node}")
     hurry = stage.folder / "hurry"
@@ -50,14 +52,21 @@ def test_a_world_of_three_pieces_on_two_nodes_makes_way_for_a_gpu_and_for_a_node
         DIGITS_HURRY=str(hurry),
     )
     _, run = stage.trainer(NAME)
+
+    def leased(**by_node: int) -> Callable[[], bool]:
+        return lambda: leases_by_node(stage) == by_node
+
     with stage.ticking(TICK_EVERY_S):
-        wait_for("three", lambda: hosts(stage) == ["n1", "n1", "n2"], limit_s=LIMIT_S)
+        wait_for("a piece of each", leased(n1=2, n2=1), limit_s=LIMIT_S)
         wait_for("a commit", lambda: committed_step(run) > 0, limit_s=LIMIT_S)
-        gpu = others.others_job(
-            1, 5, "--gres=gpu:a100:1", "--mem=200", "--nodelist=n2", "--cpus-per-task=1"
-        )
-        others.wait_for_running(gpu)
-        wait_for("two left", lambda: hosts(stage) == ["n1", "n1"], limit_s=LIMIT_S)
+        size = ("--gres=gpu:a100:1", "--mem=200", "--cpus-per-task=1")
+        others.wait_for_running(others.others_job(1, 5, *size, "--nodelist=n2"))
+        wait_for("two left", leased(n1=2), limit_s=LIMIT_S)
+        stage.cluster.run("scancel", half.display_id)
+        whole = others.others_job(1, 5, "--exclusive", "--nodelist=n1")
+        others.wait_for_running(whole)
+        wait_for("no lease", lambda: not stage.leases(), limit_s=LIMIT_S)
+        stage.cluster.run("scancel", str(whole))
         hurry.touch()
         finished = {NAME: "finished"}
         wait_for("its end", lambda: stage.states() == finished, limit_s=LIMIT_S)
