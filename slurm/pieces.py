@@ -221,6 +221,9 @@ def without(node: Node, held: Iterable[Requirement]) -> Node:
     """Return *node* once the jobs are gone that have *held* these pieces of it.
 
     A resource of no known kind comes free only where the node has a single kind of it.
+    A job for which Slurm shows no memory has all of it, and with the last CPU all that
+    is in use comes free: of a job that takes a whole node Slurm shows neither memory
+    nor generic resources.
     """
     cpus, mib = node.allocated_cpus, node.allocated_memory_mib
     used = Counter[tuple[str, str]]()
@@ -228,14 +231,18 @@ def without(node: Node, held: Iterable[Requirement]) -> Node:
         used[gres.name, gres.kind] += gres.count
     for piece in held:
         cpus -= piece.cpus
-        mib -= piece.memory_mib
+        mib -= piece.memory_mib or node.memory_mib
         for gres in piece.gres:
             key = _held_as(node, gres)
             if key in used:
                 used[key] = max(0, used[key] - gres.count)
+    if cpus <= 0:
+        return replace(
+            node, allocated_cpus=0, allocated_memory_mib=0, allocated_gres=()
+        )
     return replace(
         node,
-        allocated_cpus=max(0, cpus),
+        allocated_cpus=cpus,
         allocated_memory_mib=max(0, mib),
         allocated_gres=tuple(Gres(*key, count) for key, count in used.items() if count),
     )

@@ -68,6 +68,7 @@ from freetrain.tick.plan import nodes_to_exclude, with_bounded_wait
 from freetrain.tick.room import (
     end_soon,
     ends_refused,
+    is_late,
     running_leases,
     set_sooner_ends,
 )
@@ -170,7 +171,8 @@ def _set_more_ends(
         late = [
             lease
             for lease in observed.belief.leases
-            if claims.ends_sooner(lease.node, lease.job_id) is not None
+            if (sooner := claims.ends_sooner(lease.node, lease.job_id)) is not None
+            and is_late(sooner, lease.end_s)
             and lease.is_usable
             and lease.display_id not in room.new_ends_s
         ]

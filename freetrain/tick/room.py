@@ -18,6 +18,7 @@ end that it was given right after the notice (``end_soon``).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,6 +55,7 @@ from slurm.records import JobState, NodeState, Requirement, expand, named_or_def
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 
+    from freetrain.broker.backfill import SoonerEnd
     from freetrain.broker.belief import Belief
     from freetrain.broker.job_limits import BlockedJobs
     from freetrain.broker.lease import Lease, LeaseKey
@@ -218,7 +220,7 @@ def _send(
         except (SlurmRefusedError, ValueError) as refusal:
             room.refused_ends = ends_refused(refusal)
             room.claims = room.claims.without_sooner_ends(
-                job.nodes for job in _without_new_end(room, environment.uid)
+                job.nodes for job, _ in _late(room, room.claims, environment.uid)
             )
             make_room_now()
     except (SlurmRefusedError, ValueError) as error:
@@ -340,10 +342,8 @@ def set_sooner_ends(
         SlurmError: Slurm did not answer, or does not let leases end sooner.
     """
     ends: dict[float, list[JobRecord]] = {}
-    for job in _without_new_end(room, environment.uid):
-        end = claims.ends_sooner(job.nodes, job.job_id)
-        if end is not None:
-            ends.setdefault(end.end_s, []).append(job)
+    for job, end_s in _late(room, claims, environment.uid):
+        ends.setdefault(end_s, []).append(job)
     for end_s in sorted(ends)[:MOST_ENDS_SET]:
         jobs = ends[end_s]
         if not is_dry:
@@ -360,10 +360,21 @@ def ends_refused(refusal: Exception) -> str:
     )
 
 
-def _without_new_end(room: Room, uid: int) -> Iterator[JobRecord]:
+def _late(room: Room, claims: Claims, uid: int) -> Iterator[tuple[JobRecord, float]]:
+    """Yield our leases that are to end sooner than they will, each with that end.
+
+    Slurm lets nobody but operators move an end to later.
+    """
     for job in running_leases(room.seen.snapshot.jobs, uid):
-        if job.display_id not in room.new_ends_s:
-            yield job
+        end = claims.ends_sooner(job.nodes, job.job_id)
+        is_new = job.display_id not in room.new_ends_s
+        if end is not None and is_new and is_late(end, job.end_s):
+            yield job, end.end_s
+
+
+def is_late(end: SoonerEnd, end_s: float | None) -> bool:
+    """Tell whether a lease that ends at *end_s*, None for never, is to end sooner."""
+    return end_s is None or end_s > end.end_s
 
 
 def _give_notice(
@@ -615,7 +626,7 @@ def _startable(
     are_pieces = _are_pieces(held, nodes)
     shared = NO_SHARED_NODES
     if are_pieces:
-        pieces = _pieces(held, turns)
+        pieces = _pieces(held, turns, nodes)
         ending = [
             j for j in jobs if j.holds_nodes and gives_way(j) and j.job_id not in turns
         ]
@@ -685,12 +696,19 @@ def _are_pieces(held: Iterable[JobRecord], nodes: Mapping[str, Node]) -> bool:
 
 
 def _pieces(
-    held: Iterable[JobRecord], turns: Mapping[int, int]
+    held: Iterable[JobRecord], turns: Mapping[int, int], nodes: Mapping[str, Node]
 ) -> dict[str, tuple[Piece, ...]]:
-    """Return by node the leases there, in the order in which they give way."""
+    """Return by node the leases there, in the order in which they give way.
+
+    Which GPUs a lease has that asked for any is unclear on a node of several kinds.
+    """
     pieces: dict[str, tuple[Piece, ...]] = {}
     for job in sorted(held, key=lambda job: turns[job.job_id]):
-        piece = Piece(job.job_id, turns[job.job_id], *held_by(job))
+        has, is_clear = held_by(job)
+        node = nodes.get(job.nodes)
+        kinds = Counter(gres.name for gres in node.gres) if node is not None else {}
+        is_clear &= all(gres.kind or kinds[gres.name] <= 1 for gres in has.gres)
+        piece = Piece(job.job_id, turns[job.job_id], has, is_clear)
         pieces[job.nodes] = (*pieces.get(job.nodes, ()), piece)
     return pieces
 

@@ -134,13 +134,15 @@ def _node(name: str, jobs: Iterable[JobRecord]) -> Node:
         memory_mib=MIB,
         gres=(Gres("gpu", "a100", GPUS),),
         allocated_cpus=cpus,
-        allocated_memory_mib=sum(job.least_memory_mib for job in here),
+        allocated_memory_mib=min(MIB, sum(job.least_memory_mib or MIB for job in here)),
         allocated_gres=(Gres("gpu", "a100", gpus),) if gpus else (),
     )
 
 
 def _gpus(job: JobRecord) -> int:
-    return int(job.gres_per_node.rpartition(":")[-1] or 0)
+    """Return the GPUs of a job; one of a whole node has all, and shows none."""
+    shown = int(job.gres_per_node.rpartition(":")[-1] or 0)
+    return GPUS if job.cpu_count == CPUS else shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,7 @@ def found(  # noqa: PLR0913 -- each rarely
     oversubscribe: str = "NO",
     most_cpus: int | None = None,
     mode: LeaseMode = LeaseMode.YIELD,
+    gres: tuple[Gres, ...] = (),
 ) -> Found:
     """Return what *owner*'s broker finds.
 
@@ -185,8 +188,12 @@ def found(  # noqa: PLR0913 -- each rarely
         oversubscribe: How the partition shares nodes, Slurm's word.
         most_cpus: CPUs of a node that jobs of the partition can have.
         mode: Who takes leases.
+        gres: What each node has, all of it in use; its usual GPUs where empty.
     """
     site = site_of(careful=careful, mode=mode)
     shown = snapshot(nodes, jobs, oversubscribe=oversubscribe, most_cpus=most_cpus)
+    if gres:
+        full = [replace(n, gres=gres, allocated_gres=gres) for n in shown.nodes]
+        shown = replace(shown, nodes=tuple(full))
     seen = view_of(site, SHARED, shown)
     return Found(seen, claims_of(site, replace(ENVIRONMENT, uid=owner), seen))

@@ -21,7 +21,7 @@ from freetrain.tick.room import (
     with_blocked,
 )
 from slurm.holes import Snapshot
-from slurm.records import ClusterConfig, JobKey, JobRecord, JobState
+from slurm.records import ClusterConfig, Gres, JobKey, JobRecord, JobState
 from tests.slurm.clusters import NOW_S
 from tests.tick.shared_cluster import (
     BEN,
@@ -86,6 +86,26 @@ def test_where_a_request_is_unclear_all_leases_of_one_node_go(job: JobRecord) ->
     more = [piece(number, "n2") for number in (21, 22, 23, 24)]
     both = found("n1 n2", *FULL, *more, job)
     assert both.goes == {11, 12, 13, 14}
+
+
+def test_a_lease_of_a_whole_node_goes_for_a_part_of_it_beside_leases_of_pieces() -> (
+    None
+):
+    # Slurm shows neither memory nor GPUs of a job that takes a whole node.
+    exclusive = piece(50, "n2", 0, cpu_count=CPUS, least_memory_mib=0)
+    busy = running(5, "n1", GPUS)
+    assert found("n1 n2", exclusive, busy, waiting(gpus=2)).goes == {50}
+    beside = piece(11, "n3"), running(6, "n3", 3)
+    assert found("n1 n2 n3", exclusive, busy, *beside, waiting(gpus=2)).goes == {50}
+
+
+@pytest.mark.parametrize("kind", ["a100", "v100", ""])
+def test_leases_of_any_gpu_go_on_a_node_of_several_kinds(kind: str) -> None:
+    any_kind = [piece(n, "n1", gres_per_node="gres:gpu:1") for n in (11, 12, 13, 14)]
+    asked = f"gres:gpu:{kind}:2" if kind else "gres:gpu:2"
+    jobs = [*any_kind, waiting(gres_per_node=asked)]
+    two = (Gres("gpu", "a100", 2), Gres("gpu", "v100", 2))
+    assert found("n1", *jobs, gres=two).goes == {11, 12, 13, 14}
 
 
 def test_each_of_several_jobs_gets_its_part_of_one_node() -> None:
@@ -399,6 +419,20 @@ class Slurm:
 
     def end_by(self, jobs: Sequence[JobKey], _end_s: float) -> None:
         self.ends += [job.job_id for job in jobs]
+
+
+def test_a_lease_that_ends_before_a_job_could_start_keeps_its_end() -> None:
+    wide = whole(1, start_s=NOW_S + 4_000, planned_nodes="n1")
+    ends = [piece(11, "n1", end_s=NOW_S + 9_000), piece(12, "n1", end_s=NOW_S + 1_000)]
+    slurm = Slurm(snapshot("n1", [running(5, "n1", 2), *ends, wide]))
+    make_room(
+        site_of(),
+        replace(ENVIRONMENT, uid=US),
+        cast("SlurmBackend", slurm),
+        is_dry=False,
+        notified_before={},
+    )
+    assert slurm.ends == [11]
 
 
 def test_the_notice_goes_to_leases_that_must_go_and_others_of_the_node_end_sooner() -> (
