@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from slurm.records import Node, NodeSharing, Requirement
 
 GPU = "gpu"
-_ANY_GPU = Gres(GPU, "", 1)
+ANY_GPU = Gres(GPU, "", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def used_gres(node: Node, wanted: Gres) -> int:
     )
     if wanted.name == GPU:
         used += sum(g.count for g in node.allocated_gres if g.name in _ON_GPUS)
-    elif wanted.name in _ON_GPUS and gres_count(node.allocated_gres, _ANY_GPU):
+    elif wanted.name in _ON_GPUS and gres_count(node.allocated_gres, ANY_GPU):
         used = present
     return min(used, present)
 
@@ -205,7 +205,7 @@ def _part_of_cpus(node: Node, gpus: int, sharing: NodeSharing) -> int:
 def _part(node: Node, gpus: int, cpus: int) -> float:
     """Return the part of *node* that so many GPUs are; without GPUs, so many CPUs."""
     if gpus:
-        return min(1.0, gpus / gres_count(node.gres, _ANY_GPU))
+        return min(1.0, gpus / gres_count(node.gres, ANY_GPU))
     return min(1.0, max(1, cpus) / max(1, node.cpus))
 
 

@@ -92,7 +92,7 @@ def decide_leases(
     stay_s, reach_s = ASSUMED_STAY_S, t_fwd_s
     if foresight is None or situation.widths:
         nodes, refused = pool_of(situation, limits)
-        classes = classify(nodes, now_s=now_s, widths=situation.widths)
+        classes = classify(nodes, now_s=now_s)
         forecast = None
     else:
         stay_s, reach_s = foresight.stay_s, foresight.horizon_s

@@ -158,6 +158,7 @@ class PoolNode:
         lease: The lease that holds it, None where it is idle.
         units: Its GPUs; 1 where no lease takes a piece.
         is_apart: Whether it is idle, and on a node that no job is on.
+        fits: How many leases of each shape fit that takes pieces.
     """
 
     name: str
@@ -166,6 +167,12 @@ class PoolNode:
     lease: Lease | None = None
     units: int = 1
     is_apart: bool = False
+    fits: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def most_leases(self) -> int:
+        """The most leases that it can take."""
+        return max((count for _, count in self.fits), default=1)
 
     @property
     def node(self) -> str:
@@ -236,7 +243,9 @@ def pool_of(
     if situation.share is not None and situation.share.binds:
         caps.append((situation.share.nodes, Refusal.SHARE))
     for most, why in caps:
-        within = _within_cap(nodes, most, rank or _by_end, situation.widths)
+        within = _within_cap(
+            nodes, most, rank or _by_end, more_pieces=_more_pieces(situation)
+        )
         kept = {node.node for node in within}
         refused |= {node.node: why for node in nodes if node.node not in kept}
         nodes = within
@@ -293,7 +302,10 @@ def _parts(
         end_s = min(end_s, end_of(holes.get(lease.shape, first)))
         shown = name if width is None else f"{name}{_PIECE}{next(numbers)}"
         shapes = frozenset({lease.shape})
-        yield PoolNode(shown, shapes, end_s, lease, units=width or 1)
+        fits: tuple[tuple[str, int], ...] = ()
+        if width is not None:
+            fits = ((lease.shape, 1),)
+        yield PoolNode(shown, shapes, end_s, lease, units=width or 1, fits=fits)
     rooms = {s: hole.room for s, hole in holes.items() if s in widths and hole.room}
     free = max((room * widths[shape] for shape, room in rooms.items()), default=0)
     whole = {shape for shape in holes if shape not in widths}
@@ -301,7 +313,9 @@ def _parts(
     is_apart = bool(rooms) and is_idle and not first.is_in_use
     if whole and is_idle:
         shapes = frozenset({*whole, *rooms})
-        yield PoolNode(name, shapes, end_of(first), None, max(1, free), is_apart)
+        fits = tuple(sorted(rooms.items()))
+        units = max(1, free)
+        yield PoolNode(name, shapes, end_of(first), None, units, is_apart, fits)
         return
     begin = 0
     for width in sorted({widths[shape] for shape in rooms}, reverse=True):
@@ -316,31 +330,48 @@ def _parts(
                 break
             shown = f"{name}{_PIECE}{next(numbers)}"
             end_s = min(end_of(holes[shape]) for shape in shapes)
-            yield PoolNode(shown, shapes, end_s, None, width, is_apart)
+            fits = tuple(sorted((shape, width // widths[shape]) for shape in shapes))
+            yield PoolNode(shown, shapes, end_s, None, width, is_apart, fits)
             begin += width
 
 
+def _more_pieces(situation: Situation) -> int:
+    """Return how many leases more the trainers of pieces can use."""
+    return sum(
+        max(0, trainer.curve.sizes[-1] - len(trainer.leases))
+        for trainer in situation.trainers
+        if trainer.shape in situation.widths
+    )
+
+
 def _within_cap(
-    nodes: Sequence[PoolNode],
-    most_leases: int,
-    rank: Rank,
-    widths: Mapping[str, int],
+    nodes: Sequence[PoolNode], most_leases: int, rank: Rank, *, more_pieces: int
 ) -> list[PoolNode]:
     """Return *nodes* without the idle ones beyond the cap, those ranked first kept.
 
     The planner must not count on them: a trainer would wait for its last node for
     ever. A part for several leases is cut where it does not fit.
+
+    Args:
+        nodes: Those that can be planned with.
+        most_leases: The cap.
+        rank: Sorts idle nodes.
+        more_pieces: How many more leases all trainers of pieces together can use.
     """
     idle = [node for node in nodes if node.lease is None]
     room = max(0, most_leases - (len(nodes) - len(idle)))
-    if sum(_most_leases(node, widths) for node in idle) <= room:
+    extra = sum(node.most_leases - 1 for node in idle)
+    if len(idle) + min(extra, more_pieces) <= room:
         return list(nodes)  # ranking asks for what is expected of every node
     kept: dict[str, PoolNode] = {}
     for node in rank(idle):
-        cut = _cut(node, room, widths)
-        if cut is not None:
-            kept[node.name] = cut
-            room -= _most_leases(cut, widths)
+        if room <= 0:
+            break
+        leases = 1 + min(node.most_leases - 1, more_pieces)
+        kept[node.name] = node if leases <= room else _cut(node, room)
+        leases = min(leases, room)
+        room -= leases
+        more_pieces -= leases - 1
     return [
         node if node.lease is not None else kept[node.name]
         for node in nodes
@@ -348,24 +379,14 @@ def _within_cap(
     ]
 
 
-def _most_leases(node: PoolNode, widths: Mapping[str, int]) -> int:
-    """Return how many leases *node* can take."""
-    pieces = (node.units // widths[shape] for shape in node.shapes if shape in widths)
-    return max(1, *pieces, 1)
-
-
-def _cut(node: PoolNode, most: int, widths: Mapping[str, int]) -> PoolNode | None:
-    """Return the part of *node* that takes no more than *most* leases; None for none.
-
-    Of an idle node of which pieces must be left that is a piece, however long a lease
-    of the whole node could be.
-    """
-    if most <= 0 or _most_leases(node, widths) <= most:
-        return node if most > 0 else None
-    least = min(widths[shape] for shape in node.shapes if shape in widths)
-    units = most * least
-    shapes = frozenset(s for s in node.shapes if widths.get(s, math.inf) <= units)
-    return replace(node, name=f"{node.node}{_PIECE}", shapes=shapes, units=units)
+def _cut(node: PoolNode, most: int) -> PoolNode:
+    """Return the part of *node* for no more than *most* leases, which are pieces."""
+    widths = {shape: node.units // count for shape, count in node.fits}
+    units = most * min(widths.values())
+    fits = tuple((s, units // width) for s, width in widths.items() if width <= units)
+    shapes = frozenset(shape for shape, _ in fits)
+    name = f"{node.node}{_PIECE}"
+    return replace(node, name=name, shapes=shapes, units=units, fits=fits)
 
 
 def _by_end(nodes: Sequence[PoolNode]) -> list[PoolNode]:
@@ -418,7 +439,8 @@ class Classes:
         shapes: Requirements that each class meets.
         units: Units of each node of a class.
         index: Each node's class.
-        widths: As ``Situation`` has them.
+        widths: Units that a lease of a shape takes, by class, for shapes that take
+            pieces; a lease of another shape takes all of a node.
     """
 
     nodes: tuple[PoolNode, ...]
@@ -426,26 +448,19 @@ class Classes:
     shapes: tuple[frozenset[str], ...]
     units: tuple[int, ...]
     index: Mapping[str, int]
-    widths: Mapping[str, int] = field(default_factory=dict)
+    widths: Sequence[Mapping[str, int]] = ()
 
     def width(self, shape: str, k: int) -> int:
         """Return how many units of class *k* a lease of *shape* takes."""
-        return self.widths.get(shape, self.units[k])
+        return self.widths[k].get(shape, self.units[k]) if self.widths else 1
 
     def widths_of(self, shape: str) -> dict[int, int] | None:
         """Return the width of *shape* in each class; None where it is always one."""
-        widths = {
-            k: self.width(shape, k) for k, met in enumerate(self.shapes) if shape in met
-        }
+        widths = {k: self.width(shape, k) for k in range(len(self.classes))}
         return widths if any(width != 1 for width in widths.values()) else None
 
 
-def classify(
-    nodes: tuple[PoolNode, ...],
-    *,
-    now_s: float,
-    widths: Mapping[str, int] | None = None,
-) -> Classes:
+def classify(nodes: tuple[PoolNode, ...], *, now_s: float) -> Classes:
     """Sort *nodes* into one class for each set of requirements they meet, and size.
 
     Nodes of different lives share a class: the published objective does not value life,
@@ -455,20 +470,36 @@ def classify(
     the first classes.
     """
     keys = {
-        node.name: (node.is_apart, node.units, tuple(sorted(node.shapes)))
+        node.name: (node.is_apart, node.units, tuple(sorted(node.shapes)), node.fits)
         for node in nodes
     }
     distinct = sorted(set(keys.values()))
     at = {key: index for index, key in enumerate(distinct)}
     index = {name: at[key] for name, key in keys.items()}
-    shapes = tuple(shapes for _, _, shapes in distinct)
+    shapes = tuple(key[2] for key in distinct)
     return Classes(
         nodes=nodes,
         classes=_node_classes(nodes, index, shapes, now_s),
         shapes=tuple(map(frozenset, shapes)),
-        units=tuple(units for _, units, _ in distinct),
+        units=tuple(key[1] for key in distinct),
         index=index,
-        widths=widths or {},
+        widths=tuple(
+            {shape: _width(units, count) for shape, count in fits}
+            for _, units, _, fits in distinct
+        ),
+    )
+
+
+def _width(units: int, fits: int) -> int:
+    """Return the units that a lease takes of a node of which so many leases fit.
+
+    That is a divisor of the node's *units*, the least of which no more leases fit than
+    do: other resources than GPUs may be what there is less of.
+    """
+    return next(
+        width
+        for width in range(1, units + 1)
+        if units % width == 0 and units // width <= max(1, fits)
     )
 
 

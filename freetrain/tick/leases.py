@@ -225,6 +225,15 @@ _PIECE = "piece"
 """Ends the name of a shape that takes a piece of its node."""
 
 
+def kind_of_piece(shape: str) -> str:
+    """Return what leases of a shape are pieces of: it without CPUs and memory.
+
+    These go in proportion to a node's and change where nodes come or go.
+    """
+    words = shape.split(" ")
+    return " ".join(w for w in words if not w.startswith(("memory=", "cpus=")))
+
+
 def shape_of(job: JobRecord) -> str:
     """Return the shape that the lease *job* was submitted with, as Slurm shows it.
 

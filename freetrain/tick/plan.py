@@ -43,7 +43,7 @@ from freetrain.state.tables import (
     limit_memory,
 )
 from freetrain.text import counted
-from freetrain.tick.leases import margin_s, shape_name
+from freetrain.tick.leases import kind_of_piece, margin_s, shape_name
 from freetrain.tick.room import (
     claims_of,
     idle_nodes,
@@ -160,12 +160,14 @@ def make_plan(
         observed.limits.most_leases,
         sum(trainer.curve.sizes[-1] for trainer in trainers),
     )
-    share, calls = _share_now(context, seen, of_others, calls, want=want)
+    share, calls = _share_now(
+        context, seen, of_others, calls, want=want, are_pieces=bool(widths)
+    )
     situation = Situation(
         now_s=observed.now_s,
         holes=holes,
         widths=widths,
-        belief=_without_unreadable(observed, claims),
+        belief=_with_present_shapes(_without_unreadable(observed, claims), widths),
         trainers=trainers,
         background=ratings.background,
         assignments=tuple(
@@ -317,13 +319,14 @@ def _called(seen: SlurmView, claims: Claims, uid: int) -> Iterator[PooledLease]:
             yield lease
 
 
-def _share_now(
+def _share_now(  # noqa: PLR0913 -- each from elsewhere
     context: TickContext,
     seen: SlurmView,
     claims: Claims,
     calls: CallMemory,
     *,
     want: int,
+    are_pieces: bool,
 ) -> tuple[Share | None, CallMemory]:
     """Return our share of the nodes; None where no other user's FreeTrain is there.
 
@@ -333,6 +336,7 @@ def _share_now(
         claims: Nodes that others' jobs could start on.
         calls: What is remembered of calls and brokers.
         want: Nodes that our trainers could use.
+        are_pieces: Whether some of our trainers take pieces of nodes.
 
     Returns:
         The share, and the memory: where no broker may ask for a node now, shares are
@@ -345,7 +349,8 @@ def _share_now(
     others = {lease.owner for lease in pool.leases} | calls.away.keys()
     if pool.most is None and others <= {uid}:
         return None, calls
-    pool = replace(pool, idle=idle_nodes(seen, claims), away=calls.away)
+    idle = idle_nodes(seen, claims, are_pieces=are_pieces)
+    pool = replace(pool, idle=idle, away=calls.away)
     if pool.idle == 0 or claims.startable:
         calls = calls.with_shares_kept(now_s=pool.now_s)
     share = share_of(pool, owner=uid, want=want)
@@ -565,6 +570,22 @@ def _without_unreadable(observed: Observed, claims: Claims) -> Belief:
         if lease.key not in left_alone or claims.takes(lease.node, lease.job_id)
     )
     return replace(observed.belief, leases=tuple(leases))
+
+
+def _with_present_shapes(belief: Belief, widths: Mapping[str, int]) -> Belief:
+    """Return the belief with leases of pieces under the shapes that are asked for now.
+
+    The CPUs and the memory that go with GPUs change where nodes come or go. Leases that
+    have what was asked for before are as good: otherwise all would end at once.
+    """
+    present = {kind_of_piece(shape): shape for shape in widths}
+    leases = tuple(
+        replace(lease, shape=present[kind_of_piece(lease.shape)])
+        if lease.shape not in widths and kind_of_piece(lease.shape) in present
+        else lease
+        for lease in belief.leases
+    )
+    return replace(belief, leases=leases)
 
 
 # Holes by shape.

@@ -49,8 +49,15 @@ from freetrain.tick.leases import (
 from slurm.demands import held_by
 from slurm.errors import SlurmError, SlurmRefusedError
 from slurm.holes import find_holes, takes_whole_nodes
-from slurm.pieces import without
-from slurm.records import JobState, NodeState, Requirement, expand, named_or_default
+from slurm.pieces import ANY_GPU, used_gres, without
+from slurm.records import (
+    JobState,
+    NodeState,
+    Requirement,
+    expand,
+    gres_count,
+    named_or_default,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
@@ -752,12 +759,16 @@ LEAST_HOLE_S = 180.0
 """Holes that end sooner are not shared out: a lease takes whole minutes."""
 
 
-def idle_nodes(seen: SlurmView, claims: Claims) -> int:
+def idle_nodes(seen: SlurmView, claims: Claims, *, are_pieces: bool = False) -> int:
     """Return how many nodes are idle, or about to be, that no other job claims.
+
+    Where leases of any user are pieces of nodes, each free GPU counts as a node, as
+    each such lease does.
 
     Args:
         seen: What Slurm said.
         claims: Nodes that others' jobs could start on, or are booked for.
+        are_pieces: Whether our own leases are to be pieces.
 
     Raises:
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
@@ -770,11 +781,23 @@ def idle_nodes(seen: SlurmView, claims: Claims) -> int:
         return job.job_id in numbers or (job.is_pending and is_lease(job))
 
     snapshot = _with_leaving(seen.snapshot, leaving)
+    nodes = {node.name: node for node in snapshot.nodes}
+    running = {lease.job_id for lease in seen.pool.leases if lease.runs}
+    held = (job for job in snapshot.jobs if job.job_id in running)
+    places = snapshot, seen.config, gives_way, seen.partitions
+    counts = {hole.node: (hole, 1) for hole in _every_hole(*places)}
+    if are_pieces or _are_pieces(held, nodes):
+        for name, hole in _every_part(*places).items():
+            free = gres_count(nodes[name].gres, ANY_GPU)
+            free -= used_gres(nodes[name], ANY_GPU)
+            whole = counts.get(name)
+            counts[name] = (hole, free) if whole is None else (whole[0], max(1, free))
     return sum(
-        hole.node not in claims.nodes
+        count
+        for hole, count in counts.values()
+        if hole.node not in claims.nodes
         and hole.end_s is not None
         and min(hole.end_s, claims.booked_s.get(hole.node, math.inf)) >= until_s
-        for hole in _every_hole(snapshot, seen.config, gives_way, seen.partitions)
     )
 
 

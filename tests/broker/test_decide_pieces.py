@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,12 +16,16 @@ from freetrain.broker.pool import PoolNode, Situation, Trainer, pool_of
 from freetrain.broker.reconcile import EndLeases, Submit
 from freetrain.broker.yielding import Claims
 from freetrain.planning.freetrain import FreeTrain
+from milp.answer import PlanStatus
 from milp.problem import throughput
 from slurm.holes import Hole, HoleEnd
 from tests.broker.broker_records import NOW_S, generation, lease, situation
 from tests.planning.requests import TOOLS
 
 WIDTHS = {"one": 1, "two": 2, "four": 4}
+
+
+SIXTEEN = throughput([10.0 * n for n in range(17)], [4, 8, 16])
 
 
 def free(node: str, gpus: int, *, shape: str, in_use: bool = True) -> Hole:
@@ -152,13 +157,61 @@ def test_claims_close_every_part_of_a_node() -> None:
 
 
 def test_beyond_the_cap_parts_are_cut_to_the_leases_that_are_left() -> None:
-    seen = look({"n1": 8}, idle=frozenset({"n1"}), shapes=("one", "two", "whole"))
+    shapes = ("one", "two", "whole")
+    small = trainer("a", "one", most=8)
+    seen = look({"n1": 8}, small, idle=frozenset({"n1"}), shapes=shapes)
     (part,) = pool_of(seen, Limits(most_leases=3))[0]
     assert part.units == 3
     assert part.shapes == {"one", "two"}
     nodes, refused = pool_of(look({"n1": 1, "n2": 1}), Limits(most_leases=1))
     assert len(nodes) == 1
     assert list(refused.values()) == [Refusal.LEASE_CAP]
+
+
+def test_a_trainer_of_one_gpu_leaves_a_trainer_of_whole_nodes_its_leases() -> None:
+    nodes = {f"n{k}": 8 for k in range(16)}
+    large = replace(trainer("b", "whole", most=16), curve=SIXTEEN)
+    seen = look(
+        nodes,
+        trainer("a", "one", most=1),
+        large,
+        idle=frozenset(nodes),
+        shapes=("one", "whole"),
+    )
+    assert asked(decided(seen, Limits(most_leases=16))) == {"whole": 8, "one": 1}
+
+
+@pytest.mark.parametrize("most", [2, 1])
+def test_what_other_resources_leave_of_an_idle_node_is_all_that_is_planned_with(
+    most: int,
+) -> None:
+    """Eight GPUs are free, and memory for so many leases."""
+    seen = look(
+        {"n1": 8},
+        replace(trainer("a", "one"), curve=throughput([0, 1, 2, 3, 4])),
+        idle=frozenset({"n1"}),
+        shapes=("one", "whole", "four"),
+    )
+    few = (replace(seen.holes["one"][0], room=most),)
+    seen = replace(seen, holes={**seen.holes, "one": few})
+    assert asked(decided(seen)) == {"one": most}
+
+
+def test_six_gpus_are_planned_with_as_leases_of_four_and_two_fit() -> None:
+    seen = look(
+        {"n1": 6, "n2": 6},
+        Trainer("a", throughput([0, 1, 2, 99], [3]), "four", 5.0, 5.0, 5.0),
+        trainer("b", "two", most=6),
+        idle=frozenset({"n1", "n2"}),
+        shapes=("four", "two", "whole"),
+    )
+    assert asked(decided(seen)) == {"two": 6}
+
+
+def test_leases_of_a_shape_that_nobody_asks_for_any_more_do_not_stop_the_plan() -> None:
+    held = tuple(lease(task, "n1", shape="old") for task in range(2))
+    seen = look({"n1": 4}, trainer("a", "four", 0, 1), leases=held)
+    assert decided(seen).planned.outcome is not PlanStatus.KEPT
 
 
 def test_one_trainer_gets_several_leases_on_a_node_in_one_call() -> None:

@@ -27,6 +27,7 @@ from freetrain.launch.base import LEASE_MARK, WORLD_MARK
 from freetrain.state.files import StateDir, lease_name, read_heartbeat
 from freetrain.tick.leases import (
     grace_s,
+    kind_of_piece,
     lease_script,
     limits_of,
     margin_s,
@@ -298,3 +299,14 @@ def test_agents_are_as_patient_as_whoever_ticks_says(tmp_path: Path) -> None:
     assert "FREETRAIN_AGENT_PATIENCE" not in lease_script(usual, SITE)
     line = f"export FREETRAIN_AGENT_PATIENCE={shlex.quote(hasty.agent_patience)}\n"
     assert line in lease_script(hasty, SITE)
+
+
+def test_pieces_of_a_kind_differ_in_cpus_and_memory_alone() -> None:
+    gpus = (Gres("gpu", "a100", 2),)
+    piece = Requirement(
+        partition="p", gres=gpus, cpus=4, memory_mib=4000, exclusive=False
+    )
+    less = replace(piece, cpus=3, memory_mib=3995)
+    more = replace(piece, gres=(Gres("gpu", "a100", 4),))
+    kinds = [kind_of_piece(shape_name(asked)) for asked in (piece, less, more)]
+    assert kinds[0] == kinds[1] != kinds[2]

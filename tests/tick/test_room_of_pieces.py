@@ -234,11 +234,6 @@ def test_leases_of_brokers_that_do_not_take_part_are_others_jobs() -> None:
     assert goes - {21, 22} == {11, 12}  # each broker gives up its own
 
 
-def test_nodes_with_pieces_are_not_counted_as_idle() -> None:
-    room = found("n1 n2 n3", *FULL[:2], running(5, "n3"))
-    assert idle_nodes(room.seen, room.claims) == 1
-
-
 def test_careful_leases_of_a_node_stay_where_its_job_may_end_at_any_time() -> None:
     # A cycle after that end the leases are gone, and the job starts.
     jobs = [running(5, "n1", 2), *FULL[:2], whole()]
@@ -419,6 +414,17 @@ class Slurm:
 
     def end_by(self, jobs: Sequence[JobKey], _end_s: float) -> None:
         self.ends += [job.job_id for job in jobs]
+
+
+def test_free_gpus_count_as_nodes_for_shares_where_leases_are_pieces() -> None:
+    theirs = running(5, "n1", 1)
+    none = found("n1 n2", theirs)
+    assert idle_nodes(none.seen, none.claims) == 1
+    assert idle_nodes(none.seen, none.claims, are_pieces=True) == 3 + GPUS
+    bens = found("n1 n2", theirs, piece(11, "n1", 2, owner=BEN))
+    assert idle_nodes(bens.seen, bens.claims) == 1 + GPUS
+    room = found("n1 n2 n3", *FULL[:2], running(5, "n3"))
+    assert idle_nodes(room.seen, room.claims) == 2 + GPUS + 3
 
 
 def test_a_lease_that_ends_before_a_job_could_start_keeps_its_end() -> None:
