@@ -1,8 +1,8 @@
 """Snapshots of the cluster, and the holes in them.
 
-A hole is an idle node until Slurm needs it: only a node that is idle now (or held by a
-lease of ours) has one, since every backfill cycle plans later nodes anew. For leases
-that are not exclusive a hole is what jobs leave free of a node (``slurm.pieces``). It
+A hole is an idle node, or for leases that are not exclusive what jobs leave free of a
+node (``slurm.pieces``), until Slurm needs it: only what is idle now (or held by a lease
+of ours) is one, since every backfill cycle plans later nodes anew. A hole beside jobs
 ends as that of a whole node does: Slurm plans by whole nodes, and starts nothing beside
 a planned job that would run into its time, even if both fit.
 Anything that is not understood closes a node, because a hole that is not there delays

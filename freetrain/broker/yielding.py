@@ -90,7 +90,8 @@ class Claims:
     """Nodes that leases must leave to waiting jobs of others.
 
     Attributes:
-        leased: Leased nodes to give up, each with the job's number.
+        leased: Leased nodes to give up, or a part of them (``spared``), each with the
+            job's number.
         idle: Idle nodes to leave alone, each with the job's number, and nodes beside
             whose leases a job fits into what is free: no new lease may go there.
         booked_s: By node: when a job that must wait has it if leases are away,
@@ -176,9 +177,21 @@ class Claims:
         leased = {**sooner, **self.leased}
         return replace(self, leased=leased, sooner_ends=stay, spared=spared)
 
-    def with_overdue(self, nodes: Mapping[str, int]) -> Claims:
-        """Return the claims with *nodes* that Slurm should have preempted."""
-        return replace(self, leased={**nodes, **self.leased}, overdue=nodes)
+    def with_overdue(self, nodes: Mapping[str, int], by: Claims) -> Claims:
+        """Return the claims with *nodes* that Slurm should have preempted.
+
+        Args:
+            nodes: Each with the job.
+            by: The claims that name them, and the leases there that need not go.
+        """
+        spared = {n: jobs for n, jobs in by.spared.items() if n in nodes}
+        spared = {n: jobs for n, jobs in spared.items() if n not in self.leased}
+        return replace(
+            self,
+            leased={**nodes, **self.leased},
+            overdue=nodes,
+            spared={**self.spared, **spared},
+        )
 
     def with_blocked_before(self, jobs: Iterable[int]) -> Claims:
         """Return the claims with *jobs* that limits blocked a moment ago."""

@@ -149,8 +149,7 @@ def make_plan(
     claims = with_blocked(claims, limited.blocked, observed.snapshot, uid)
     claims = claims.with_blocked_before(limited.memory.blocked_s)
     limits = replace(observed.limits, most_allowed=limited.allowed.most)
-    overdue, awaited = _overdue(context, observed, seen)
-    claims = claims.with_overdue(overdue)
+    claims, awaited = _with_overdue(context, observed, seen, claims)
     widths = _widths(observed, shapes)
     margins_s = {shape: _margin_s(site, observed, shapes[shape]) for shape in holes}
     holes = _before_bookings(holes, claims.booked_s, margins_s=margins_s, widths=widths)
@@ -741,27 +740,28 @@ def _ending_by(hole: Hole, end_s: float) -> Hole:
     return replace(hole, end_s=end_s, ends_by=HoleEnd.PLANNED_JOB, blocker="")
 
 
-def _overdue(
-    context: TickContext, observed: Observed, seen: SlurmView
-) -> tuple[dict[str, int], dict[int, AwaitedPreemption]]:
-    """Return the nodes that Slurm should have preempted, and what to remember of that.
+def _with_overdue(
+    context: TickContext, observed: Observed, seen: SlurmView, claims: Claims
+) -> tuple[Claims, dict[int, AwaitedPreemption]]:
+    """Return *claims* with leases that Slurm should have preempted, and what to keep.
 
     Raises:
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
         StoreError: What it remembers cannot be read.
     """
     if observed.limits.mode is not Mode.PREEMPT:
-        return {}, {}
-    claims = preemptable(context.environment, seen)
+        return claims, {}
+    found = preemptable(context.environment, seen)
     waiting = {job.job_id for job in observed.snapshot.jobs if job.is_pending}
     grace_s = observed.partition.grace_time_s
-    return overdue_leases(
-        claims.leased,
+    overdue, awaited = overdue_leases(
+        found.leased,
         awaited_preemptions(context.state),
         waiting,
         patience_s=grace_s + 2.0 * observed.config.bf_interval_s,
         now_s=observed.now_s,
     )
+    return claims.with_overdue(overdue, found), awaited
 
 
 def _not_preempted(claims: Claims) -> Iterator[str]:

@@ -762,8 +762,8 @@ LEAST_HOLE_S = 180.0
 def idle_nodes(seen: SlurmView, claims: Claims, *, are_pieces: bool = False) -> int:
     """Return how many nodes are idle, or about to be, that no other job claims.
 
-    Where leases of any user are pieces of nodes, each free GPU counts as a node, as
-    each such lease does.
+    Where leases of any user are pieces of nodes, each free GPU counts as a node, since
+    each lease counts as one, though it may have several GPUs.
 
     Args:
         seen: What Slurm said.

@@ -1,6 +1,11 @@
 """Leases that Slurm should have preempted: after its time, once, and not for ever."""
 
-from freetrain.broker.yielding import AwaitedPreemption, overdue_leases
+from freetrain.broker.yielding import (
+    NO_CLAIMS,
+    AwaitedPreemption,
+    Claims,
+    overdue_leases,
+)
 from tests.broker.broker_records import NOW_S
 
 PATIENCE_S = 70.0
@@ -47,3 +52,11 @@ def test_leases_are_given_once_for_a_job_that_does_not_start_then() -> None:
 def test_a_clock_that_was_set_back_begins_anew() -> None:
     _, seen = at(1_000.0, {}, {"n1": 5})
     assert at(0.0, seen, {"n1": 5}) == ({}, {5: AwaitedPreemption(NOW_S)})
+
+
+def test_of_a_node_of_which_a_job_needs_a_part_the_other_leases_stay() -> None:
+    found = Claims({"n1": 5, "n2": 6}, {}, spared={"n1": frozenset({12})})
+    claims = NO_CLAIMS.with_overdue({"n1": 5}, found)
+    assert claims.takes("n1", 11)
+    assert not claims.takes("n1", 12)
+    assert not claims.takes("n2", 21)
