@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class YieldingLease:
     """A lease that gives way, and what it has of its node.
 
     Attributes:
@@ -63,7 +63,7 @@ class SharedNode:
 
     node: Node
     hole: Hole
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[YieldingLease, ...] = ()
 
     @property
     def bare(self) -> Node:
@@ -78,7 +78,7 @@ class SharedNode:
         gone = (piece for piece in self.pieces if piece.job_id not in kept)
         return replace(self.after(gone), pieces=())
 
-    def after(self, goes: Iterable[Piece]) -> SharedNode:
+    def after(self, goes: Iterable[YieldingLease]) -> SharedNode:
         """Return it once these leases are gone."""
         gone = tuple(goes)
         return replace(

@@ -26,7 +26,12 @@ from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
 from freetrain.broker.job_limits import Accounts, blocked_by_limits
 from freetrain.broker.lease import LeaseState, is_lease
 from freetrain.broker.limits import EndReason, Limits, Mode
-from freetrain.broker.parts import NO_SHARED_NODES, Piece, SharedNode, SharedNodes
+from freetrain.broker.parts import (
+    NO_SHARED_NODES,
+    SharedNode,
+    SharedNodes,
+    YieldingLease,
+)
 from freetrain.broker.sharing import (
     LeasePool,
     leases_in,
@@ -704,18 +709,18 @@ def _are_pieces(held: Iterable[JobRecord], nodes: Mapping[str, Node]) -> bool:
 
 def _pieces(
     held: Iterable[JobRecord], turns: Mapping[int, int], nodes: Mapping[str, Node]
-) -> dict[str, tuple[Piece, ...]]:
+) -> dict[str, tuple[YieldingLease, ...]]:
     """Return by node the leases there, in the order in which they give way.
 
     Which GPUs a lease has that asked for any is unclear on a node of several kinds.
     """
-    pieces: dict[str, tuple[Piece, ...]] = {}
+    pieces: dict[str, tuple[YieldingLease, ...]] = {}
     for job in sorted(held, key=lambda job: turns[job.job_id]):
         has, is_clear = held_by(job)
         node = nodes.get(job.nodes)
         kinds = Counter(gres.name for gres in node.gres) if node is not None else {}
         is_clear &= all(gres.kind or kinds[gres.name] <= 1 for gres in has.gres)
-        piece = Piece(job.job_id, turns[job.job_id], has, is_clear)
+        piece = YieldingLease(job.job_id, turns[job.job_id], has, is_clear)
         pieces[job.nodes] = (*pieces.get(job.nodes, ()), piece)
     return pieces
 

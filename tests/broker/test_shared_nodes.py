@@ -10,7 +10,7 @@ from freetrain.broker.backfill import (
     allocate,
     by_slurm_order,
 )
-from freetrain.broker.parts import Piece, SharedNode, SharedNodes
+from freetrain.broker.parts import SharedNode, SharedNodes, YieldingLease
 from slurm.records import Grain, Gres, JobRecord, Node, NodeSharing, Requirement
 from tests.broker.broker_records import NOW_S, hole
 from tests.broker.waiting_jobs import waiting
@@ -26,12 +26,12 @@ NODE = Node(
     allocated_gres=(replace(GPU, count=4),),
 )
 HELD = Requirement(partition="", cpus=1, gres=(GPU,), exclusive=False)
-PIECES = tuple(Piece(number, number, HELD) for number in (11, 12, 13, 14))
+PIECES = tuple(YieldingLease(number, number, HELD) for number in (11, 12, 13, 14))
 KEPT = {"n1": frozenset({12, 13, 14})}
 END_S = NOW_S + 3_600.0
 
 
-def state(pieces: tuple[Piece, ...]) -> BackfillState:
+def state(pieces: tuple[YieldingLease, ...]) -> BackfillState:
     """Return a node with these leases; others have the rest for 100 s."""
     shared = SharedNode(NODE, hole("n1"), pieces)
     is_whole = len(pieces) == len(PIECES)
@@ -51,7 +51,7 @@ def one_gpu(number: int) -> JobRecord:
 
 @pytest.mark.parametrize("pieces", [PIECES, PIECES[:3]])
 def test_only_what_is_given_up_is_free_beside_leases_that_stay(
-    pieces: tuple[Piece, ...],
+    pieces: tuple[YieldingLease, ...],
 ) -> None:
     before = state(pieces)
     kept = {"n1": KEPT["n1"] & {piece.job_id for piece in pieces}}
@@ -68,7 +68,7 @@ def test_only_what_is_given_up_is_free_beside_leases_that_stay(
 
 @pytest.mark.parametrize("pieces", [PIECES, PIECES[:3]])
 def test_nothing_is_free_of_a_node_that_is_not_given_up(
-    pieces: tuple[Piece, ...],
+    pieces: tuple[YieldingLease, ...],
 ) -> None:
     before = state(pieces)
     beside = before.beside(set(), {}, {})
