@@ -34,7 +34,7 @@ $(MPI): $(RUNTIME)
 	@$(INSTALL) --editable '.[mpi]'
 	@touch $@
 
-demo: $(MPI)  ## Replay the sample log, then train live; writes demo-report/ and demo-live/
+demo: $(MPI)  ## Replay the sample logs, then train live; writes demo-report/ and demo-live/
 	@$(BIN)/freetrain demo --out demo-report --force
 	@$(BIN)/freetrain demo --live --out demo-live --force
 

@@ -619,10 +619,7 @@ VERBS: Verbs = {
     ),
     "demo": (
         "freetrain.cli.demo",
-        (
-            "Replay the sample week that ships under four policies; or, --live, train "
-            "here."
-        ),
+        "Replay the two sample weeks that ship; or, --live, train here.",
     ),
     "doctor": doctor,
     "submit": submit,
@@ -642,7 +639,7 @@ TRACE_VERBS: Verbs = {
     "convert": ("freetrain.cli.trace", "Write a scheduler log in another format."),
     "generate": (
         "freetrain.cli.trace",
-        "Generate a workload by the Lublin-Feitelson model, as SWF.",
+        "Generate a workload by the Lublin-Feitelson model, as SWF or CSV of GPUs.",
     ),
     "holes": (
         "freetrain.cli.trace",

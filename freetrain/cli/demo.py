@@ -1,12 +1,19 @@
 """``freetrain demo``: a first look, without a log of one's own, and without Slurm."""
 
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from freetrain.cli.context import AsJson, CliContext, Force, OutFolder
+from freetrain.cli.context import AsJson, CliContext, Force, OutFolder, write_out
 from freetrain.errors import UsageError
+
+if TYPE_CHECKING:
+    from freetrain.cli.replay import ReplayRequest
 
 EXAMPLES = {
     "demo": """
@@ -22,6 +29,11 @@ LIVE_FOLDER = Path("freetrain-live")
 SECONDS = 45.0
 POLICIES = ("freetrain", "equal", "scavenger", "static")
 """Those whose difference needs no page of its own to be understood."""
+LEASE_SIZES = (1, 2, 4)
+"""GPUs of the leases that are held against whole nodes."""
+GPU_REMARK = """\
+Small leases also take GPUs that stand idle beside other jobs, and divide them more
+finely: the smaller they are, the more is trained."""
 
 
 def demo(  # noqa: PLR0913 - one parameter an option, as Typer wants it
@@ -53,7 +65,7 @@ def demo(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     out: OutFolder = None,
     force: Force = False,
 ) -> None:
-    """Replay the sample week that ships under four policies; or, --live, train here."""
+    """Replay the two sample weeks that ship; or, --live, train here."""
     context: CliContext = ctx.obj
     if live:
         # Imported here and below, so that `freetrain demo -h` stays quick.
@@ -80,24 +92,13 @@ def demo(  # noqa: PLR0913 - one parameter an option, as Typer wants it
 def _replay(
     context: CliContext, *, as_json: bool, out: Path | None, force: bool
 ) -> None:
-    from freetrain.cli.replay import ReplayRequest  # noqa: PLC0415
+    """Replay the week of nodes, then the week of GPUs where people read the result."""
     from freetrain.cli.replay_run import run_and_show  # noqa: PLC0415
-    from freetrain.replay.settings import ReplaySettings  # noqa: PLC0415
-    from logs.generate import shipped_sample  # noqa: PLC0415
+    from logs.generate import SAMPLE_NAME  # noqa: PLC0415
 
-    sample = shipped_sample()
-    request = ReplayRequest(
-        log=sample,
-        named=f"logs/samples/{sample.name}",
-        trainers="hps",
+    request = replace(
+        _sample_request(SAMPLE_NAME),
         policies=POLICIES,
-        schedule="recorded",
-        nodes=None,
-        start_s=0.0,
-        days=None,
-        skip_bad=0,
-        seed=0,
-        settings=ReplaySettings(),
         # Its sample is within the package, wherever that is.
         demo_command="freetrain demo",
     )
@@ -108,3 +109,56 @@ def _replay(
         out=out or DEFAULT_FOLDER,
         force=force or out is None,
     )
+    if not as_json:  # one JSON document a command
+        _show_gpus(context)
+
+
+def _show_gpus(context: CliContext) -> None:
+    """Replay the week of GPUs with leases of each size, and say how to repeat it."""
+    from freetrain.cli.replay_run import run_leases_and_show  # noqa: PLC0415
+    from logs.generate import (  # noqa: PLC0415
+        GPU_SAMPLE_MODEL,
+        GPU_SAMPLE_NAME,
+        shipped_sample,
+    )
+
+    request, week = _sample_request(GPU_SAMPLE_NAME), GPU_SAMPLE_MODEL
+    named = _named_in(context.folder, shipped_sample(GPU_SAMPLE_NAME))
+    write_out(
+        context,
+        f"\n{request.named}: {week.nodes} nodes of {week.gpus_per_node} GPUs that jobs "
+        f"share, for {week.days} d.\n",
+    )
+    # The log goes on until its last job has ended, on nodes that get no new ones.
+    request = replace(request, days=week.days)
+    run_leases_and_show(request, LEASE_SIZES, context, as_json=False)
+    words = ["freetrain", "replay", named]
+    words += ["--days", str(week.days), "--policy", *request.policies]
+    words += [w for size in LEASE_SIZES for w in ("--gpus-per-lease", str(size))]
+    write_out(context, f"\n{GPU_REMARK}\nThe same again: {shlex.join(words)}\n")
+
+
+def _sample_request(name: str) -> ReplayRequest:
+    """Return the replay of a sample week that ``freetrain replay`` does by default."""
+    from freetrain.cli.replay import ReplayRequest  # noqa: PLC0415
+    from freetrain.replay.settings import ReplaySettings  # noqa: PLC0415
+    from logs.generate import shipped_sample  # noqa: PLC0415
+
+    return ReplayRequest(
+        log=shipped_sample(name),
+        named=f"logs/samples/{name}",
+        trainers="hps",
+        policies=POLICIES[:1],
+        schedule="recorded",
+        nodes=None,
+        start_s=0.0,
+        days=None,
+        skip_bad=0,
+        seed=0,
+        settings=ReplaySettings(),
+    )
+
+
+def _named_in(folder: Path, path: Path) -> str:
+    """Return *path* as a command line in *folder* names it, briefly where below it."""
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)

@@ -699,6 +699,7 @@ LEASE_HEADINGS = (
     "lost",
 )
 LEASE_LEGEND = """\
+leases: by their GPUs, the last of whole nodes
 gain: samples over those of the same policy with leases of whole nodes
 idle: GPU time in which such leases could run; used: of it, held by trainers"""
 
@@ -756,8 +757,9 @@ def _lease_row(
     own = _lease_record(comparison, result, whole)
     gain = own["gain"]
     used = result.used_node_s / result.pool_node_s if result.pool_node_s else None
+    gpus, is_alone = f"{comparison.lease_gpus}", len(comparison.results) == 1
     return (
-        f"{comparison.lease_gpus} {comparison.name(result)}",
+        gpus if is_alone else f"{gpus} {comparison.name(result)}",
         scaled(result.samples),
         percent(gain if isinstance(gain, float) else None),
         f"{comparison.lease_gpus * result.pool_node_s / 3600:,.0f} GPU-h",

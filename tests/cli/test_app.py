@@ -3,6 +3,8 @@
 import importlib.metadata
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -218,8 +220,33 @@ def test_the_demo_shows_a_table_and_says_where_the_report_is(tmp_path: Path) -> 
     lines = ran.stdout.splitlines()
     assert ran.code == 0
     assert lines[0].startswith("logs/samples/week-512.swf: ")
-    assert lines[-1] == "Report: freetrain-demo/report.html"
+    assert "Report: freetrain-demo/report.html" in lines
     assert 3_000_000 < report.stat().st_size < 7_000_000
     again = "freetrain demo"  # the log's name there says nothing to other folders
     assert json.loads((report.parent / "summary.json").read_text())["command"] == again
     assert f"<code>{again}</code>" in report.read_text()
+
+
+def test_the_demo_shows_gpus_and_the_command_that_repeats_it() -> None:
+    # There the log has a short name; the report goes to the user's folder.
+    above, report = Path(logs.__file__).parent.parent, Path.cwd() / "report"
+    shown = run("demo", "--out", report, cwd=above).stdout
+    again = shown.splitlines()[-1].removeprefix("The same again: freetrain ")
+
+    repeated = run(*shlex.split(again), cwd=above).stdout
+
+    assert again.startswith("replay logs/samples/gpu-week-32x8.csv --days 7 ")
+    assert repeated
+    assert repeated in shown
+    rows = re.findall(r"^ (\d) +([\d.]+) G ", repeated, re.MULTILINE)
+    assert [gpus for gpus, _ in rows] == ["1", "2", "4", "8"]
+    trained = [float(samples) for _, samples in rows]
+    assert trained == sorted(trained, reverse=True)  # as the demo says
+
+
+def test_the_record_of_a_demo_is_one_document_of_the_first_week() -> None:
+    records = json.loads(run("demo", "--json").stdout)
+
+    assert [r["policy"] for r in records] == [
+        "freetrain", "equal", "scavenger", "static",
+    ]  # fmt: skip

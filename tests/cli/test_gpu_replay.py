@@ -96,6 +96,17 @@ def test_pieces_are_held_against_whole_nodes_with_the_same_trainers() -> None:
     assert row.split()[1:6] == ["30.00", "k", "50.0", "%", "1"]
 
 
+def test_rows_of_leases_name_policies_where_there_are_several() -> None:
+    both = ("--trainers", "t.toml", "--policy", "freetrain", "--policy", "equal")
+
+    one = run("replay", "gpus.csv", *FEW, "--gpus-per-lease", "1").stdout
+    two = run("replay", "gpus.csv", *both, "--gpus-per-lease", "1").stdout
+
+    names = ("freetrain", "equal")
+    assert [one.count(f"\n {name}") for name in names] == [0, 0]
+    assert [two.count(f"\n {name}") for name in names] == [2, 2]
+
+
 def test_a_replay_of_a_log_of_gpus_leases_whole_nodes() -> None:
     ran = run("replay", "gpus.csv", *FEW)
     (record,) = run_json("replay", "gpus.csv", *FEW)
