@@ -38,9 +38,10 @@ demo: $(MPI)  ## Replay the sample logs, then train live; writes demo-report/ an
 	@$(BIN)/freetrain demo --out demo-report --force
 	@$(BIN)/freetrain demo --live --out demo-live --force
 
-# Tests on a real Slurm start clusters of their own, one after the other: a busy
-# machine makes each of them slower than waiting does.
+# Tests on a real Slurm start clusters of their own. They mostly wait, so that two files
+# go at a time.
 ON_SLURM = FREETRAIN_SLURM=1 $(PYTEST)
+TWO_FILES = -n 2 --dist loadfile
 
 test: $(DEV)  ## Quick tests, and the main path on a real Slurm where there is one or root can install it
 	@quick=passed; slurm=passed; \
@@ -51,7 +52,7 @@ test: $(DEV)  ## Quick tests, and the main path on a real Slurm where there is o
 	test "$$quick" = passed -a "$$slurm" != FAILED
 
 test-slurm-rest: $(DEV)
-	@if $(BIN)/python -m tests.cluster prepare; then $(ON_SLURM) -m "slurm and not main_path"; \
+	@if $(BIN)/python -m tests.cluster prepare; then $(ON_SLURM) $(TWO_FILES) -m "slurm and not main_path"; \
 	else echo "NO FURTHER TEST ON A REAL SLURM WAS RUN" >&2; fi
 
 test-all: test test-slurm-rest lint types test-wheel  ## All tests: on a real Slurm, against the wheel, and of style and types
@@ -59,7 +60,7 @@ test-all: test test-slurm-rest lint types test-wheel  ## All tests: on a real Sl
 test-slurm: export FREETRAIN_SLURM_RELEASE = $(RELEASE)
 test-slurm: $(DEV)  ## Only the tests on a real Slurm; RELEASE=24.11 or 26.05 for another
 	@$(BIN)/python -m tests.cluster prepare
-	@$(ON_SLURM) -m slurm
+	@$(ON_SLURM) $(TWO_FILES) -m slurm
 
 soak: $(DEV)  ## Train on a real Slurm through faults; ARGS="faults --faults 1000 --seed 1"
 	@$(BIN)/python -m tests.soak $(or $(ARGS),faults)
