@@ -14,7 +14,15 @@ from freetrain.config.site import LeaseMode, LeaseSettings, Site
 from freetrain.tick.environment import real_environment
 from freetrain.tick.room import SlurmView, claims_of, view_of
 from slurm.holes import Snapshot
-from slurm.records import Gres, JobRecord, JobState, Node, NodeState, Partition
+from slurm.records import (
+    Gres,
+    JobRecord,
+    JobState,
+    Node,
+    NodeState,
+    Partition,
+    Release,
+)
 from tests.slurm.clusters import NOW_S, snapshot_of
 from tests.tick.test_leases import CONFIG, SITE
 
@@ -177,6 +185,7 @@ def found(  # noqa: PLR0913 -- each rarely
     most_cpus: int | None = None,
     mode: LeaseMode = LeaseMode.YIELD,
     gres: tuple[Gres, ...] = (),
+    release: Release = SHARED.release,
 ) -> Found:
     """Return what *owner*'s broker finds.
 
@@ -189,11 +198,12 @@ def found(  # noqa: PLR0913 -- each rarely
         most_cpus: CPUs of a node that jobs of the partition can have.
         mode: Who takes leases.
         gres: What each node has, all of it in use; its usual GPUs where empty.
+        release: Of Slurm.
     """
     site = site_of(careful=careful, mode=mode)
     shown = snapshot(nodes, jobs, oversubscribe=oversubscribe, most_cpus=most_cpus)
     if gres:
         full = [replace(n, gres=gres, allocated_gres=gres) for n in shown.nodes]
         shown = replace(shown, nodes=tuple(full))
-    seen = view_of(site, SHARED, shown)
+    seen = view_of(site, replace(SHARED, release=release), shown)
     return Found(seen, claims_of(site, replace(ENVIRONMENT, uid=owner), seen))

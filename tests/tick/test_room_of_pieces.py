@@ -21,7 +21,14 @@ from freetrain.tick.room import (
     with_blocked,
 )
 from slurm.holes import Snapshot
-from slurm.records import ClusterConfig, Gres, JobKey, JobRecord, JobState
+from slurm.records import (
+    ClusterConfig,
+    Gres,
+    JobKey,
+    JobRecord,
+    JobState,
+    Release,
+)
 from tests.slurm.clusters import NOW_S
 from tests.tick.shared_cluster import (
     BEN,
@@ -114,6 +121,15 @@ def test_each_of_several_jobs_gets_its_part_of_one_node() -> None:
     assert found("n1 n2", *FULL, *more, *jobs).goes == {11, 12, 13}
     tasks = waiting(1, array_tasks="0-2")
     assert found("n1 n2", *FULL, *more, tasks).goes == {11, 12, 13}
+
+
+def test_where_a_release_does_not_tell_who_is_exclusive_all_leases_of_a_node_go() -> (
+    None
+):
+    job = waiting(oversubscribe="NO")
+    assert of_one_node(*FULL, running(5, "n1", 0), job).goes == set()
+    told = found("n1", *FULL, running(5, "n1", 0), job, release=Release(26, 5, "5"))
+    assert told.goes == {11, 12, 13, 14}
 
 
 def test_leases_stay_where_a_job_fits_beside_them_and_no_new_one_may_come() -> None:
