@@ -29,7 +29,7 @@ from logs.trace import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
-    from typing import TextIO
+    from typing import Self, TextIO
 
     from logs.trace import Job
 
@@ -95,6 +95,22 @@ class LogFormat(ABC, Generic[T]):
             f"{trace.source} cannot be written as {self.name}, which is only read; "
             f"nothing was written."
         )
+
+
+class GpuLogFormat(LogFormat[JobTrace]):
+    """A format that says how many GPUs jobs had.
+
+    Args:
+        gpus_per_node: GPUs of a node that jobs share; None for what the log says.
+    """
+
+    def __init__(self, *, gpus_per_node: int | None = None) -> None:
+        self._gpus_per_node = gpus_per_node
+
+    def with_gpus_per_node(self, count: int, source: str) -> Self:
+        """Return this format for a log whose jobs share nodes of *count* GPUs."""
+        del source
+        return type(self)(gpus_per_node=count)
 
 
 # A file and its lines.

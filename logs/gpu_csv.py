@@ -23,8 +23,8 @@ from logs.csv_tables import (
 )
 from logs.format import (
     BadLineError,
+    GpuLogFormat,
     JobIds,
-    LogFormat,
     Tolerance,
     actual_run,
     by_submission,
@@ -69,7 +69,7 @@ _UNIX_S = 1e9
 is shorter than the 31 years."""
 
 
-class GpuCsv(LogFormat[JobTrace]):
+class GpuCsv(GpuLogFormat):
     """A table of jobs, in GPUs."""
 
     name = "gpu-csv"
@@ -77,14 +77,6 @@ class GpuCsv(LogFormat[JobTrace]):
         "jobs of GPUs (first line job_id,gpu_num,submit_time,start_time,end_time)"
     )
     holds = JobTrace
-
-    def __init__(self, *, gpus_per_node: int | None = None) -> None:
-        self._gpus_per_node = gpus_per_node
-
-    def with_gpus_per_node(self, count: int, source: str) -> GpuCsv:
-        """Return a reader for nodes of *count* GPUs."""
-        del source
-        return GpuCsv(gpus_per_node=count)
 
     def begins_with(self, line: str) -> bool:
         """Tell whether *line* names the columns that are needed."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from logs.format import (
     MAX_NODES,
     BadLineError,
-    LogFormat,
+    GpuLogFormat,
     Tolerance,
     actual_run,
     by_submission,
@@ -61,7 +61,7 @@ _NO_TEXT = frozenset(
 """Columns that have no line breaks; nothing stands behind a delimiter that ends."""
 
 
-class Sacct(LogFormat[JobTrace]):
+class Sacct(GpuLogFormat):
     """A dump of Slurm's accounting."""
 
     name = "sacct"
@@ -70,14 +70,6 @@ class Sacct(LogFormat[JobTrace]):
         "JobIDRaw|Submit|Start|End|NNodes)"
     )
     holds = JobTrace
-
-    def __init__(self, *, gpus_per_node: int | None = None) -> None:
-        self._gpus_per_node = gpus_per_node
-
-    def with_gpus_per_node(self, count: int, source: str) -> Sacct:
-        """Return a reader for jobs that share nodes of *count* GPUs."""
-        del source
-        return Sacct(gpus_per_node=count)
 
     def begins_with(self, line: str) -> bool:
         """Tell whether *line* names a column of job ids, or is a line without names."""
