@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -120,7 +120,9 @@ def wait_for_the_end(stage: Stage, *, limit_s: float) -> None:
     wait_for("leases to go", lambda: not stage.leases(), limit_s=limit_s)
 
 
-def check_all(stage: Stage, reference: Mapping[int, float]) -> None:
+def check_all(
+    stage: Stage, reference: Mapping[int, float], names: Iterable[str] = NAMES
+) -> None:
     """Nothing is left, and all losses and samples are those of one process."""
     wait_for("Slurm to have none of our jobs", lambda: not stage.leases())
     wait_for(
@@ -128,7 +130,7 @@ def check_all(stage: Stage, reference: Mapping[int, float]) -> None:
         lambda: not stage.processes(),
         limit_s=300,
     )
-    for name in NAMES:
+    for name in names:
         run = stage.trainer(name)[1]
         check_losses(run, reference)
         check_samples(run)

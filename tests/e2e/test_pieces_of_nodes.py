@@ -9,7 +9,8 @@ from freetrain.state.files import generations, read_assigned
 from tests.cluster.settings import PART_GPUS, Variant
 from tests.cluster.site import Site
 from tests.cluster.waiting import wait_for
-from tests.e2e.outcome import check_losses, check_samples, committed_step
+from tests.e2e.faults import check_all, wait_for_the_end
+from tests.e2e.outcome import committed_step
 from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.slurm
@@ -68,9 +69,5 @@ def test_a_world_of_pieces_on_two_nodes_makes_way_for_a_gpu_and_for_a_node(
         wait_for("no lease", lambda: not stage.leases(), limit_s=LIMIT_S)
         stage.cluster.run("scancel", str(whole))
         hurry.touch()
-        finished = {NAME: "finished"}
-        wait_for("its end", lambda: stage.states() == finished, limit_s=LIMIT_S)
-        wait_for("leases to go", lambda: not stage.leases(), limit_s=LIMIT_S)
-    wait_for("no process of ours", lambda: not stage.processes())
-    check_losses(run, reference)
-    check_samples(run)
+        wait_for_the_end(stage, limit_s=LIMIT_S)
+    check_all(stage, reference, [NAME])

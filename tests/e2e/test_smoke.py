@@ -9,8 +9,9 @@ import pytest
 
 from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for
+from tests.e2e.faults import check_all, wait_for_the_end
 from tests.e2e.others import USER
-from tests.e2e.outcome import check_losses, check_samples, losses, rescales
+from tests.e2e.outcome import losses, rescales
 from tests.e2e.stage import EPOCHS, Stage
 
 pytestmark = pytest.mark.slurm
@@ -61,10 +62,6 @@ def test_a_trainer_gets_a_hole_grows_shrinks_when_preempted_and_finishes(
         other = occupy()
         wait_for("it to shrink", lambda: rescales(folder, run).shrinks, limit_s=LIMIT_S)
         hurry.touch()
-        finished = {NAME: "finished"}
-        wait_for("its end", lambda: stage.states() == finished, limit_s=LIMIT_S)
-        wait_for("leases to go", lambda: not stage.leases(), limit_s=LIMIT_S)
+        wait_for_the_end(stage, limit_s=LIMIT_S)
 
-    wait_for("no process of ours", lambda: not stage.processes())
-    check_losses(run, reference)
-    check_samples(run)
+    check_all(stage, reference, [NAME])

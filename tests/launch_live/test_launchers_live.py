@@ -36,16 +36,6 @@ def leases(
     cluster.clear()
 
 
-@pytest.fixture
-def trio(
-    leases: tuple[Cluster, tuple[AssignedLease, ...]], tmp_path: Path
-) -> Iterator[Trio]:
-    """The leases, with a state directory of the test's own."""
-    made = Trio(*leases[:1], tmp_path, leases[1])
-    yield made
-    made.close()
-
-
 @pytest.fixture(params=NAMES)
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
     return kind_of(request.param, tmp_path)

@@ -76,16 +76,6 @@ def request_of(site: RealSite) -> LeaseRequest:
     return request_for(settings, StateDir(site.folder), intent, asked, grace_s=10.0)
 
 
-@pytest.fixture
-def trio(
-    leases: tuple[Cluster, tuple[AssignedLease, ...]], tmp_path: Path
-) -> Iterator[Trio]:
-    """The leases, with a state directory of the test's own."""
-    made = Trio(*leases[:1], tmp_path, leases[1])
-    yield made
-    made.close()
-
-
 def test_slurm_shows_a_piece_as_it_was_asked_for(
     leases: tuple[Cluster, tuple[AssignedLease, ...]], tmp_path: Path
 ) -> None:

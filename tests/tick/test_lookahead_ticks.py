@@ -22,13 +22,19 @@ from freetrain.state.tables import (
 )
 from freetrain.tick.environment import TickContext
 from freetrain.tick.lookahead import MOST_ENDED, NodeForecasts, foresee, restored
-from freetrain.tick.observe import Observed, observe
+from freetrain.tick.observe import Observed
 from freetrain.tick.plan import TickPlan, make_plan, with_bounded_wait
-from freetrain.tick.room import make_room
 from slurm.errors import SlurmUnavailableError
 from slurm.records import JobRecord, expand
 from tests.broker.broker_records import NOW_S, intent
-from tests.tick.tick_worlds import TickWorld, pass_by, running, taken, theirs
+from tests.tick.tick_worlds import (
+    TickWorld,
+    observing,
+    pass_by,
+    running,
+    taken,
+    theirs,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -375,23 +381,7 @@ def planned(
     world: TickWorld, foresee: Callable[..., NodeForecasts] | None = None
 ) -> tuple[TickPlan, Mapping[LeaseKey, EndReason]]:
     """Return the plan of a tick, and the leases that made room for it."""
-    with world.reading() as state:
-        context = TickContext(
-            site=world.site,
-            environment=world.environment,
-            folder=world.folder,
-            state=state,
-            backend=world.connect(20),
-            leader_lock=None,
-        )
-        room = make_room(
-            context.site,
-            context.environment,
-            context.backend,
-            is_dry=True,
-            notified_before={},
-        )
-        observed = observe(context, room)
+    with observing(world) as (context, observed):
         return make_plan(context, observed, foresee=foresee), observed.gave_way
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from freetrain.tick.environment import TickContext
-from freetrain.tick.observe import observe
 from freetrain.tick.plan import TickPlan, make_plan
-from freetrain.tick.room import make_room
 from slurm.records import Gres, NodeState
-from tests.tick.tick_worlds import TickWorld, tick_world
+from tests.tick.tick_worlds import TickWorld, observing, tick_world
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,23 +32,7 @@ def with_gpus(node: Node) -> Node:
 
 def planned(world: TickWorld) -> TickPlan:
     """Return the plan of a tick on nodes with GPUs."""
-    with world.reading() as state:
-        context = TickContext(
-            site=world.site,
-            environment=world.environment,
-            folder=world.folder,
-            state=state,
-            backend=world.connect(20),
-            leader_lock=None,
-        )
-        room = make_room(
-            context.site,
-            context.environment,
-            context.backend,
-            is_dry=True,
-            notified_before={},
-        )
-        observed = observe(context, room)
+    with observing(world) as (context, observed):
         nodes = tuple(map(with_gpus, observed.snapshot.nodes))
         snapshot = replace(observed.snapshot, nodes=nodes)
         return make_plan(context, replace(observed, snapshot=snapshot))

@@ -46,7 +46,9 @@ from freetrain.state.tables import (
     trainers,
 )
 from freetrain.state.turn import TickProcess
-from freetrain.tick.environment import TickEnvironment
+from freetrain.tick.environment import TickContext, TickEnvironment
+from freetrain.tick.observe import observe
+from freetrain.tick.room import make_room
 from freetrain.tick.tick import tick
 from slurm.backend import CommandLine
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from freetrain.state.files import TrainerDir
     from freetrain.state.tables import Event
     from freetrain.tick.environment import HookCall
+    from freetrain.tick.observe import Observed
     from freetrain.tick.status_report import StatusReport
     from freetrain.tick.tick import TickReport
     from slurm.backend import SlurmBackend
@@ -340,6 +343,28 @@ def theirs(world: TickWorld, **changes: object) -> FakeJob:
         submit_s=world.now_s,
     )
     return replace(made, **changes)  # type: ignore[arg-type]
+
+
+@contextmanager
+def observing(world: TickWorld) -> Iterator[tuple[TickContext, Observed]]:
+    """Observe as a tick does, and let its state be read as long as the block lasts."""
+    with world.reading() as state:
+        context = TickContext(
+            site=world.site,
+            environment=world.environment,
+            folder=world.folder,
+            state=state,
+            backend=world.connect(20),
+            leader_lock=None,
+        )
+        room = make_room(
+            context.site,
+            context.environment,
+            context.backend,
+            is_dry=True,
+            notified_before={},
+        )
+        yield context, observe(context, room)
 
 
 def tick_world(folder: Path, *, is_at_hand: bool = True, **site: object) -> TickWorld:
