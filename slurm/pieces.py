@@ -80,9 +80,8 @@ def lacks(
 def never_fits(node: Node, wanted: Requirement) -> Lack | None:
     """Return the first resource of which *node* has less than *wanted*, free or not."""
     asked = [
-        Lack(_name(g), has - used_gres(node, g), g.count, has)
+        Lack(_name(g), free_gres(node, g), g.count, gres_count(node.gres, g))
         for g in wanted.gres
-        for has in [gres_count(node.gres, g)]
     ]
     cpus, mib = node.cpus, node.memory_mib
     asked.append(Lack("cpus", cpus - node.allocated_cpus, wanted.cpus, cpus))
@@ -97,8 +96,7 @@ def _needs(
     """Yield what a lease takes of each resource: generic ones, CPUs, memory."""
     for gres in wanted.gres:
         present = gres_count(node.gres, gres)
-        free = present - used_gres(node, gres)
-        yield Lack(_name(gres), free, max(1, gres.count), present)
+        yield Lack(_name(gres), free_gres(node, gres), max(1, gres.count), present)
     grain = cpu_grain(node, sharing.grain)
     cpus = grain * math.ceil(max(1, wanted.cpus) / grain)
     free_cpus = node.cpus - node.allocated_cpus
@@ -134,6 +132,11 @@ def used_gres(node: Node, wanted: Gres) -> int:
     elif wanted.name in _ON_GPUS and gres_count(node.allocated_gres, ANY_GPU):
         used = present
     return min(used, present)
+
+
+def free_gres(node: Node, wanted: Gres) -> int:
+    """Return how many of the *wanted* resources of *node* no job has, at least."""
+    return gres_count(node.gres, wanted) - used_gres(node, wanted)
 
 
 def cpu_grain(node: Node, grain: Grain) -> int:
@@ -172,8 +175,7 @@ def in_proportion(
     fitting = [node for node in unlike if of_any_size.is_met_by(node)]
     if not fitting:
         return wanted
-    gpus = [gres for gres in wanted.gres if gres.name == GPU]
-    asked = sum(gres.count for gres in gpus)
+    asked = gres_count(wanted.gres, ANY_GPU)
     cpus, memory_mib = wanted.cpus, wanted.memory_mib
     if not cpus and asked:
         parts = (_part_of_cpus(node, asked, sharing) for node in fitting)

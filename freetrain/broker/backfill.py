@@ -29,7 +29,7 @@ from slurm.demands import (
     part_demand,
 )
 from slurm.holes import HoleEnd
-from slurm.pieces import used_gres
+from slurm.pieces import free_gres
 from slurm.records import gres_count
 
 if TYPE_CHECKING:
@@ -946,8 +946,8 @@ class Bookings:
         ]
         cpus = sum(max(0, node.cpus - node.allocated_cpus) for node in nodes)
         return cpus >= part.cpus and all(
-            sum(gres_count(n.gres, g) - used_gres(n, g) for n in nodes) >= g.count
-            for g in part.gres_in_all
+            sum(free_gres(node, gres) for node in nodes) >= gres.count
+            for gres in part.gres_in_all
         )
 
     def _give(self, place: _Place, run_s: float) -> None:

@@ -8,7 +8,6 @@ compares them with those that exist (``reconcile``). It also says why, for users
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +15,13 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.limits import HoleReason, TrainerReason
 from freetrain.broker.pool import classify, classify_by, pool_of, rank_by
-from freetrain.broker.reconcile import Wanted, WantedLeases, WantedTrainer, reconcile
+from freetrain.broker.reconcile import (
+    Wanted,
+    WantedLeases,
+    WantedTrainer,
+    reconcile,
+    size_within,
+)
 from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
 from freetrain.planning.rating import start_cost_s, start_loss_s
 from freetrain.scaling import ASSUMED_STAY_S
@@ -286,7 +291,8 @@ def _pieces(
     not divide each other, some of them may find no place.
     """
     nodes: dict[int, list[PoolNode]] = defaultdict(list)
-    for node in sorted(classes.nodes, key=_rank, reverse=True):
+    among = (node for node in classes.nodes if classes.index[node.name] in shared)
+    for node in sorted(among, key=_rank, reverse=True):
         nodes[classes.index[node.name]].append(node)
     found: list[list[PoolNode]] = [[] for _ in trainers]
     for k in sorted(shared):
@@ -304,8 +310,7 @@ def _pieces(
 
 def _useful(trainer: Trainer, leases: int, awaited: int) -> int:
     """Return how many of *awaited* make up a size together with *leases*."""
-    fitting = bisect_right(trainer.curve.sizes, leases + awaited)
-    return max(0, (trainer.curve.sizes[fitting - 1] if fitting else 0) - leases)
+    return max(0, size_within(trainer.curve.sizes, leases + awaited) - leases)
 
 
 def _rank(node: PoolNode) -> tuple[bool, float]:

@@ -456,6 +456,8 @@ class Classes:
 
     def widths_of(self, shape: str) -> dict[int, int] | None:
         """Return the width of *shape* in each class; None where it is always one."""
+        if not any(self.widths):  # of many classes and trainers, in most ticks
+            return None
         widths = {k: self.width(shape, k) for k in range(len(self.classes))}
         return widths if any(width != 1 for width in widths.values()) else None
 

@@ -681,9 +681,13 @@ def _formed(
         usable,
         key=lambda lease: (lease.key not in before, -(lease.end_s or 0.0), lease.key),
     )
-    fitting = bisect_right(sizes, len(ranked))
-    size = sizes[fitting - 1] if fitting else 0
-    return frozenset(lease.key for lease in ranked[:size])
+    return frozenset(lease.key for lease in ranked[: size_within(sizes, len(ranked))])
+
+
+def size_within(sizes: Sequence[int], most: int) -> int:
+    """Return the largest of *sizes*, ascending, that is no larger; 0 for none."""
+    fitting = bisect_right(sizes, most)
+    return sizes[fitting - 1] if fitting else 0
 
 
 def _next(

@@ -58,8 +58,8 @@ from slurm.associations import UNKNOWN_LIMITS
 from slurm.batch import MAX_VALUE_BYTES
 from slurm.errors import SlurmRefusedError
 from slurm.holes import BackfillPlans, HoleEnd, find_holes, takes_whole_nodes
-from slurm.pieces import GPU
-from slurm.records import JobRecord, JobState, Requirement, collapse
+from slurm.pieces import ANY_GPU
+from slurm.records import JobRecord, JobState, Requirement, collapse, gres_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -577,14 +577,15 @@ def _with_present_shapes(belief: Belief, widths: Mapping[str, int]) -> Belief:
     The CPUs and the memory that go with GPUs change where nodes come or go. Leases that
     have what was asked for before are as good: otherwise all would end at once.
     """
+    if not widths:
+        return belief
     present = {kind_of_piece(shape): shape for shape in widths}
-    leases = tuple(
-        replace(lease, shape=present[kind_of_piece(lease.shape)])
-        if lease.shape not in widths and kind_of_piece(lease.shape) in present
-        else lease
-        for lease in belief.leases
-    )
-    return replace(belief, leases=leases)
+
+    def now_of(shape: str) -> str:
+        return shape if shape in widths else present.get(kind_of_piece(shape), shape)
+
+    leases = (replace(lease, shape=now_of(lease.shape)) for lease in belief.leases)
+    return replace(belief, leases=tuple(leases))
 
 
 # Holes by shape.
@@ -683,7 +684,7 @@ def _widths(observed: Observed, shapes: Mapping[str, Requirement]) -> dict[str, 
     """
     partitions = {known.name: known for known in observed.snapshot.partitions}
     return {
-        shape: sum(gres.count for gres in requirement.gres if gres.name == GPU)
+        shape: gres_count(requirement.gres, ANY_GPU)
         for shape, requirement in shapes.items()
         if not requirement.exclusive
         and requirement.partition in partitions

@@ -54,13 +54,12 @@ from freetrain.tick.leases import (
 from slurm.demands import held_by, with_clear_sharing
 from slurm.errors import SlurmError, SlurmRefusedError
 from slurm.holes import find_holes, takes_whole_nodes
-from slurm.pieces import ANY_GPU, used_gres, without
+from slurm.pieces import ANY_GPU, free_gres, without
 from slurm.records import (
     JobState,
     NodeState,
     Requirement,
     expand,
-    gres_count,
     named_or_default,
 )
 
@@ -795,8 +794,7 @@ def idle_nodes(seen: SlurmView, claims: Claims, *, are_pieces: bool = False) -> 
     counts = {hole.node: (hole, 1) for hole in _every_hole(*places)}
     if are_pieces or _are_pieces(held, nodes):
         for name, hole in _every_part(*places).items():
-            free = gres_count(nodes[name].gres, ANY_GPU)
-            free -= used_gres(nodes[name], ANY_GPU)
+            free = free_gres(nodes[name], ANY_GPU)
             whole = counts.get(name)
             counts[name] = (hole, free) if whole is None else (whole[0], max(1, free))
     return sum(
@@ -836,19 +834,8 @@ def _every_hole(
     partitions: frozenset[str],
 ) -> tuple[Hole, ...]:
     """Return the holes of *partitions*, whatever leases ask of their nodes."""
-    present = {partition.name for partition in snapshot.partitions}
-    found = {
-        hole.node: hole
-        for name in sorted(partitions & present)
-        for hole in find_holes(
-            snapshot,
-            Requirement(partition=name),
-            is_ours=is_ours,
-            margin_s=0.0,
-            window_s=config.bf_window_s,
-        )
-    }
-    return tuple(found.values())
+    places = snapshot, config, is_ours, partitions
+    return tuple(_holes_for(Requirement(partition=""), *places).values())
 
 
 def _every_part(
@@ -861,21 +848,33 @@ def _every_part(
 
     In Slurm's order: those where a CPU is free, and those with leases.
     """
+    least = Requirement(partition="", memory_mib=1, exclusive=False)
+    found = _holes_for(least, snapshot, config, is_ours, partitions)
+    return {
+        node.name: found[node.name] for node in snapshot.nodes if node.name in found
+    }
+
+
+def _holes_for(
+    asked: Requirement,
+    snapshot: Snapshot,
+    config: ClusterConfig,
+    is_ours: Callable[[JobRecord], bool],
+    partitions: frozenset[str],
+) -> dict[str, Hole]:
+    """Return by node the holes of *partitions* for leases that ask so much there."""
     present = {partition.name for partition in snapshot.partitions}
-    found = {
+    return {
         hole.node: hole
         for name in sorted(partitions & present)
         for hole in find_holes(
             snapshot,
-            Requirement(partition=name, memory_mib=1, exclusive=False),
+            replace(asked, partition=name),
             is_ours=is_ours,
             margin_s=0.0,
             window_s=config.bf_window_s,
             sharing=config.sharing,
         )
-    }
-    return {
-        node.name: found[node.name] for node in snapshot.nodes if node.name in found
     }
 
 
