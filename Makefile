@@ -6,10 +6,11 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
 MPI := $(VENV)/.mpi-installed
+DOCS := $(VENV)/.docs-installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST ?= $(BIN)/python -m pytest
 
-.PHONY: help demo test test-all test-slurm test-slurm-rest soak fuzz cluster cluster-down lint types format coverage test-wheel wheel bench sample curves constraints clean
+.PHONY: help demo docs test test-all test-slurm test-slurm-rest soak fuzz cluster cluster-down lint types format coverage test-wheel wheel bench sample curves constraints clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -34,6 +35,12 @@ $(MPI): $(RUNTIME)
 	@$(INSTALL) --editable '.[mpi]'
 	@touch $@
 
+$(DOCS): $(RUNTIME) zensical.toml
+	@echo "installing what builds the site into $(VENV) ..."
+	@$(INSTALL) --upgrade 'pip>=25.1'
+	@$(INSTALL) --group docs
+	@touch $@
+
 demo: $(MPI)  ## Replay the sample logs, then train live; writes demo-report/ and demo-live/
 	@$(BIN)/freetrain demo --out demo-report --force
 	@$(BIN)/freetrain demo --live --out demo-live --force
@@ -55,7 +62,7 @@ test-slurm-rest: $(DEV)
 	@if $(BIN)/python -m tests.cluster prepare; then $(ON_SLURM) $(TWO_FILES) -m "slurm and not main_path"; \
 	else echo "NO FURTHER TEST ON A REAL SLURM WAS RUN" >&2; fi
 
-test-all: test test-slurm-rest lint types test-wheel  ## All tests: on a real Slurm, against the wheel, and of style and types
+test-all: test test-slurm-rest lint types docs test-wheel  ## All tests: on a real Slurm, against the wheel, and of style, types and links
 
 test-slurm: export FREETRAIN_SLURM_RELEASE = $(RELEASE)
 test-slurm: $(DEV)  ## Only the tests on a real Slurm; RELEASE=24.11 or 26.05 for another
@@ -89,6 +96,9 @@ format: $(DEV)  ## Rewrite the sources as the formatter wants them
 coverage: $(DEV)  ## Run the tests and show which lines they never reach
 	@$(PYTEST) -n auto -m "not slurm" --cov --cov-report=term
 
+docs: $(DOCS)  ## Build the documents as a site in site/; a broken link fails
+	@$(BIN)/zensical build --clean --strict
+
 wheel: $(DEV)  ## Build the wheel into dist/
 	@rm -rf dist
 	@$(BIN)/python -m build --wheel --outdir dist . >/dev/null
@@ -112,4 +122,4 @@ constraints: $(DEV)  ## Renew constraints.txt from what is installed
 	@mv constraints.new constraints.txt
 
 clean:  ## Remove what make made
-	@rm -rf $(VENV) dist demo-report demo-live bench-results .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	@rm -rf $(VENV) dist site demo-report demo-live bench-results .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

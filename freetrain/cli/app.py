@@ -167,6 +167,11 @@ freetrain tick --dry-run
 
 freetrain tick --follow-up 55s --config ~/.config/freetrain/freetrain.toml
 """,
+    "docs": """
+freetrain docs
+
+freetrain docs job-file
+""",
     "doctor": """
 freetrain doctor
 
@@ -197,7 +202,7 @@ def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         typer.Argument(
             metavar="JOB.TOML",
             readable=False,
-            help="The trainer; docs/guide/job-file.md.",
+            help="The trainer; `freetrain docs job-file`.",
         ),
     ],
     *,
@@ -514,6 +519,21 @@ def tick(
     )
 
 
+def docs(
+    ctx: typer.Context,
+    page: Annotated[
+        str | None,
+        typer.Argument(
+            show_default="a list of all", help="Such as guide/job-file, or job-file."
+        ),
+    ] = None,
+) -> None:
+    """Show a page of the documents; without a name, list them."""
+    from freetrain.cli.docs import show_page  # noqa: PLC0415
+
+    show_page(ctx.obj, page)
+
+
 NoRun = Annotated[
     bool, typer.Option("--no-run", metavar="", help="Run no job on a compute node.")
 ]
@@ -604,7 +624,7 @@ def remove(ctx: typer.Context, *, kind: Which = None, config: Config = None) -> 
     remove_entry(ctx.obj, config, kind)
 
 
-# All verbs, in the order of ``freetrain -h``.
+# All verbs, by who needs them and in the order of ``freetrain -h``.
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -612,27 +632,41 @@ Verbs = Mapping[str, tuple[str, str] | Callable[..., None]]
 """By name: a verb's function here; or its module, whose function of that name is the
 verb, and its summary."""
 
-VERBS: Verbs = {
-    "replay": (
-        "freetrain.cli.replay",
-        "Replay a scheduler log and compare policies for training in its holes.",
-    ),
-    "demo": (
-        "freetrain.cli.demo",
-        "Replay the two sample weeks that ship; or, --live, train here.",
-    ),
-    "doctor": doctor,
-    "submit": submit,
-    "status": status,
-    "holes": holes,
-    "explain": explain,
-    "curves": curves,
-    "drill": drill,
-    "logs": logs,
-    "cancel": cancel,
-    "pause": pause,
-    "resume": resume,
-    "tick": tick,
+TRAIN = "Train"
+LOOK = "Look"
+OPERATE = "Operate"
+REPLAY = "Replay"
+
+VERBS: Mapping[str, Verbs] = {
+    TRAIN: {
+        "submit": submit,
+        "cancel": cancel,
+        "pause": pause,
+        "resume": resume,
+    },
+    LOOK: {
+        "status": status,
+        "logs": logs,
+        "explain": explain,
+        "curves": curves,
+        "holes": holes,
+        "docs": docs,
+    },
+    OPERATE: {
+        "doctor": doctor,
+        "tick": tick,
+        "drill": drill,
+    },
+    REPLAY: {
+        "demo": (
+            "freetrain.cli.demo",
+            "Replay the two sample weeks that ship; or, --live, train here.",
+        ),
+        "replay": (
+            "freetrain.cli.replay",
+            "Replay a scheduler log and compare policies for training in its holes.",
+        ),
+    },
 }
 TRACE_VERBS: Verbs = {
     "info": ("freetrain.cli.trace", "Say what a scheduler log holds."),
@@ -656,9 +690,13 @@ RENAMED = {
 class LazyVerb(TyperCommand):
     """A verb whose module is imported when it is called or explains itself."""
 
-    def __init__(self, name: str, module: str, summary: str) -> None:
-        """Take name and summary for lists of verbs, and the module to import later."""
-        super().__init__(name=name, help=summary, context_settings=_HELP)
+    def __init__(
+        self, name: str, module: str, summary: str, *, role: str | None
+    ) -> None:
+        """Take what lists of verbs show, and the module to import later."""
+        super().__init__(
+            name=name, help=summary, rich_help_panel=role, context_settings=_HELP
+        )
         self._module = module
 
     @cached_property
@@ -695,24 +733,32 @@ class RenamedVerb(TyperCommand):
 
 def command_line() -> TyperGroup:
     """Return the whole command, its verbs not yet imported."""
-    group = _group(_freetrain(), VERBS)
-    for name, (app, verbs) in {
-        "trace": (_trace(), TRACE_VERBS),
-        "cron": (_cron(), CRON_VERBS),
-    }.items():
-        group.add_command(_group(app, verbs), name)
+    group = _as_group(_freetrain())
+    for role, verbs in VERBS.items():
+        _add(group, verbs, role)
+    for app, verbs, role in (
+        (_cron(), CRON_VERBS, OPERATE),
+        (_trace(), TRACE_VERBS, REPLAY),
+    ):
+        nested = _as_group(app)
+        nested.rich_help_panel = role
+        _add(nested, verbs)
+        group.add_command(nested)
     for name in RENAMED:
         group.add_command(RenamedVerb(name=name, hidden=True))
     return group
 
 
-def _group(app: typer.Typer, verbs: Verbs) -> TyperGroup:
+def _as_group(app: typer.Typer) -> TyperGroup:
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)  # noqa: S101 - for mypy
+    return group
+
+
+def _add(group: TyperGroup, verbs: Verbs, role: str | None = None) -> None:
     for name, verb in verbs.items():
         module, summary = (__name__, verb.__doc__ or "") if callable(verb) else verb
-        group.add_command(LazyVerb(name, module, summary))
-    return group
+        group.add_command(LazyVerb(name, module, summary, role=role))
 
 
 def _freetrain() -> typer.Typer:

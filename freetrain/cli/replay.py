@@ -131,7 +131,7 @@ Priorities = Annotated[
         "--priority",
         metavar="NAME",
         help="Which trainers come first: throughput, speedup, weight, fair, slaq and "
-        "others (docs/reference/priorities.md); repeat to compare.",
+        "others (freetrain docs priorities); repeat to compare.",
         show_default=DEFAULT_PRIORITY,
     ),
 ]
@@ -356,7 +356,7 @@ ForecasterNames = Annotated[
         "--forecaster",
         metavar="NAME",
         help=f"lookahead: predict how long nodes stay by {' or '.join(FORECASTERS)} "
-        "(docs/notes/lookahead.md); repeat to compare.",
+        "(freetrain docs lookahead); repeat to compare.",
         show_default=DEFAULT_FORECASTER,
         callback=_known_forecasters,
         autocompletion=_complete_forecaster,

@@ -893,7 +893,7 @@ ABREAST = 3
 
 SWEEP_LEGEND = """\
 Changes in % against the same trainers on the same nodes: the mean over the seeds,
-then the best and the worst seed. docs/notes/replay.md defines every figure."""
+then the best and the worst seed. `freetrain docs notes/replay` defines all figures."""
 
 
 def sweep_text(scores: Sequence[Score], context: CliContext, *, against: str) -> str:

@@ -574,7 +574,7 @@ FILE = FileKind(
     prefix="job file ",
     most_bytes=2**20,
     consequence="Nothing was submitted.",
-    advice="Name a TOML file as docs/guide/job-file.md describes it.",
+    advice="Name a TOML file as `freetrain docs job-file` describes it.",
 )
 
 

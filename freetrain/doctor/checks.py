@@ -841,7 +841,7 @@ def look_at_mode(
         f"yield: the broker gives leases up, once a tick ({kind}; {asked})",
         "Others wait up to one tick and a commit for nodes that leases hold. A "
         "partition of lower tier with PreemptMode=CANCEL and a GraceTime takes that "
-        "away: see docs/guide/operating.md.",
+        "away: see `freetrain docs operating`.",
     )
 
 

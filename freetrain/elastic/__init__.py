@@ -1,6 +1,6 @@
 """What a training program imports to become elastic; needs NumPy only.
 
-Ten lines make a loop elastic::
+Ten lines make a loop elastic:
 
     from freetrain import elastic
 

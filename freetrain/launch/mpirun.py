@@ -122,7 +122,7 @@ def flavour_of(version: str, *, path: str) -> Flavour:
     raise CannotLaunchError(
         f"{path} is no mpirun that FreeTrain knows: it says {version[:80]!r}. Nothing "
         f"was started. Name another in [launch] executable, or describe this one with "
-        f'launcher = "custom" (docs/reference/launchers.md).'
+        f'launcher = "custom" (`freetrain docs launchers`).'
     )
 
 

@@ -120,7 +120,7 @@ FILE = FileKind(
     prefix="pack file ",
     most_bytes=2**20,
     consequence="Nothing was started.",
-    advice="Name a TOML file as docs/reference/packs.md describes it.",
+    advice="Name a TOML file as `freetrain docs packs` describes it.",
 )
 
 

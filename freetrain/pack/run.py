@@ -94,7 +94,7 @@ USAGE = """\
 usage: python -m freetrain.pack PACK_FILE
 
 Trains several small trainers on this node, which share its CPUs.
-PACK_FILE is TOML; docs/reference/packs.md says what is in it. Example:
+PACK_FILE is TOML; `freetrain docs packs` says what is in it. Example:
 
     members = ["digits/job.toml", "wine/job.toml"]
     sharing = "flowcon"

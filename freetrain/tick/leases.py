@@ -179,8 +179,8 @@ def hidden_queue(mode: Mode, *, sees_all: Callable[[], bool]) -> str:
         "give way to the jobs that they see waiting: hidden ones would wait for hours. "
         "Ask an administrator to take jobs out of PrivateData, to make you an operator "
         "(`sacctmgr modify user NAME set adminlevel=operator`; a coordinator does not "
-        "see all), or for a partition that Slurm preempts (docs/guide/operating.md); "
-        'where there is one, set mode = "preempt" under [lease] in freetrain.toml.'
+        "see all), or for a partition that Slurm preempts (`freetrain docs operating`) "
+        'and set mode = "preempt" under [lease] in freetrain.toml.'
     )
 
 
