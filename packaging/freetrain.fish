@@ -1,0 +1,1 @@
+complete --command freetrain --no-files --arguments "(env _FREETRAIN_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) freetrain)" --condition "env _FREETRAIN_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) freetrain"
