@@ -4,7 +4,8 @@ What each package does; its own docstring says more.
 
 =====================  ============================================================
 users' commands        ``cli``: the command line; ``client``: what its verbs do;
-                       ``doctor``, ``demo``, ``cron``; ``config``: TOML files
+                       ``doctor``, ``demo``, ``cron``; ``config``: TOML files;
+                       ``api``: what commands and Python programs have in common
 a tick, on a login     ``tick``: all its input and output; ``broker``: its decisions,
 node                   pure; ``state``: database and files
 in a lease             ``agent``; ``launch``: starts worlds; ``pack``: several

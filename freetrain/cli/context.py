@@ -8,30 +8,23 @@ No ``from __future__ import annotations`` here and in the verbs: Typer reads the
 annotations of options while the program runs.
 """
 
-import errno
 import io
 import json
 import math
 import os
-import resource
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from freetrain.errors import (
-    CannotWriteError,
-    FreeTrainError,
-    MissingInputError,
-    TryLaterError,
-)
+from freetrain.api.context import UserContext
+from freetrain.api.logs import MethodName, PassesName
+from freetrain.errors import CannotWriteError, FreeTrainError, TryLaterError
 from freetrain.text import counted, one_line, parse_duration
 from logs.trace import LogError, UnreadableLogError
 from milp.answer import MilpError, SolverUnavailableError
@@ -45,79 +38,29 @@ from slurm.errors import (
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from freetrain.config.site import Site
-    from logs.trace import Trace
-
 
 LEAST_COLUMNS = 80
 """The width that tables are made for."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CliContext:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CliContext(UserContext):
     """A command's clock, streams, folder and user.
 
     Attributes:
-        clock: Seconds from any moment on; only differences mean something.
-        peak_rss_bytes: The most memory this process and its solvers have held.
         stdout: For results.
         stderr: For errors and progress.
         is_terminal: Whether ``stderr`` is a terminal: progress is shown.
-        cwd: Relative paths start there.
-        now_s: Unix time.
     """
 
-    clock: Callable[[], float]
-    peak_rss_bytes: Callable[[], int]
     stdout: TextIO
     stderr: TextIO
     is_terminal: bool
-    cwd: Path
-    environ: Mapping[str, str]
-    uid: int
-    now_s: Callable[[], float]
-    sleep: Callable[[float], None]
-
-    @property
-    def folder(self) -> Path:
-        """The current folder, absolute.
-
-        Raises:
-            MissingInputError: It was removed.
-        """
-        try:
-            return self.cwd.absolute()
-        except FileNotFoundError as error:
-            raise MissingInputError(
-                "the current folder was removed. Nothing was done. Change to one that "
-                "is there."
-            ) from error
-
-    @property
-    def home(self) -> Path | None:
-        """The user's home, None where HOME is not an absolute path."""
-        named = self.environ.get("HOME", "")
-        return Path(named) if named.startswith("/") else None
 
     @property
     def is_out_terminal(self) -> bool:
         """Whether ``stdout`` is a terminal: it is kept free of control codes."""
         return self.stdout.isatty()
-
-    def site(self, config: Path | None) -> "Site":
-        """Return the site that *config*, or the first file found, describes.
-
-        Raises:
-            MissingInputError: The file asked for is not there, or one cannot be read.
-            BadConfigurationError: It does not describe a site, or is not to be trusted.
-        """
-        from freetrain.config.site import (  # noqa: PLC0415 - `--version` reads none
-            SiteSearch,
-            find_site,
-        )
-
-        around = SiteSearch(self.environ, self.folder, self.uid)
-        return find_site(around, asked=config)
 
     def out(self) -> "Console":
         """Return a console for results, of 80 columns or more.
@@ -137,38 +80,25 @@ class CliContext:
         """Return a console for errors and progress."""
         return _console(self.stderr, is_terminal=self.is_terminal)
 
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Callable[[float], None] | None]:
+        """Give a function that takes the fraction of *what* done; None in a log."""
+        if not self.is_terminal:
+            yield None
+            return
+        from rich.progress import Progress  # noqa: PLC0415 - only where it is seen
+
+        with Progress(console=self.err(), transient=True) as shown:
+            task = shown.add_task(what, total=1.0)
+            yield lambda fraction: shown.update(task, completed=fraction)
+
 
 def process_context() -> CliContext:
     """Return the context of this process; a closed stream swallows all output."""
-    stdout = sys.stdout or _nowhere()
     stderr = sys.stderr or _nowhere()
-    return CliContext(
-        clock=time.perf_counter,
-        peak_rss_bytes=peak_rss_bytes,
-        stdout=stdout,
-        stderr=stderr,
-        is_terminal=stderr.isatty(),
-        cwd=Path(),
-        environ=os.environ,
-        uid=os.getuid(),
-        now_s=time.time,  # noqa: TID251 - this is the clock
-        sleep=time.sleep,
+    return CliContext.of_process(
+        stdout=sys.stdout or _nowhere(), stderr=stderr, is_terminal=stderr.isatty()
     )
-
-
-_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
-"""Unit of ``ru_maxrss``: getrusage(2) counts KiB, on macOS bytes."""
-
-
-def peak_rss_bytes() -> int:
-    """Return the peak of this process plus that of its largest child, in bytes.
-
-    Their peaks need not coincide, so with an external solver this is an upper
-    bound; without one it is exact.
-    """
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    solvers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return (own + solvers) * _MAXRSS_BYTES
 
 
 def _nowhere() -> TextIO:
@@ -189,9 +119,6 @@ def _console(stream: TextIO, *, is_terminal: bool | None) -> "Console":
 
 
 # Options
-
-MethodName = Literal["recorded", "easy", "slurm"]
-"""The values of ``logs.simulation.Method``, which takes long to import."""
 
 SkipBad = Annotated[
     int,
@@ -250,9 +177,6 @@ ScheduleMethod = Annotated[
         help="Who starts jobs: recorded (as the log says), easy or slurm (simulated).",
     ),
 ]
-PassesName = Literal["moment", "event"]
-"""The values of ``logs.simulation.Passes``."""
-
 SchedulerPasses = Annotated[
     PassesName,
     typer.Option(
@@ -361,126 +285,6 @@ def _plain(value: object) -> object:
     raise NotImplementedError
 
 
-def write_file(path: Path, content: bytes, *, force: bool) -> None:
-    """Put a file with *content* at *path*, whole or not at all.
-
-    A file that has this very content already is left as it is.
-
-    Raises:
-        CannotWriteError: Another file is there and *force* is not given, or the
-            place cannot be written.
-    """
-    try:
-        if path.exists() and _stays(path, content, force=force):
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary(path.absolute().parent, path) as temporary:
-            made = temporary / path.name
-            made.write_bytes(content)
-            made.replace(path)
-    except OSError as error:
-        raise _refusal(path, error) from error
-
-
-def _stays(path: Path, content: bytes, *, force: bool) -> bool:
-    """Return whether *path* has *content* already; refuse to replace other content."""
-    if not path.is_file():
-        raise CannotWriteError(
-            f"{path} is not an ordinary file; nothing was written. Name another."
-        )
-    if path.read_bytes() == content:
-        return True
-    if not force:
-        raise CannotWriteError(
-            f"{path} exists and differs; nothing was written. Name another file, "
-            f"or replace this one with --force."
-        )
-    return False
-
-
-_NOTHING_RUN = "nothing was run. Name another place with --out."
-
-
-def check_folder(path: Path, *, force: bool) -> None:
-    """Refuse a folder that could not be written later, before any work is done.
-
-    Raises:
-        CannotWriteError: It is no folder, or holds something and *force* is not
-            given, or cannot be written.
-    """
-    try:
-        if path.exists() and not path.is_dir():
-            raise CannotWriteError(f"{path} is not a folder; {_NOTHING_RUN}")
-        if path.is_dir() and any(path.iterdir()) and not force:
-            raise CannotWriteError(
-                f"{path} is not empty; {_NOTHING_RUN} Add --force to replace the "
-                f"files of an earlier run."
-            )
-        nearest = next(p for p in (path, *path.absolute().parents) if p.is_dir())
-    except OSError as error:
-        raise _refusal(path, error) from error
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise CannotWriteError(f"{nearest} cannot be written; {_NOTHING_RUN}")
-
-
-def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
-    """Put *files* into the folder *path*, each whole or not at all.
-
-    A new folder appears with all of its files at once; in one that is there,
-    files of the same name are replaced and others are left alone.
-
-    Raises:
-        CannotWriteError: The place cannot be written.
-    """
-    try:
-        there = path.is_dir()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # In a folder that is there: it may be a file system of its own.
-        with _temporary(path if there else path.absolute().parent, path) as temporary:
-            made = temporary / "made"
-            made.mkdir()
-            for name, content in files.items():
-                (made / name).write_bytes(content)
-            if there:
-                for name in files:
-                    (made / name).replace(path / name)
-            else:
-                made.replace(path)
-    except OSError as error:
-        raise _refusal(path, error) from error
-
-
-@contextmanager
-def _temporary(folder: Path, path: Path) -> Iterator[Path]:
-    """Give a temporary folder in *folder*, from where renaming to *path* is atomic."""
-    with tempfile.TemporaryDirectory(
-        dir=folder, prefix=f".{path.name[:40]}."
-    ) as temporary:
-        yield Path(temporary)
-
-
-def _refusal(path: Path, error: OSError) -> CannotWriteError:
-    return CannotWriteError(
-        f"cannot write {path}: {error.strerror or error}. Nothing was written. "
-        f"Make room there, or name another place with --out."
-    )
-
-
-@contextmanager
-def progress(
-    context: CliContext, what: str
-) -> Iterator[Callable[[float], None] | None]:
-    """Give a function that takes the fraction done; None where it is no terminal."""
-    if not context.is_terminal:
-        yield None
-        return
-    from rich.progress import Progress  # noqa: PLC0415 - only where it is seen
-
-    with Progress(console=context.err(), transient=True) as shown:
-        task = shown.add_task(what, total=1.0)
-        yield lambda fraction: shown.update(task, completed=fraction)
-
-
 def show_anew(
     context: CliContext, show: "Callable[[], RenderableType]", *, every_s: float
 ) -> None:
@@ -571,49 +375,6 @@ def nodes_named(names: Iterable[str]) -> str:
 
 
 # Errors
-
-
-def missing(named: str, error: OSError, *, undone: str) -> MissingInputError:
-    """Return the error for an input file, *named* as the user named it.
-
-    *undone* is what was not done because of that, such as ``replayed``.
-    """
-    return MissingInputError(
-        f"cannot read {named}: {error.strerror or error}. Nothing was {undone}. Check "
-        f"the name and its permissions."
-    )
-
-
-def read_log(
-    path: Path,
-    *,
-    named: str,
-    skip_bad: int,
-    cores_per_node: int | None,
-    gpus_per_node: int | None,
-) -> "Trace":
-    """Read the scheduler log at *path*, *named* as the user named it.
-
-    Raises:
-        MissingInputError: It is not there or may not be read.
-        OSError: Reading it broke off.
-        UnreadableLogError: It is not a log, or a line of it is bad.
-        UnusableLogError: *cores_per_node* is given, and it counts nodes; or
-            *gpus_per_node*, and it says nothing of GPUs.
-    """
-    from logs.read import read_trace  # noqa: PLC0415 - NumPy
-
-    try:
-        return read_trace(
-            path,
-            skip_bad=skip_bad,
-            cores_per_node=cores_per_node,
-            gpus_per_node=gpus_per_node,
-        )
-    except OSError as error:
-        if error.errno == errno.EIO:
-            raise
-        raise missing(named, error, undone="done") from error
 
 
 EX_USAGE = 64

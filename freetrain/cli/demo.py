@@ -13,7 +13,7 @@ from freetrain.cli.context import AsJson, CliContext, Force, OutFolder, write_ou
 from freetrain.errors import UsageError
 
 if TYPE_CHECKING:
-    from freetrain.cli.replay import ReplayRequest
+    from freetrain.api.request import ReplayRequest
 
 EXAMPLES = {
     "demo": """
@@ -140,7 +140,7 @@ def _show_gpus(context: CliContext) -> None:
 
 def _sample_request(name: str) -> ReplayRequest:
     """Return the replay of a sample week that ``freetrain replay`` does by default."""
-    from freetrain.cli.replay import ReplayRequest  # noqa: PLC0415
+    from freetrain.api.request import ReplayRequest  # noqa: PLC0415
     from freetrain.replay.settings import ReplaySettings  # noqa: PLC0415
     from logs.generate import shipped_sample  # noqa: PLC0415
 

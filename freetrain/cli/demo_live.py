@@ -18,11 +18,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from freetrain.api.writing import check_folder, write_folder
 from freetrain.cli.context import (
     CliContext,
-    check_folder,
     json_text,
-    write_folder,
     write_out,
 )
 from freetrain.demo.live import (

@@ -15,6 +15,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from freetrain.api.writing import write_file
 from freetrain.broker.limits import HoleReason
 from freetrain.cli.context import (
     CliContext,
@@ -26,7 +27,6 @@ from freetrain.cli.context import (
     nodes_text,
     print_out,
     short_age,
-    write_file,
     write_out,
 )
 from freetrain.cli.status import (

@@ -1,21 +1,29 @@
 """``freetrain replay``: training in the holes of a recorded log.
 
-The options come first, then the ``ReplayRequest`` that they make, then the checks of
-options that do not go together. ``replay_run`` replays a request under several
-policies, or over seeds and loads; ``replay_loop`` with the broker in the loop. Both are
-imported when they are called, so that ``-h`` does without NumPy.
+The options come first, then the checks of those that do not go together with seeds,
+packs, leases of GPUs or the broker in the loop; ``freetrain.api.request`` has the
+others. ``replay_run`` shows a request under several policies, or over seeds and loads;
+``replay_loop`` with the broker in the loop. Both are imported when they are called, so
+that ``-h`` does without NumPy.
 """
 
 import math
 import re
-import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from freetrain.api.request import (
+    DRAWN,
+    POLICY_NAMES,
+    ReplayRequest,
+    check_policy_name,
+    is_drawn,
+    replay_request,
+)
 from freetrain.broker.limits import Mode
 from freetrain.cli.context import (
     AsJson,
@@ -23,8 +31,6 @@ from freetrain.cli.context import (
     CoresPerNode,
     Force,
     GpusPerNode,
-    MethodName,
-    PassesName,
     ScheduleMethod,
     SchedulerPasses,
     SkipBad,
@@ -34,7 +40,7 @@ from freetrain.cli.context import (
 from freetrain.errors import UsageError
 from freetrain.lookahead.base import DEFAULT_FORECASTER, FORECASTERS, check_forecaster
 from freetrain.losscurve.forecast import MetricDirection
-from freetrain.planning.settings import POLICIES, RATED_POLICIES, Solver
+from freetrain.planning.settings import Solver
 from freetrain.replay.settings import (
     DEFAULT_PRIORITY,
     IN_THE_LOOP,
@@ -42,7 +48,6 @@ from freetrain.replay.settings import (
     PLACED,
     Accounting,
     LoopSettings,
-    ReplaySettings,
     check_policy,
     usual_settings,
 )
@@ -72,10 +77,6 @@ freetrain replay KTH-SP2.swf.gz --schedule slurm --in-the-loop yield --days 7
 freetrain replay gpus.csv --gpus-per-node 8 --gpus-per-lease 1 --gpus-per-lease 2
 """,
 }
-POLICY_NAMES = tuple(POLICIES)
-PARALLEL = 10
-"""Trainers at a time, as in the published evaluation."""
-
 SWEEP_POOL = 20
 SWEEP_TRAINERS = "quality:40"
 SWEEP_AGAINST = "fair"
@@ -86,10 +87,11 @@ SWEEP_SEEDS = 5
 
 def known_policies(values: list[str] | None) -> list[str]:
     """Refuse a policy that does not exist; name each one once."""
-    for value in values or ():
-        if value not in POLICY_NAMES:
-            known = ", ".join(POLICY_NAMES)
-            raise typer.BadParameter(f"there is no policy {value!r}; choose of {known}")
+    try:
+        for value in values or ():
+            check_policy_name(value)
+    except UsageError as error:
+        raise typer.BadParameter(str(error)) from error
     return list(dict.fromkeys(values or POLICY_NAMES))
 
 
@@ -545,54 +547,43 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             "--processes is for replays with --seeds or --loads; nothing was replayed. "
             "Leave it out."
         )
-    if (log is None) == (pool is None):
-        raise UsageError(
-            "expected either a log or --pool N, and not both; nothing was replayed. "
-            "`freetrain demo` replays a log that ships."
-        )
-    trainers = trainers or "hps"
-    request = ReplayRequest(
+    request = replay_request(
         log=None if log is None else context.cwd / log,
-        named=f"{pool} nodes" if log is None else str(log),
+        named=str(log),
         pool=pool,
         packs=packs,
-        trainers=trainers,
-        load=load,
-        curves=None if curves is None else str(curves),
-        topology=None if topology is None else str(topology),
-        better=better,
-        policies=with_baseline_policy(policy or [], against),
-        priorities=with_baseline_priority(priority or [DEFAULT_PRIORITY], against),
-        priority_settings=given_settings(settings or ()),
-        forecasters=tuple(forecaster or ()),
+        trainers=trainers or "hps",
+        policies=policy or [],
+        priorities=priority or [],
+        settings=given_settings(settings or ()),
+        forecasters=forecaster or [],
         against=against,
+        accounting=accounting,
         schedule=schedule,
         passes=passes,
         nodes=nodes,
-        start_s=start,
+        start=start,
         days=days,
+        load=load,
+        curves=curves,
+        better=better,
+        parallel=parallel,
+        every=every,
+        requeue=requeue,
+        learned=learned,
+        topology=topology,
+        t_fwd=t_fwd,
+        cost_factor=cost_factor,
+        solver=solver,
+        seed=seed or 0,
         cores_per_node=cores_per_node,
         gpus_per_node=gpus_per_node,
         skip_bad=skip_bad,
-        seed=seed or 0,
-        settings=ReplaySettings(
-            accounting=accounting,
-            parallel=parallel or (None if is_drawn(trainers) else PARALLEL),
-            t_fwd_s=t_fwd,
-            look_every_s=every,
-            learns_speeds=learned,
-            cost_factor=cost_factor,
-            requeue=requeue,
-            solver=solver,
-            record_steps=out is not None and not is_sweep,
-            record_forecasts=not is_sweep
-            and log is not None
-            and (as_json or out is not None),
-        ),
+        record_steps=out is not None and not is_sweep,
+        record_forecasts=not is_sweep and (as_json or out is not None),
     )
     if loop is not None:
         check_loop(request)
-    refuse_unused(request)
     if gpus_per_lease:
         check_leases(
             request,
@@ -630,165 +621,10 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         run_and_show(request, context, as_json=as_json, out=out, force=force)
 
 
-# The request
-
-DRAWN = "quality:"
-"""Prefix of the name of a drawn set of trainers; its size follows."""
-
-
-def is_drawn(trainers: str) -> bool:
-    """Return whether *trainers* names a drawn set."""
-    return trainers.startswith(DRAWN)
-
-
-Settings = tuple[tuple[str, float], ...]
-
 _SETTING_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayRequest:
-    """One log, to be replayed under each of several policies.
-
-    Attributes:
-        log: The log's file; None for dedicated nodes.
-        named: The name of the log as the user wrote it.
-        pool: The number of dedicated nodes; None with a log.
-        packs: The same where each has a pack, and rules of moves are compared.
-        trainers: A built-in set, ``quality:N`` or a TOML file.
-        load: Of a drawn set: the work that arrives, over what the nodes can do.
-        curves: Of a drawn set: the folder of its curves; None for the recorded ones.
-        better: Whether higher or lower values of these curves are good.
-        topology: The file of the leaf switches that nodes are below.
-        policies: At least one, each once.
-        priorities: At least one, each once. Each rated policy is replayed under each;
-            ``static`` under the first.
-        priority_settings: Settings by name; each priority gets those that it has.
-        forecasters: ``lookahead`` is replayed with each; empty for the default one.
-        against: The policy or priority that the others are compared with, trainer by
-            trainer.
-        schedule: How the jobs of a job log got their nodes.
-        passes: When a simulated scheduler makes a pass.
-        nodes: How many of the log's nodes take part, the first ones; None for all.
-        start_s: Second of the log to begin at.
-        days: Days to replay; None to the end.
-        cores_per_node: Processors of a node; None for what the log's header says.
-        gpus_per_node: GPUs of a node, where those count; None for what the log says.
-        gpus_per_lease: GPUs of a lease; None for whole nodes.
-        skip_bad: Bad lines that may be passed over.
-        settings: Everything else; its policy and priority are replaced.
-        demo_command: The command line of the demo that makes this request; empty for a
-            replay, whose own it is.
-    """
-
-    log: Path | None
-    named: str
-    pool: int | None = None
-    packs: int | None = None
-    trainers: str
-    load: float = 1.0
-    curves: str | None = None
-    better: MetricDirection = MetricDirection.HIGHER
-    topology: str | None = None
-    policies: tuple[str, ...]
-    priorities: tuple[str, ...] = (DEFAULT_PRIORITY,)
-    priority_settings: Settings = ()
-    forecasters: tuple[str, ...] = ()
-    against: str | None = None
-    schedule: MethodName
-    passes: PassesName = "moment"
-    nodes: int | None
-    start_s: float
-    days: float | None
-    cores_per_node: int | None = None
-    gpus_per_node: int | None = None
-    gpus_per_lease: int | None = None
-    skip_bad: int
-    seed: int
-    settings: ReplaySettings
-    demo_command: str = ""
-
-    @property
-    def looks_ahead(self) -> bool:
-        """Whether forecasts count for any of its policies."""
-        return any(POLICIES[policy].looks_ahead for policy in self.policies)
-
-    def forecasters_of(self, policy: str) -> tuple[str, ...]:
-        """Return the forecasters to replay *policy* with; most policies ignore it."""
-        usual = (DEFAULT_FORECASTER,)
-        return self.forecasters or usual if POLICIES[policy].looks_ahead else usual
-
-    @property
-    def command(self) -> str:
-        """The command line that asks for the same again, defaults spelled out."""
-        if self.demo_command:
-            return self.demo_command
-        settings, every_s = self.settings, self.settings.look_every_s
-        forecasters = self.forecasters_of("lookahead") if self.looks_ahead else ()
-        given: list[tuple[str, object]] = [
-            ("--pool", self.pool),
-            ("--trainers", self.trainers),
-            ("--load", None if self.load == 1.0 else f"{self.load:.15g}"),
-            ("--curves", self.curves),
-            ("--better", self.better if self.better is MetricDirection.LOWER else None),
-            *(("--policy", policy) for policy in self.policies),
-            *(("--priority", priority) for priority in self.priorities),
-            *(("--set", f"{k}={value:.15g}") for k, value in self.priority_settings),
-            ("--against", self.against),
-            ("--topology", self.topology),
-            *(("--forecaster", name) for name in forecasters),
-            ("--every", None if every_s is None else f"{every_s:.15g}"),
-            ("--accounting", settings.accounting),
-            ("--schedule", self.schedule),
-            ("--passes", None if self.passes == "moment" else self.passes),
-            ("--nodes", self.nodes),
-            ("--start", f"{self.start_s:.15g}"),
-            ("--days", None if self.days is None else f"{self.days:.15g}"),
-            ("--parallel", settings.parallel),
-            ("--t-fwd", f"{settings.t_fwd_s:.15g}"),
-            ("--cost-factor", f"{settings.cost_factor:.15g}"),
-            ("--solver", settings.solver),
-            ("--seed", self.seed),
-            ("--cores-per-node", self.cores_per_node),
-            ("--gpus-per-node", self.gpus_per_node),
-            ("--gpus-per-lease", self.gpus_per_lease),
-            ("--skip-bad", self.skip_bad or None),
-        ]
-        words = ["freetrain", "replay", *([] if self.log is None else [self.named])]
-        words += [str(w) for pair in given if pair[1] is not None for w in pair]
-        words += ["--requeue"] if settings.requeue else []
-        words += ["--learned"] if settings.learns_speeds else []
-        return shlex.join(words)
-
-
-def with_baseline_policy(
-    policies: Sequence[str], against: str | None
-) -> tuple[str, ...]:
-    """Return *policies*, with *against* if it is a policy.
-
-    Raises:
-        UsageError: *against* is a priority, and none of *policies* follows priorities.
-    """
-    if against is not None and against in POLICY_NAMES:
-        return tuple(dict.fromkeys([*policies, against]))
-    if against is not None and not set(RATED_POLICIES).intersection(policies):
-        raise UsageError(
-            f"--against {against} is no policy, and only the policies "
-            f"{' and '.join(RATED_POLICIES)} go by priorities; nothing was replayed. "
-            f"Add --policy {RATED_POLICIES[0]}."
-        )
-    return tuple(policies)
-
-
-def with_baseline_priority(
-    priorities: Sequence[str], against: str | None
-) -> tuple[str, ...]:
-    """Return *priorities*, each once, with *against* if it is a priority."""
-    also = [] if against is None or against in POLICY_NAMES else [against]
-    return tuple(dict.fromkeys([*priorities, *also]))
-
-
-def given_settings(words: Iterable[str]) -> Settings:
+def given_settings(words: Iterable[str]) -> dict[str, float]:
     """Return the settings in *words* by name, as freetrain.toml has them.
 
     Raises:
@@ -814,7 +650,7 @@ def given_settings(words: Iterable[str]) -> Settings:
                 f"Nothing was replayed. Give it once, or replay twice."
             )
         found[name] = value
-    return tuple(sorted(found.items()))
+    return found
 
 
 _OF_PREEMPT = ("--notice", "--commit")
@@ -911,55 +747,6 @@ def refuse_name_as_log(log: Path | None, cwd: Path) -> None:
             f"was replayed. To compare by it, write {option} {name}: the option takes "
             f"one name each time."
         )
-
-
-def refuse_unused(request: ReplayRequest) -> None:
-    """Refuse options that have no effect without something that is missing.
-
-    Raises:
-        UsageError: There is such an option.
-    """
-    has_log, has_draw = request.log is not None, is_drawn(request.trainers)
-    has_curves, is_lower = (
-        request.curves is not None,
-        request.better is MetricDirection.LOWER,
-    )
-    rates = not set(RATED_POLICIES).isdisjoint(request.policies)
-    plans = rates or "static" in request.policies
-    without_effect = {
-        "replays of a log": {
-            "--schedule": not has_log and request.schedule != "recorded",
-            "--passes": not has_log and request.passes != "moment",
-            "--nodes": not has_log and request.nodes is not None,
-            "--start": not has_log and request.start_s > 0,
-            "--cores-per-node": not has_log and request.cores_per_node is not None,
-            "--gpus-per-node": not has_log and request.gpus_per_node is not None,
-            "--skip-bad": not has_log and request.skip_bad > 0,
-            "--topology": not has_log and request.topology is not None,
-        },
-        "the policies lookahead and adaptive": {
-            "--topology": not request.looks_ahead and request.topology is not None,
-            "--forecaster": not request.looks_ahead and bool(request.forecasters),
-        },
-        "--trainers quality:N": {
-            "--load": not has_draw and request.load != 1.0,
-            "--curves": not has_draw and has_curves,
-        },
-        "--curves": {"--better": is_lower and not has_curves},
-        f"the policies {', '.join((*RATED_POLICIES, 'static'))}": {
-            "--priority": not plans and request.priorities != (DEFAULT_PRIORITY,)
-        },
-        f"the policies {', '.join(RATED_POLICIES)}": {
-            "a second --priority": not rates and len(request.priorities) > 1,
-            "--learned": not rates and request.settings.learns_speeds,
-        },
-    }
-    for needed, options in without_effect.items():
-        for option, is_given in options.items():
-            if is_given:
-                raise UsageError(
-                    f"{option} is for {needed}; nothing was replayed. Leave it out."
-                )
 
 
 def check_sweep(

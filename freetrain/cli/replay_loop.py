@@ -8,23 +8,16 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from freetrain.api.compare import entrants_of, load_trainers, log_of
+from freetrain.api.writing import check_folder, write_folder
 from freetrain.broker.limits import Mode
 from freetrain.cli.context import (
     CliContext,
-    check_folder,
     json_text,
-    progress,
-    read_log,
-    write_folder,
     write_out,
 )
-from freetrain.cli.replay import ReplayRequest, loop_words
-from freetrain.cli.replay_run import (
-    entrants_of,
-    figures_table,
-    load_trainers,
-    print_gaps,
-)
+from freetrain.cli.replay import loop_words
+from freetrain.cli.replay_run import figures_table, print_gaps
 from freetrain.errors import UsageError
 from freetrain.replay.loop import Stage, run_in_the_loop
 from freetrain.replay.pool import DAY_S
@@ -45,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from freetrain.api.request import ReplayRequest
     from freetrain.replay.loop import LoopResult
     from freetrain.replay.settings import LoopSettings, ReplaySettings
     from freetrain.replay.trainers import TrainerSpec
@@ -92,15 +86,7 @@ def run_loop_and_show(  # noqa: PLR0913 - as the command line has it
 
 
 def _stage(request: ReplayRequest, context: CliContext) -> Stage:
-    if request.log is None:
-        raise UsageError("a loop needs a log; nothing was replayed.")
-    trace = read_log(
-        request.log,
-        named=request.named,
-        skip_bad=request.skip_bad,
-        cores_per_node=request.cores_per_node,
-        gpus_per_node=request.gpus_per_node,
-    )
+    trace = log_of(request).trace
     if not isinstance(trace, JobTrace):
         raise UsageError(
             f"{request.named} holds idle intervals and no jobs, so that no scheduler "
@@ -111,7 +97,7 @@ def _stage(request: ReplayRequest, context: CliContext) -> Stage:
             f"{request.named} counts GPUs of nodes that jobs share, and leases in the "
             f"loop are of whole nodes. Nothing was replayed. Leave --in-the-loop out."
         )
-    with progress(context, f"scheduling ({request.schedule})") as report:
+    with context.progress(f"scheduling ({request.schedule})") as report:
         stage = Stage(
             trace,
             Method(request.schedule),
@@ -142,7 +128,7 @@ def _replay(
     context: CliContext,
 ) -> LoopResult:
     began_s = context.clock()
-    with progress(context, f"replaying under {settings.policy}") as report:
+    with context.progress(f"replaying under {settings.policy}") as report:
         result = run_in_the_loop(
             stage,
             trainers,

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from freetrain.api.logs import read_log
+from freetrain.api.writing import write_file
 from freetrain.cli.context import (
     AsJson,
     CliContext,
@@ -25,9 +27,6 @@ from freetrain.cli.context import (
     SkipBad,
     above_zero_up_to,
     json_text,
-    progress,
-    read_log,
-    write_file,
     write_out,
 )
 from freetrain.errors import UsageError
@@ -169,17 +168,15 @@ def info(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     as_json: AsJson = False,
 ) -> None:
     """Say what a scheduler log holds."""
-    from logs.summary import summarise  # noqa: PLC0415
-
     context: CliContext = ctx.obj
-    trace = read_log(
+    found = read_log(
         context.cwd / log,
         named=str(log),
         skip_bad=skip_bad,
         cores_per_node=cores_per_node,
         gpus_per_node=gpus_per_node,
     )
-    summary = summarise(dataclasses.replace(trace, source=str(log)))
+    summary = found.info()
     if as_json:
         write_out(context, json_text(summary, indent=2))
         return
@@ -198,18 +195,16 @@ def convert(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     force: Force = False,
 ) -> None:
     """Write a scheduler log in another format."""
-    from freetrain.replay.pool import reading_cautions  # noqa: PLC0415
-
     context: CliContext = ctx.obj
-    trace = read_log(
+    found = read_log(
         context.cwd / log,
         named=str(log),
         skip_bad=skip_bad,
         cores_per_node=cores_per_node,
         gpus_per_node=gpus_per_node,
     )
-    deliver(context, as_text(trace, to), out=out, force=force)
-    for line in reading_cautions(trace):
+    deliver(context, as_text(found.trace, to), out=out, force=force)
+    for line in found.cautions:
         context.stderr.write(f"{line}\n")
 
 
@@ -265,26 +260,22 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     force: Force = False,
 ) -> None:
     """Find the node × time holes that a log's jobs leave idle."""
-    from freetrain.replay.pool import idle_of  # noqa: PLC0415
     from freetrain.report.summary import idle_records  # noqa: PLC0415
-    from logs.simulation import Method, Passes  # noqa: PLC0415
 
     context: CliContext = ctx.obj
-    trace = read_log(
+    found = read_log(
         context.cwd / log,
         named=str(log),
         skip_bad=skip_bad,
         cores_per_node=cores_per_node,
         gpus_per_node=gpus_per_node,
     )
-    with progress(context, f"scheduling ({schedule})") as report:
-        idle, cautions = idle_of(
-            trace,
-            Method(schedule),
-            passes=Passes(passes),
-            lease_gpus=gpus_per_lease,
-            on_progress=report,
-        )
+    idle, cautions = found.idle(
+        schedule=schedule,
+        passes=passes,
+        gpus_per_lease=gpus_per_lease,
+        context=context,
+    )
     text = (
         json_text(list(idle_records(idle))) if as_json else as_text(idle, "fragments")
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.cli.replay_run import (
+from freetrain.api.compare import (
     hole_cautions,
     missing_basis,
     ran_out,

@@ -8,8 +8,8 @@ from typing import get_args
 
 import pytest
 
-from freetrain.cli.context import MethodName
-from freetrain.cli.replay import POLICY_NAMES
+from freetrain.api.logs import MethodName
+from freetrain.api.request import POLICY_NAMES
 from logs.simulation import Method
 from tests.cli.commands import JOBS, refused, run, run_json, written
 from tests.replay.worlds import REFERENCE_KEYS
