@@ -229,7 +229,10 @@ JOB_COLUMNS = ("job", "submit_s", "start_s", "run_s", "nodes", "req_s", "user")
 _NEEDED = ("job", "submit_s", "run_s", "nodes")
 
 
-_OPTIONAL = ("start_s", "req_s", "user")
+_SAID = ("user", "partition", "state")
+
+
+_OPTIONAL = ("start_s", "req_s", *_SAID)
 
 
 _NUMBERS = ("submit_s", "start_s", "run_s", "nodes", "req_s")
@@ -253,7 +256,8 @@ class JobsCsv(LogFormat[JobTrace]):
     def read(self, content: Content, *, skip_bad: int = 0) -> JobTrace:
         """Read a job CSV: columns in any order; ``-1`` or nothing means unknown.
 
-        ``start_s``, ``req_s`` and ``user`` may be missing altogether. A comment may
+        ``start_s``, ``req_s``, ``user``, ``partition`` and ``state`` may be missing
+        altogether. A comment may
         give the Unix time of t = 0 (``t0_unix=1641021254``) and the machine's size
         (``4360 KNL nodes``). `actual_run` says how jobs that never ran are kept.
 
@@ -302,7 +306,9 @@ class _JobsCsvParser:
     def __init__(self, columns: tuple[str, ...]) -> None:
         self._columns = columns
         self._places = {
-            name: columns.index(name) for name in JOB_COLUMNS if name in columns
+            name: columns.index(name)
+            for name in (*_NEEDED, *_OPTIONAL)
+            if name in columns
         }
         self._ids = JobIds()
 
@@ -311,9 +317,9 @@ class _JobsCsvParser:
         job_id = texts[self._places["job"]]
         if not job_id:
             raise BadLineError("job", "found nothing; expected the job's name")
-        user = self._text(texts, "user")
         words = [self._text(texts, name) for name in _NUMBERS]
-        job = _job(job_id, read_known(words, _NUMBERS), user)
+        said = [self._text(texts, name) for name in _SAID]
+        job = _job(job_id, read_known(words, _NUMBERS), said)
         self._ids.add(job_id, number, field="job")
         return job
 
@@ -322,8 +328,9 @@ class _JobsCsvParser:
         return _UNKNOWN if place is None else texts[place] or _UNKNOWN
 
 
-def _job(job_id: str, values: Sequence[float | None], user: str) -> Job:
+def _job(job_id: str, values: Sequence[float | None], said: Sequence[str]) -> Job:
     submit_s, start_s, run_s, nodes, requested_s = values
+    user, partition, state = ("" if text == _UNKNOWN else text for text in said)
     if submit_s is None:
         raise BadLineError("submit_s", "found -1 or nothing; expected 0 or more")
     if start_s is not None and start_s < submit_s:
@@ -339,7 +346,9 @@ def _job(job_id: str, values: Sequence[float | None], user: str) -> Job:
         run_s=run_s,
         units=units,
         requested_s=requested_s,
-        user="" if user == _UNKNOWN else user,
+        user=user,
+        partition=partition,
+        state=state,
     )
 
 

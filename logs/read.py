@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 WRITABLE = {
     "swf": "logs.swf:Swf",
-    "jobs-csv": "logs.csv_tables:JobsCsv",
     "gpu-csv": "logs.gpu_csv:GpuCsv",
+    "jobs-csv": "logs.csv_tables:JobsCsv",
     "fragments": "logs.csv_tables:Fragments",
 }
 """Module and class of the formats that are read and written, by name.
@@ -34,6 +34,8 @@ READ_ONLY = {
     "sacct": "logs.sacct:Sacct",
 }
 """Module and class of the formats that are only read."""
+
+PARQUET_MAGIC = b"PAR1"
 
 MAX_UNITS = 1 << 24
 """Most allocation units that are believed; the largest machine has 10.6 million."""
@@ -59,7 +61,7 @@ def read_trace(
     cores_per_node: int | None = None,
     gpus_per_node: int | None = None,
 ) -> Trace:
-    """Read the scheduler log at *path*, plain or gzipped.
+    """Read the scheduler log at *path*, plain or gzipped; of CSV also as Parquet.
 
     Compression and format are recognised by the content, never by the name. The
     formats' ``read`` methods say what each field becomes.
@@ -82,6 +84,10 @@ def read_trace(
             *gpus_per_node*, and it says nothing of GPUs.
     """
     content = read_content(path)
+    if content.raw.startswith(PARQUET_MAGIC):
+        from logs.frames import parquet_as_csv  # noqa: PLC0415 - the other CSV formats
+
+        content = parquet_as_csv(content)
     log_format = recognise(content)
     if cores_per_node is not None:
         log_format = log_format.with_cores_per_node(cores_per_node, content.source)

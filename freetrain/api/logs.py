@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from freetrain.api.context import UserContext, member_named, missing
+from freetrain.errors import UsageError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from logs.summary import TraceSummary
     from logs.trace import IdleTrace, Trace
 
@@ -42,6 +45,73 @@ class Log:
     skip_bad: int = 0
     cores_per_node: int | None = None
     gpus_per_node: int | None = None
+
+    @property
+    def start(self) -> pd.Timestamp | None:
+        """When second 0 was, in UTC; None where the log does not say.
+
+        ``log.start + pd.to_timedelta(log.jobs.submit_s, unit="s")`` are dates.
+        """
+        import pandas as pd  # noqa: PLC0415 - commands do without
+
+        unix_s = self.trace.unix_start_s
+        return None if unix_s is None else pd.Timestamp(unix_s, unit="s", tz="UTC")
+
+    @property
+    def jobs(self) -> pd.DataFrame:
+        """A row a job, by submission: see ``logs.frames.jobs_frame``.
+
+        Raises:
+            UsageError: It is a log of idle intervals.
+        """
+        from logs.frames import jobs_frame  # noqa: PLC0415 - NumPy
+        from logs.trace import IdleTrace  # noqa: PLC0415
+
+        if isinstance(self.trace, IdleTrace):
+            raise UsageError(
+                f"{self.named} holds idle intervals and no jobs. Use holes()."
+            )
+        return jobs_frame(self.trace)
+
+    @property
+    def nodes(self) -> pd.DataFrame:
+        """A row a node, as recorded: ``node``, its ``holes``, and ``idle_s`` in all.
+
+        Jobs of a log that names no nodes are placed on any that are free.
+        """
+        import numpy as np  # noqa: PLC0415
+        import pandas as pd  # noqa: PLC0415 - commands do without
+
+        from logs.frames import single_nodes  # noqa: PLC0415
+
+        idle, _ = self.idle()
+        node, size = single_nodes(idle), len(idle.node_names)
+        lasts_s = np.repeat(idle.end_s - idle.start_s, idle.widths)
+        return pd.DataFrame(
+            {
+                "node": idle.node_names,
+                "holes": np.bincount(node, minlength=size),
+                "idle_s": np.bincount(node, weights=lasts_s, minlength=size),
+            }
+        )
+
+    def holes(
+        self,
+        *,
+        schedule: MethodName = "recorded",
+        passes: PassesName = "moment",
+        gpus_per_lease: int | None = None,
+    ) -> pd.DataFrame:
+        """Return a row for each hole: ``node``, ``idle_start_s``, ``idle_end_s``.
+
+        Parameters and errors are those of ``idle``.
+        """
+        from logs.frames import idle_frame  # noqa: PLC0415 - NumPy
+
+        found, _ = self.idle(
+            schedule=schedule, passes=passes, gpus_per_lease=gpus_per_lease
+        )
+        return idle_frame(found)
 
     def info(self) -> TraceSummary:
         """Return what the log holds: the figures of ``freetrain trace info``."""

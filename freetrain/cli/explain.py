@@ -33,8 +33,6 @@ from freetrain.cli.status import (
     aim_lines,
     member_lines,
     pack_line,
-    pack_record,
-    reason_of,
 )
 from freetrain.cli.submit import number_or_word, survey_record, survey_text
 from freetrain.client.curves import (
@@ -50,6 +48,8 @@ from freetrain.client.status import (
     TrainerStatus,
     generation_history,
     overview,
+    pack_record,
+    reason_of,
 )
 from freetrain.client.trainers import author_text
 from freetrain.errors import BadDataError

@@ -11,6 +11,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from freetrain.api.holes import (
+    MOST_REQUESTS,
+    end_s,
+    hole_record,
+    snapshot_between_cycles,
+)
 from freetrain.cli.context import (
     CliContext,
     clock_text,
@@ -19,14 +25,7 @@ from freetrain.cli.context import (
     print_out,
     write_out,
 )
-from freetrain.cli.holes import (
-    CAVEAT,
-    MOST_REQUESTS,
-    TORN,
-    end_s,
-    hole_record,
-    snapshot_between_cycles,
-)
+from freetrain.cli.holes import CAVEAT, TORN
 from freetrain.config.job import NodeSettings
 from freetrain.config.site import Site, requirement_on
 from freetrain.text import one_line, render_duration

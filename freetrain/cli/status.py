@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -10,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from freetrain.broker.lease import LeaseState
-from freetrain.broker.limits import TrainerReason
 from freetrain.cli.context import (
     CliContext,
     ago,
@@ -22,13 +20,19 @@ from freetrain.cli.context import (
     show_anew,
     write_out,
 )
-from freetrain.client.status import Doing, Overview, TrainerStatus, overview
+from freetrain.client.status import (
+    Doing,
+    Overview,
+    TrainerStatus,
+    overview,
+    reason_of,
+    status_record,
+)
 from freetrain.client.trainers import author_text
 from freetrain.pack.pack import MemberEnd, MemberRecord, PackRecord, how_it_failed
 from freetrain.state.files import StateDir
 from freetrain.state.tables import Delivery, DeliveryStage, TrainerState
 from freetrain.text import UNKNOWN, counted, one_line, per_cent, scaled
-from freetrain.tick.status_report import TrainerLine
 
 EVERY_S = 2.0
 
@@ -230,37 +234,6 @@ def _when(time_s: float, now_s: float) -> str:
     return f"{ago(time_s, now_s)} ({clock_text(time_s)})"
 
 
-def reason_of(trainer: TrainerStatus, view: Overview) -> str:
-    """Return why *trainer* is as it is; empty where there is nothing to explain."""
-    if trainer.problem:
-        return trainer.problem
-    if trainer.doing is Doing.FAILED:
-        return trainer.row.message or _ending_text(trainer)
-    if trainer.row.state is not TrainerState.WANTED or trainer.doing is Doing.FINISHED:
-        return trainer.row.message
-    if trainer.doing is Doing.STALLED:
-        return "it makes no steps any more; if that goes on, it is started again."
-    if trainer.doing is Doing.STOPPING and trainer.worlds.newest is not None:
-        return trainer.worlds.newest.reason
-    return _tick_reason(trainer, view.of_trainer(trainer.row.name))
-
-
-def _tick_reason(trainer: TrainerStatus, line: TrainerLine | None) -> str:
-    """Return the last tick's reason; empty where everything goes as planned."""
-    if line is None or line.problem:
-        return "" if line is None else line.problem
-    if line.reason in {"", TrainerReason.AS_PLANNED}:
-        return ""
-    if line.reason == TrainerReason.RE_FORMS and trainer.nodes == line.planned_nodes:
-        return ""  # the tick moved it after it had looked
-    return f"{line.reason}{f' ({line.brake})' if line.brake else ''}."
-
-
-def _ending_text(trainer: TrainerStatus) -> str:
-    ending = trainer.worlds.ending
-    return "" if ending is None else f"{ending.ended.words}: {ending.message}"
-
-
 def aim_lines(trainer: TrainerStatus, view: Overview) -> Iterator[str]:
     """Yield what is wrong with its metrics, and the state of its delivery."""
     line = view.of_trainer(trainer.row.name)
@@ -330,90 +303,3 @@ def _member_text(line: MemberRecord, share: float | None) -> str:
 
 def _failed(line: MemberRecord) -> bool:
     return line.end == MemberEnd.FAILED
-
-
-def status_record(view: Overview) -> dict[str, Any]:
-    """Return the record of ``--json``; unknown values are null."""
-    return {
-        "now_s": view.now_s,
-        "last_tick_s": None if view.report is None else view.report.at_s,
-        "is_tick_missing": view.is_tick_missing,
-        "forecaster": (view.report.forecaster if view.report else "") or None,
-        "leases": {str(state): count for state, count in view.leases.items()},
-        "problems": list(view.report.problems) if view.report else [],
-        "trainers": [_record(trainer, view) for trainer in view.standings],
-    }
-
-
-def _record(trainer: TrainerStatus, view: Overview) -> dict[str, Any]:
-    newest, ending = trainer.worlds.newest, trainer.worlds.ending
-    line = view.of_trainer(trainer.row.name)
-    return {
-        "name": trainer.row.name,
-        "state": str(trainer.row.state),
-        "doing": str(trainer.doing),
-        "since_s": trainer.since_s,
-        "submitted_s": trainer.row.submitted_s,
-        "nodes": trainer.nodes,
-        "planned_nodes": None if line is None else line.planned_nodes,
-        "node_names": [m.node for m in newest.members] if newest else [],
-        "generation": trainer.generation,
-        "generation_reason": newest.reason if newest else None,
-        "generation_author": newest.author if newest else None,
-        **_progress_record(trainer),
-        "committed_step": trainer.committed_step,
-        "last_ending": None if ending is None else str(ending.ended),
-        "last_message": None if ending is None else ending.message,
-        "reason": reason_of(trainer, view),
-        "is_diverging": line is not None and line.is_diverging,
-        "bad_metrics": {} if line is None else dict(line.bad_metrics),
-        "delivery": _delivery_record(view.delivery_of(trainer.row)),
-        "pack": None if trainer.pack is None else pack_record(trainer.pack),
-        "run_dir": trainer.row.run_dir,
-    }
-
-
-def _delivery_record(delivery: Delivery | None) -> dict[str, Any] | None:
-    if delivery is None:
-        return None
-    return {
-        "stage": str(delivery.stage),
-        "reached_s": delivery.reached_s,
-        "step": delivery.step,
-        "value": delivery.value,
-        "checkpoint": delivery.checkpoint or None,
-        "problem": delivery.problem or None,
-    }
-
-
-def _progress_record(trainer: TrainerStatus) -> dict[str, Any]:
-    progress = trainer.progress
-    return {
-        "step": progress.step if progress else None,
-        "samples": progress.samples if progress else None,
-        "epoch": progress.epoch if progress else None,
-        "loss": progress.loss if progress else None,
-        "told_s": progress.t if progress else None,
-        "samples_per_s": trainer.samples_per_s,
-    }
-
-
-def pack_record(pack: PackRecord) -> dict[str, Any]:
-    """Return the members of *pack*, for ``--json``; unknown values are null."""
-    return {
-        "means": pack.means or None,
-        "members": [
-            {
-                "name": name,
-                "end": line.end or None,
-                "is_over": line.is_over,
-                "step": line.steps,
-                "samples": line.samples,
-                "share": None if line.end else pack.shares.get(name),
-                "failures": line.failures,
-                "message": line.message or None,
-                "is_tried_again": line.again_s is not None,
-            }
-            for name, line in pack.members.items()
-        ],
-    }

@@ -513,3 +513,16 @@ def _ranked(
     figure = drawn(lines, height=340)
     highest = 101 if most > HALF else 110 * most
     return figure.update_yaxes(title="% of trainers", range=[0, highest])
+
+
+DRAWINGS = {
+    "samples": samples_figure,
+    "losses": losses_figure,
+    "pool": pool_figure,
+    "bands": bands_figure,
+    "holes": holes_figure,
+    "completions": completions_figure,
+    "slowdowns": slowdowns_figure,
+    "quality": quality_figure,
+}
+"""By name; the last three are of trainers that finished, or have quality curves."""

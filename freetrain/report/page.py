@@ -83,8 +83,8 @@ def report_files(comparison: Comparison) -> dict[str, bytes]:
     """Return the content of each file of the report on *comparison*, by name."""
     texts = {
         "summary.json": summary(comparison),
-        "steps.csv": steps_table(comparison),
-        "completions.csv": completions_table(comparison),
+        "steps.csv": csv_text(STEP_COLUMNS, step_rows(comparison)),
+        "completions.csv": csv_text(COMPLETION_COLUMNS, completion_rows(comparison)),
         "report.html": render_page(comparison),
     }
     texts |= forecast_texts(_origin(comparison), comparison.results)
@@ -124,36 +124,35 @@ def summary(comparison: Comparison) -> str:
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
-def steps_table(comparison: Comparison) -> str:
-    """Return every step of every policy as CSV.
+def step_rows(comparison: Comparison) -> Iterator[tuple[object, ...]]:
+    """Yield every step of every policy, with a value for each of ``STEP_COLUMNS``.
 
     ``resized`` holds ``trainer=nodes`` pairs and ``finished`` trainers, both
     separated by spaces, which trainers' names do not have.
     """
-    return csv_text(
-        STEP_COLUMNS,
-        (
-            (
-                comparison.name(result),
+    for result in comparison.results:
+        name = comparison.name(result)
+        for step in result.steps:
+            yield (
+                name,
                 step.time_s,
                 step.idle_nodes,
                 step.used_nodes,
-                " ".join(f"{name}={nodes}" for name, nodes in step.resized),
+                " ".join(f"{trainer}={nodes}" for trainer, nodes in step.resized),
                 " ".join(step.finished),
             )
-            for result in comparison.results
-            for step in result.steps
-        ),
-    )
 
 
-def completions_table(comparison: Comparison) -> str:
-    """Return each trainer's arrival, start and finish as CSV; empty means never."""
-    return csv_text(
-        COMPLETION_COLUMNS,
-        (
-            (
-                comparison.name(result),
+def completion_rows(comparison: Comparison) -> Iterator[tuple[object, ...]]:
+    """Yield each trainer's arrival, start and finish under each policy.
+
+    There is a value for each of ``COMPLETION_COLUMNS``; None means never.
+    """
+    for result in comparison.results:
+        name = comparison.name(result)
+        for done in result.completions:
+            yield (
+                name,
                 done.trainer,
                 done.arrival_s,
                 done.admitted_s,
@@ -161,10 +160,6 @@ def completions_table(comparison: Comparison) -> str:
                 done.samples,
                 done.slowdown,
             )
-            for result in comparison.results
-            for done in result.completions
-        ),
-    )
 
 
 def render_page(comparison: Comparison) -> str:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from freetrain.api.holes import PartitionHoles, holes_for_leases
 from freetrain.cli import gpu_holes, holes
 from freetrain.cli.gpu_holes import FreeGpus, PartitionGpus, gpu_pieces
-from freetrain.cli.holes import PartitionHoles, holes_for_leases
 from freetrain.config.job import NodeSettings
 from freetrain.config.site import LeaseSettings, Site
 from slurm.holes import HoleEnd

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from freetrain.api.holes import PartitionHoles
 from freetrain.cli.holes import (
-    PartitionHoles,
     groups,
     idle_nodes_by_length,
     why_it_ends,

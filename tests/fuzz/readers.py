@@ -13,6 +13,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from freetrain.agent.observation import read_patience
 from freetrain.broker.lease import parse_comment
 from freetrain.client.submit import kept_environment
@@ -212,6 +214,15 @@ node,idle_start_s,idle_end_s
 12,50.5,70
 3,200,1e4
 """
+
+
+def _parquet() -> Iterator[bytes]:
+    for text in (JOBS_CSV, FRAGMENTS, GPU_CSV):
+        content = io.BytesIO()
+        frame = pd.read_csv(io.StringIO(text), comment="#")
+        frame.attrs["comments"] = [text.splitlines()[0].removeprefix("# ")]
+        frame.to_parquet(content)
+        yield content.getvalue()
 
 
 def _read_log(content: bytes, folder: Path) -> object:
@@ -519,6 +530,7 @@ def _readers() -> Iterator[Reader]:
     yield Reader("log sacct headless", (headless.encode(),), _read_log, (LogError,))
     packed = tuple(gzip.compress(text.encode(), mtime=0) for text in logs.values())
     yield Reader("log gzip", packed, _read_log, (LogError,))
+    yield Reader("log parquet", tuple(_parquet()), _read_log, (LogError,))
     yield Reader(
         "recorded curves",
         _curves(),
