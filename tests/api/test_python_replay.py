@@ -89,6 +89,55 @@ def test_the_command_of_a_result_gives_its_figures(result: ft.Replay) -> None:
         assert row["slowdown_p50"] == record["slowdown"]["p50"]
 
 
+def test_every_parameter_is_in_the_command_of_a_result(tmp_path: Path) -> None:
+    jobs, curve = tmp_path / "jobs.csv", tmp_path / "curves/net/a.csv"
+    rows = "".join(f"{n},{60 * n},-1,{300 + n},1,600,1\n" for n in range(40))
+    jobs.write_text(f"# 4 nodes\njob,submit_s,start_s,run_s,nodes,req_s,user\n{rows}")
+    curve.parent.mkdir(parents=True)
+    curve.write_text(
+        "samples,metric\n" + "".join(f"{n},{1 / n}\n" for n in range(1, 9))
+    )
+    (tmp_path / "leaves.txt").write_text("SwitchName=s1 Level=0 Nodes=[0-3]\n")
+
+    result = ft.replay(
+        jobs,
+        trainers="quality:3",
+        policies=["lookahead"],
+        priorities=["slaq"],
+        settings={"horizon_s": 600},
+        forecasters=["life-table"],
+        against="fair",
+        accounting="published",
+        schedule="easy",
+        passes="event",
+        nodes=3,
+        start=60,
+        days=0.02,
+        load=2,
+        curves=curve.parents[1],
+        better="lower",
+        parallel=2,
+        every=120,
+        requeue=True,
+        learned=True,
+        topology=tmp_path / "leaves.txt",
+        t_fwd=60,
+        cost_factor=0.5,
+        solver="cbc",
+        seed=3,
+    )
+
+    assert result.command == (
+        f"freetrain replay {jobs} --trainers quality:3 --load 2 "
+        f"--curves {curve.parents[1]} --better lower --policy lookahead "
+        f"--priority slaq --priority fair --set horizon_s=600 --against fair "
+        f"--topology {tmp_path}/leaves.txt --forecaster life-table --every 120 "
+        f"--accounting published --schedule easy --passes event --nodes 3 --start 60 "
+        f"--days 0.02 --parallel 2 --t-fwd 60 --cost-factor 0.5 --solver cbc --seed 3 "
+        f"--requeue --learned"
+    )
+
+
 def test_frames_are_typed_and_agree_with_the_figures(result: ft.Replay) -> None:
     timeline, trainers, events = result.timeline, result.trainers, result.events
 
