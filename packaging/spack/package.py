@@ -17,6 +17,7 @@ class PyFreetrain(PythonPackage):
 
     version("0.1.0")
 
+    variant("data", default=False, description="Logs in Parquet files")
     variant("mpi", default=False, description="Programs that speak MPI")
     variant("highs", default=False, description="HiGHS as a second solver")
 
@@ -28,12 +29,14 @@ class PyFreetrain(PythonPackage):
     depends_on("py-markupsafe@2.1:", type=("build", "run"))
     depends_on("py-msgspec@0.20:", type=("build", "run"))
     depends_on("py-numpy@2.0:", type=("build", "run"))
+    depends_on("py-pandas@2.2:", type=("build", "run"))
     depends_on("py-plotly@6.0:", type=("build", "run"))
     depends_on("py-pulp@3.3.2:3", type=("build", "run"))
     depends_on("py-rich@13.8:", type=("build", "run"))
     depends_on("py-scipy@1.13:", type=("build", "run"))
     depends_on("py-typer@0.29:", type=("build", "run"))
 
+    depends_on("py-pyarrow@17:", when="+data", type=("build", "run"))
     depends_on("mpi", when="+mpi")
     depends_on("py-mpi4py@4.1:", when="+mpi", type=("build", "run"))
     depends_on("py-highspy@1.10:", when="+highs", type=("build", "run"))
