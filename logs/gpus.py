@@ -38,6 +38,18 @@ class GpuNodes:
             stacked |= nodes << place
         return stacked
 
+    def nodes_of(self, gpus: int, nodes: int) -> int:
+        """Return *nodes*, or the fewest that hold *gpus* where that is 0."""
+        return nodes or -(-gpus // self._per_node)
+
+    def nodes_with(self, gpus: UnitSet) -> UnitSet:
+        """Return all GPUs of the nodes that have any of *gpus*."""
+        return self._by_free(gpus).at_least(1) * self._whole_node
+
+    def has_room(self, free: UnitSet, gpus: int, nodes: int) -> bool:
+        """Tell whether ``place`` finds *gpus* of *free* on *nodes* nodes, 1 or more."""
+        return self._rooms(free, gpus, nodes).bit_count() >= nodes
+
     def place(self, free: UnitSet, gpus: int, nodes: int) -> UnitSet:
         """Return the GPUs of *free* that Slurm gives a job; 0 where it does not fit.
 
@@ -51,8 +63,8 @@ class GpuNodes:
             gpus: How many the job has, spread evenly over its nodes.
             nodes: How many nodes it has; 0 for as few as can hold it.
         """
-        nodes = nodes or -(-gpus // self._per_node)
-        rooms = self._by_free(free).at_least(-(-gpus // nodes))
+        nodes = self.nodes_of(gpus, nodes)
+        rooms = self._rooms(free, gpus, nodes)
         taken = 0
         for done, node in enumerate(self._pick(rooms, nodes)):
             share = -(-gpus // (nodes - done))
@@ -63,6 +75,10 @@ class GpuNodes:
                 taken |= lowest << node
                 own ^= lowest
         return taken
+
+    def _rooms(self, free: UnitSet, gpus: int, nodes: int) -> UnitSet:
+        """Return the nodes on which a job finds its largest part."""
+        return self._by_free(free).at_least(-(-gpus // nodes))
 
     def _by_free(self, free: UnitSet) -> HolderCounts:
         """Return which nodes have one GPU or more in *free*, two or more, and so on."""

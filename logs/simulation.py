@@ -768,7 +768,7 @@ class SlurmPlacer:
                 for number, job in machine.running.items()
             )
             slot_s = self._parameters.bf_resolution_s
-            timeline = Timeline(machine.now_s, machine.free, ends, slot_s)
+            timeline = Timeline(machine.now_s, machine.free, ends, slot_s, machine.gpus)
             self._timeline = timeline
             self._tested = []
             self._valid_s = math.inf
@@ -814,6 +814,7 @@ class SlurmPlacer:
             machine.size[job],
             machine.request_s[job],
             now_s=machine.now_s,
+            nodes=machine.jobs[job].node_count,
             before_slot=search.before_slot,
         )
         if isinstance(found, int):
@@ -832,8 +833,7 @@ class SlurmPlacer:
         if start_s > machine.now_s + window_s:
             self._valid_s = min(self._valid_s, start_s - window_s)
             return
-        size = machine.size[job]
-        units = machine.units.lowest(place.units, size)
+        units = machine.pick(job, place.units)
         timeline.book(place, units)
         if place.at == 0:
             machine.start(job, units)
@@ -901,14 +901,8 @@ class Simulation:
         of others that could start: the schedule is the same, and plans are shorter.
 
         Raises:
-            UnusableLogError: The machine does not fit the log, or it counts GPUs, which
-                the simulated Slurm cannot plan.
+            UnusableLogError: The machine does not fit the log.
         """
-        if trace.counts_gpus and method is Method.SLURM:
-            raise UnusableLogError(
-                f"{trace.source} counts GPUs, and --schedule slurm plans units that "
-                f"may be on any node; no schedule was made. Use --schedule easy."
-            )
         self.layout = lay_out(trace, units=units, by_name=method == Method.RECORDED)
         reasons = {
             index: _reason(job, method, self.layout)

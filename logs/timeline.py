@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from logs.gpus import GpuNodes
+
 
 UnitSet = int
 """A set of units, one bit a unit."""
@@ -197,12 +199,17 @@ class Timeline:
     a job that is past its request, to the end of the present slot. In the last step
     everything is free.
 
+    Where units are GPUs, a job needs them on certain numbers of nodes. A later start is
+    booked with all of its nodes, as Slurm's backfill plans whole nodes; a job that
+    starts now has its GPUs alone.
+
     Args:
         now_s: The moment.
         free: Units that no job holds now.
         ends: When running jobs are expected to end, each with its units, which no
             other has, and their number.
         resolution_s: Length of a slot.
+        gpus: The nodes, where units are GPUs; else None.
     """
 
     def __init__(
@@ -211,14 +218,17 @@ class Timeline:
         free: UnitSet,
         ends: Iterable[tuple[float, UnitSet, int]],
         resolution_s: float,
+        gpus: GpuNodes | None = None,
     ) -> None:
         self._resolution_s = resolution_s
+        self._gpus = gpus
         base = math.floor(now_s / resolution_s)
         self._slots = [base]
         self._free = [free]
         self._counts = [free.bit_count()]
-        # Slots before which nothing as large and as long fits, the latest first.
-        self._floors: list[tuple[int, int, float]] = []
+        # Slots before which nothing as large and as long fits on so many nodes, the
+        # latest first.
+        self._floors: list[tuple[int, int, float, int]] = []
         self._taken = [0]  # units of the bookings that begin with each step
         for slot, units, size in sorted(
             (max(self._slot(end_s), base + 1), units, size)
@@ -246,14 +256,18 @@ class Timeline:
         request_s: float,
         *,
         now_s: float,
+        nodes: int = 0,
         before_slot: float = math.inf,
     ) -> Placement | int:
         """Return the earliest place for *size* units during *request_s*.
 
         Where it does not begin before *before_slot*, only a slot is returned, not
-        before that one, before which there is no place.
+        before that one, before which there is no place. GPUs are to be on *nodes*
+        nodes; 0 for as few as can hold them.
         """
-        at = known = self._first_worth_trying(size, request_s)
+        gpus = self._gpus
+        nodes = 0 if gpus is None else gpus.nodes_of(size, nodes)
+        at = known = self._first_worth_trying(size, request_s, nodes)
         slots, free, counts = self._slots, self._free, self._counts
         found: Placement | None = None
         while found is None and slots[at] < before_slot:
@@ -271,40 +285,52 @@ class Timeline:
             taken = self._taken[at + 1 : end]
             units = reduce(and_, compress(free[at + 1 : end], taken), free[at])
             # Counting takes ten times as long as an intersection.
-            if counts[at] - sum(taken) >= size or units.bit_count() >= size:
+            if (counts[at] - sum(taken) >= size or units.bit_count() >= size) and (
+                gpus is None or gpus.has_room(units, size, nodes)
+            ):
                 found = Placement(at, end_slot, units)
             else:
                 at += 1
         if at > known:
-            self._keep_floor(slots[at], size, request_s)
+            self._keep_floor(slots[at], size, request_s, nodes)
         return slots[at] if found is None else found
 
     def book(self, gap: Placement, units: UnitSet) -> None:
         """Take *units* of *gap* for as long as it lasts."""
         end = self._cut(gap.end_slot)
-        size = units.bit_count()
         free, counts = self._free, self._counts
-        for step in range(gap.at, end):
-            free[step] ^= units
-            counts[step] -= size
+        size = units.bit_count()
+        if self._gpus is not None and gap.at:
+            whole = self._gpus.nodes_with(units)
+            size = (free[gap.at] & whole).bit_count()
+            for step in range(gap.at, end):  # other GPUs of these come free meanwhile
+                free[step] &= ~whole
+                counts[step] = free[step].bit_count()
+        else:
+            for step in range(gap.at, end):
+                free[step] ^= units
+                counts[step] -= size
         self._taken[gap.at] += size
 
-    def _first_worth_trying(self, size: int, request_s: float) -> int:
+    def _first_worth_trying(self, size: int, request_s: float, nodes: int) -> int:
         # Bookings only take units away, so nothing fits earlier than a job that
         # was as small and as short did.
-        for slot, other_size, other_s in self._floors:
-            if other_size <= size and other_s <= request_s:
+        for slot, other_size, other_s, other_nodes in self._floors:
+            if other_size <= size and other_s <= request_s and other_nodes == nodes:
                 return bisect_left(self._slots, slot)
         return 0
 
-    def _keep_floor(self, slot: int, size: int, request_s: float) -> None:
-        """Note that nothing as large and as long fits before *slot*."""
+    def _keep_floor(self, slot: int, size: int, request_s: float, nodes: int) -> None:
+        """Note that nothing as large and as long fits on *nodes* before *slot*."""
         kept = [
             floor
             for floor in self._floors
-            if floor[0] > slot or floor[1] < size or floor[2] < request_s
+            if floor[0] > slot
+            or floor[1] < size
+            or floor[2] < request_s
+            or floor[3] != nodes
         ]
-        insort(kept, (slot, size, request_s), key=lambda floor: -floor[0])
+        insort(kept, (slot, size, request_s, nodes), key=lambda floor: -floor[0])
         self._floors = kept
 
     def _slot(self, time_s: float) -> int:

@@ -152,7 +152,6 @@ trace holes gpus.csv --gpus-per-lease 3 | nodes of 4 GPUs, and leases of 3
 trace holes gpus.sacct --gpus-per-lease 1 | there are no GPUs in it
 trace holes holes.csv --gpus-per-lease 1 | so it says nothing of GPUs
 trace convert gpus.sacct --to gpu-csv | counts no GPUs
-replay gpus.csv --schedule slurm | Use --schedule easy
 replay gpus.csv --schedule easy --in-the-loop preempt | leases in the loop are of
 replay gpus.csv --gpus-per-lease 1 --out o | does not go with --out
 replay --pool 2 --gpus-per-lease 1 | does not go with --pool

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from logs.trace import Job, JobTrace
@@ -67,3 +69,29 @@ def traces(
         st.integers(0, 3),
     )
     return trace_of(draw(st.lists(jobs, min_size=3, max_size=most_jobs)), units)
+
+
+@st.composite
+def gpu_traces(draw: st.DrawFn, most_jobs: int = 12) -> JobTrace:
+    """Up to *most_jobs* jobs that crowd up to four nodes of four GPUs."""
+    count = draw(st.integers(1, 4))
+
+    def build(
+        submit_s: int, size: tuple[int, int], run_s: int, slack_s: int, rank: int
+    ) -> Job:
+        nodes, gpus = size
+        units = max(nodes, min(gpus, 4 * nodes))
+        request_s = max(run_s + slack_s, 0)
+        made = job(submit_s, units, run_s, request_s, priority=rank)
+        return replace(made, node_count=nodes)
+
+    jobs = st.builds(
+        build,
+        st.integers(0, 40),
+        st.tuples(st.integers(1, count), st.integers(1, 4 * count)),
+        st.integers(0, 25),
+        st.integers(-5, 12),
+        st.integers(0, 3),
+    )
+    trace = trace_of(draw(st.lists(jobs, min_size=3, max_size=most_jobs)), 4 * count)
+    return replace(trace, units_per_node=4, counts_gpus=True)

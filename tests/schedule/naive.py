@@ -1,13 +1,16 @@
 """Slurm's schedulers written a second time, slowly: second by second, unit by unit.
 
 Nothing here shares code or method with ``logs.simulation``: it plans with one set of
-units for each slot, from scratch, at every multiple of its interval.
+units for each slot, from scratch, at every multiple of its interval. Only where GPUs
+are packed is asked of ``logs.gpus``, which has tests of its own.
 """
 
 import math
 from dataclasses import dataclass, field
 
+from logs.gpus import GpuNodes
 from logs.simulation import SlurmParameters
+from logs.timeline import members, unit_set
 from logs.trace import Job, JobTrace
 
 Place = tuple[float, frozenset[int]]
@@ -53,6 +56,25 @@ class Shop:
         held = {unit for number in self.holders() for unit in self.places[number][1]}
         return [unit for unit in range(self.trace.units) if unit not in held]
 
+    def pick(self, number: int, free: list[int]) -> list[int]:
+        """Return the units of *free* that a job gets; none where it does not fit."""
+        job = self.jobs[number]
+        if len(free) < job.units:
+            return []
+        if not self.trace.counts_gpus:
+            return free[: job.units]
+        per_node = self.trace.units_per_node
+        nodes = GpuNodes(self.trace.units // per_node, per_node)
+        return [*members(nodes.place(unit_set(free), job.units, job.node_count))]
+
+    def planned(self, units: list[int]) -> set[int]:
+        """Return the units that others may not have where a later start is planned."""
+        if not self.trace.counts_gpus:
+            return set(units)
+        per_node = self.trace.units_per_node
+        nodes = {unit // per_node for unit in units}
+        return {n * per_node + k for n in nodes for k in range(per_node)}
+
     def start(self, number: int, units: list[int]) -> None:
         self.places[number] = (self.now_s, frozenset(units))
 
@@ -75,10 +97,10 @@ class Shop:
 
     def start_in_order(self, queue: list[int]) -> None:
         for number in queue:
-            free = self.free()
-            if len(free) < self.jobs[number].units:
+            units = self.pick(number, self.free())
+            if not units:
                 return
-            self.start(number, free[: self.jobs[number].units])
+            self.start(number, units)
 
 
 def slurm(
@@ -129,9 +151,10 @@ def _slurm_cycle(shop: Shop, parameters: SlurmParameters) -> dict[int, Place]:
         if start_s > shop.now_s + parameters.bf_window_min * 60:
             continue
         common = sorted(set.intersection(*(free[each] for each in slots)))
-        units = common[: shop.jobs[number].units]
+        units = shop.pick(number, common)
+        taken = set(units) if slot == base else shop.planned(units)
         for each in slots:
-            free[each] -= set(units)
+            free[each] -= taken
         if slot == base:
             shop.start(number, units)
         else:
@@ -146,7 +169,7 @@ def _first_gap(
         start_s = max(shop.now_s, slot * slot_s)
         end = math.ceil((start_s + shop.request_s(number)) / slot_s)
         slots = range(slot, max(end, slot + 1))
-        common = set.intersection(*(free[each] for each in slots))
-        if len(common) >= shop.jobs[number].units:
+        common = sorted(set.intersection(*(free[each] for each in slots)))
+        if shop.pick(number, common):
             return slot, slots
     raise AssertionError("the horizon is too near")

@@ -12,7 +12,7 @@ from logs.simulation import Method, Running, Simulation, SlurmParameters
 from logs.timeline import members
 from logs.trace import JobTrace
 from tests.schedule import naive
-from tests.schedule.instances import job, trace_of, traces
+from tests.schedule.instances import gpu_traces, job, trace_of, traces
 
 
 def places(result: Schedule) -> dict[int, naive.Place]:
@@ -30,8 +30,8 @@ parameters = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
-@given(traces(priorities=True), parameters)
+@settings(max_examples=500, deadline=None)
+@given(st.one_of(traces(priorities=True), gpu_traces()), parameters)
 def test_slurm_places_and_plans_every_job_as_the_naive_one_does(
     trace: JobTrace, slurm: SlurmParameters
 ) -> None:
@@ -49,7 +49,7 @@ def test_slurm_places_and_plans_every_job_as_the_naive_one_does(
 
 
 @settings(max_examples=300, deadline=None)
-@given(traces(priorities=True, most_jobs=40), parameters)
+@given(st.one_of(traces(priorities=True, most_jobs=40), gpu_traces(40)), parameters)
 def test_jobs_start_alike_whether_or_not_those_that_cannot_are_planned(
     trace: JobTrace, slurm: SlurmParameters
 ) -> None:
