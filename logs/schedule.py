@@ -124,7 +124,7 @@ def schedule(  # noqa: PLR0913 - as the command line has it
         trace, method, units=units, slurm=slurm, passes=passes, plans_all=False
     )
     placed: list[PlacedJob] = []
-    slots = _slots(trace.source, simulation.layout, lease_gpus)
+    slots = lease_slots(trace.source, simulation.layout, lease_gpus)
     idle = _IdleSlots(slots, simulation.layout.gpus if lease_gpus else None)
     ended = 0
     for count, moment in enumerate(simulation, 1):
@@ -145,7 +145,7 @@ def schedule(  # noqa: PLR0913 - as the command line has it
     )
 
 
-def _slots(source: str, layout: Layout, lease_gpus: int | None) -> Layout:
+def lease_slots(source: str, layout: Layout, lease_gpus: int | None) -> Layout:
     """Return a machine whose nodes are the leases that each node of *layout* can hold.
 
     Raises:

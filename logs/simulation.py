@@ -283,13 +283,14 @@ class Machine:
 
         All of them are free, or shared with the jobs that hold them.
         """
-        start_s = self.now_s + self.guests.leave(job, units, self.now_s)
+        left = self.free & ~units
+        start_s = self.now_s + self.guests.leave(job, units, left, self.now_s)
         end_s = start_s + self.jobs[job].run_s
         running = Running(job, start_s, end_s, start_s + self.request_s[job], units)
         self.waiting.remove(job)
         if shared := units & ~self.free:
             self._further.take(shared)
-        self.free &= ~units
+        self.free = left
         self.running[job] = running
         self._started.append(running)
         heapq.heappush(self._ends, (end_s, job))
@@ -418,17 +419,20 @@ class Guests(Protocol):
     job is placed as if they were not there, and starts when they have left.
     """
 
-    def leave(self, job: int, units: UnitSet, now_s: float) -> float:
-        """Leave *units*, on which *job* was placed; return the seconds it takes."""
+    def leave(self, job: int, units: UnitSet, left: UnitSet, now_s: float) -> float:
+        """Leave *units*, on which *job* was placed; return the seconds it takes.
+
+        What no job holds then is *left*.
+        """
         ...
 
 
 class NoGuests:
     """No guests at all."""
 
-    def leave(self, job: int, units: UnitSet, now_s: float) -> float:
+    def leave(self, job: int, units: UnitSet, left: UnitSet, now_s: float) -> float:
         """Return 0."""
-        del job, units, now_s
+        del job, units, left, now_s
         return 0.0
 
 

@@ -77,8 +77,7 @@ def compare(
     trainers = trainers_of(request, context.cwd, mean_nodes=mean_units)
     if lease_gpus > 1:
         trainers = in_leases(trainers, lease_gpus)
-        counts = f"Leases are of {lease_gpus} GPUs; counts of trainers are GPUs."
-        cautions = (*cautions, counts)
+        cautions = (*cautions, lease_words(lease_gpus))
     refuse_against(request, trainers)
     load_s = context.clock() - began_s
     results = tuple(
@@ -152,6 +151,11 @@ def _replay(
 
 
 # Reading the input
+
+def lease_words(gpus: int) -> str:
+    """Return a sentence on leases of *gpus* GPUs."""
+    return f"Leases are of {counted(gpus, 'GPU')}; counts of trainers are GPUs."
+
 
 MOST_DAYS = 90.0
 """Dedicated nodes are replayed until all trainers are done, or for so long."""

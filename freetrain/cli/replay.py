@@ -587,6 +587,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     if gpus_per_lease:
         check_leases(
             request,
+            sizes=len(set(gpus_per_lease)),
             in_the_loop=loop is not None,
             has_folder=out is not None,
             is_sweep=is_sweep,
@@ -606,7 +607,11 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             force=force,
         )
     elif loop is not None:
-        request = replace(request, policies=policies_in_the_loop(request.policies))
+        request = replace(
+            request,
+            policies=policies_in_the_loop(request.policies),
+            gpus_per_lease=gpus_per_lease[0] if gpus_per_lease else None,
+        )
         from freetrain.cli.replay_loop import run_loop_and_show  # noqa: PLC0415
 
         run_loop_and_show(request, loop, context, as_json=as_json, out=out, force=force)
@@ -798,7 +803,12 @@ def check_packs(given: Mapping[str, bool], against: str) -> None:
 
 
 def check_leases(
-    request: ReplayRequest, *, in_the_loop: bool, has_folder: bool, is_sweep: bool
+    request: ReplayRequest,
+    *,
+    sizes: int,
+    in_the_loop: bool,
+    has_folder: bool,
+    is_sweep: bool,
 ) -> None:
     """Refuse options that do not go with leases of parts of nodes.
 
@@ -807,8 +817,9 @@ def check_leases(
     """
     refused = {
         "--pool: there are no GPUs there": request.pool is not None,
-        "--in-the-loop: leases there are of whole nodes": in_the_loop,
-        "--out: a report is of leases of one size": has_folder,
+        "--in-the-loop and another size: leases there are of one": in_the_loop
+        and sizes > 1,
+        "--out: a report is of leases of one size": has_folder and not in_the_loop,
         "--seeds, --loads and --packs": is_sweep,
         "--against": request.against is not None,
         "--topology: leases are not nodes": request.topology is not None,

@@ -8,7 +8,7 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from freetrain.api.compare import entrants_of, load_trainers, log_of
+from freetrain.api.compare import entrants_of, lease_words, load_trainers, log_of
 from freetrain.api.writing import check_folder, write_folder
 from freetrain.broker.limits import Mode
 from freetrain.cli.context import (
@@ -21,6 +21,7 @@ from freetrain.cli.replay_run import figures_table, print_gaps
 from freetrain.errors import UsageError
 from freetrain.replay.loop import Stage, run_in_the_loop
 from freetrain.replay.pool import DAY_S
+from freetrain.replay.trainers import in_leases
 from freetrain.report.summary import (
     FORECAST_PAGE,
     Origin,
@@ -65,6 +66,7 @@ def run_loop_and_show(  # noqa: PLR0913 - as the command line has it
     began_s = context.clock()
     trainers = load_trainers(request.trainers, context.cwd)
     stage = _stage(request, context)
+    trainers = in_leases(trainers, stage.places.gpus or 1)
     load_s = context.clock() - began_s
     results = [
         _replay(stage, trainers, settings, loop, context) for settings in entrants
@@ -92,11 +94,6 @@ def _stage(request: ReplayRequest, context: CliContext) -> Stage:
             f"{request.named} holds idle intervals and no jobs, so that no scheduler "
             f"can be in the loop. Nothing was replayed. Leave --in-the-loop out."
         )
-    if trace.counts_gpus:
-        raise UsageError(
-            f"{request.named} counts GPUs of nodes that jobs share, and leases in the "
-            f"loop are of whole nodes. Nothing was replayed. Leave --in-the-loop out."
-        )
     with context.progress(f"scheduling ({request.schedule})") as report:
         stage = Stage(
             trace,
@@ -104,6 +101,7 @@ def _stage(request: ReplayRequest, context: CliContext) -> Stage:
             start_s=request.start_s,
             days=request.days,
             passes=Passes(request.passes),
+            lease_gpus=request.gpus_per_lease,
             on_progress=report,
         )
     if stage.end_s <= stage.start_s:
@@ -191,13 +189,16 @@ def _loop_record(result: LoopResult, loop: LoopSettings) -> dict[str, object]:
 
 def _read_as(request: ReplayRequest, stage: Stage) -> str:
     span_s = stage.end_s - stage.start_s
-    nodes, jobs = stage.nodes.count, len(stage.alone_s)
+    nodes, jobs = len(stage.places.layout.names), len(stage.alone_s)
     played = (
         f"{request.named}: {counted(jobs, 'job')} under {request.schedule} on "
         f"{counted(nodes, 'node')} in {render_duration(span_s)}, from day "
         f"{stage.start_s / DAY_S:g}."
     )
-    return " ".join((played, *stage.cautions))
+    cautions = stage.cautions
+    if stage.places.gpus is not None:
+        cautions = (*cautions, lease_words(stage.places.gpus))
+    return " ".join((played, *cautions))
 
 
 TRAINED = ("policy", "samples", "preempt", "lost to it", "coverage", "10 min")
@@ -209,8 +210,9 @@ HARMED = (
     "later",
     "sooner",
     "median",
-    "mean",
+    "95 %",
     "worst",
+    "total",
 )
 
 LEGEND = """\
@@ -219,7 +221,8 @@ coverage:   idle node-time spent on training that lasted, of all idle node-time
 10 min:     node-time of holes of ten minutes and more that trainers held
 met:        jobs that had to wait for us to go; waited: how long, in seconds
 later:      jobs that started later than without us, however little, and sooner;
-            median, mean, worst: by how many seconds, over all jobs"""
+            median, 95 %, worst: by how many seconds, over all jobs;
+            total: hours by which jobs started later"""
 """The columns' meanings; docs/notes/replay.md has the formulas."""
 
 
@@ -276,6 +279,7 @@ def _harmed(name: str, result: LoopResult) -> tuple[str, ...]:
         f"{harm.later:,}",
         f"{harm.sooner:,}",
         f"{harm.median_s:.0f}",
-        f"{harm.mean_s:.0f}",
+        f"{harm.high_s:.0f}",
         f"{harm.most_s:.0f}",
+        f"{harm.total_s / 3600:,.1f} h",
     )

@@ -20,9 +20,10 @@ from freetrain.broker.limits import Mode
 from freetrain.planning.settings import HORIZON_S, POLICIES
 from freetrain.replay.engine import Engine
 from freetrain.replay.loop_leases import (
+    IdlePlaces,
     LeaseJobs,
+    LeasePlaces,
     Leases,
-    NodeUnits,
     PromisedForecaster,
     QueueClaims,
     TickedPolicy,
@@ -74,13 +75,17 @@ class Stage:
         start_s: Second of the log at which the broker begins.
         days: How long it stays; None until the last job is submitted.
         passes: When the scheduler makes a pass.
+        lease_gpus: GPUs of a lease, of which several may be on a node; None for leases
+            of whole nodes.
         on_progress: Called now and then with the fraction of the time up to *start_s*
             that has been played.
 
+    Raises:
+        UnusableLogError: Leases do not fit the log.
+
     Attributes:
         end_s: Second of the log at which the broker stops.
-        nodes: The machine's nodes.
-        names: The nodes' names.
+        places: Where leases can be.
         moment: The scheduler's last step; None if there was none so far.
         cautions: Those of the log, as ``freetrain.replay.pool.log_cautions`` has them.
     """
@@ -93,6 +98,7 @@ class Stage:
         start_s: float = 0.0,
         days: float | None = None,
         passes: Passes = Passes.MOMENT,
+        lease_gpus: int | None = None,
         on_progress: Callable[[float], None] | None = None,
     ) -> None:
         simulation = Simulation(trace, method, passes=passes)
@@ -100,8 +106,7 @@ class Stage:
         last_s = max((trace.jobs[job].submit_s for job in admitted), default=0)
         self.start_s = start_s
         self.end_s = last_s if days is None else start_s + days * DAY_S
-        self.nodes = NodeUnits(simulation.layout)
-        self.names = simulation.layout.names
+        self.places = LeasePlaces(trace.source, simulation.layout, lease_gpus)
         self.cautions = log_cautions(trace, method, simulation.refused)
         self.moment: ScheduleMoment | None = None
         self._simulation = simulation
@@ -110,6 +115,11 @@ class Stage:
             job for job in admitted if trace.jobs[job].submit_s <= self.end_s
         }
         self._play_up(on_progress)
+
+    @property
+    def free(self) -> UnitSet:
+        """Units that no job holds."""
+        return self._simulation.machine.free
 
     def branch(self, guests: Guests | None = None) -> Simulation:
         """Return a simulation that goes on from here, with *guests* on the machine."""
@@ -172,43 +182,80 @@ def run_in_the_loop(  # noqa: PLR0913 - settings of two things, and two callback
         UsageError: The policy cannot be asked at ticks only.
         BrokenPolicyError: The policy has a defect.
     """
-    check_policy(settings.policy)
-    use = SolverUse()
-    leases = Leases(stage.nodes.count, loop)
-    holes = HoleUse(stage.nodes.count)
-    policy = _policy(settings, clock, use, leases if loop.knows_plans else None)
-    ticked = TickedPolicy(policy, leases, holes)
-    guests = TrainerGuests(stage.nodes, loop, start_s=stage.start_s)
-    simulation, lease_view = _on_stage(stage, guests, leases, loop)
-    source = LoopSource(stage, simulation, leases, ticked, lease_view)
-    engine = Engine(
-        source,
-        [_paying(trainer, settings, loop) for trainer in trainers],
-        policy=ticked,
-        accountant=accountant_for(settings.accounting),
-        settings=replace(settings, look_every_s=None),
-    )
-    guests.pool = engine.pool
+    parts = LoopParts.of(stage, trainers, settings, loop, clock=clock)
+    engine, source = parts.engine, parts.source
     engine.run(on_progress)
-    guests.pool = None
+    parts.guests.pool = None
     source.finish(engine.tally.end_s)
-    with_us_s = stage.play_out(simulation, source.starts_s)
+    with_us_s = stage.play_out(parts.simulation, source.starts_s)
     return LoopResult(
         replay=result_of(
             engine,
             settings,
-            use,
+            parts.use,
             efficiency=None,
-            forecasts=forecasts_of(policy, stage.names),
+            forecasts=forecasts_of(parts.policy, stage.places.names),
         ),
-        holes=holes.figures(engine.tally.end_s),
+        holes=parts.holes.figures(engine.tally.end_s),
         harm=harm_of(
             with_us_s,
             stage.alone_s,
-            guests.waited_s | lease_view.waited_s(with_us_s),
+            parts.guests.waited_s | parts.lease_view.waited_s(with_us_s),
             bound_s=loop.longest_wait_s,
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LoopParts:
+    """The parts of one loop, before it begins.
+
+    Attributes:
+        engine: Plays the trainers on the events of ``source``.
+        simulation: The jobs from the start of the loop on.
+        policy: Decides at ticks.
+        use: Counts its calls of the solver.
+    """
+
+    engine: Engine
+    source: LoopSource
+    simulation: Simulation
+    guests: TrainerGuests
+    lease_view: UnseenLeases | LeaseJobs
+    holes: HoleUse
+    policy: ReplayPolicy
+    use: SolverUse
+
+    @classmethod
+    def of(
+        cls,
+        stage: Stage,
+        trainers: Sequence[TrainerSpec],
+        settings: ReplaySettings,
+        loop: LoopSettings,
+        *,
+        clock: Clock,
+    ) -> LoopParts:
+        """Return them; ``run_in_the_loop`` has the arguments, and what is raised."""
+        check_policy(settings.policy)
+        use = SolverUse()
+        leases = Leases(stage.places.count, loop)
+        holes = HoleUse(stage.places.count)
+        policy = _policy(settings, clock, use, leases if loop.knows_plans else None)
+        ticked = TickedPolicy(policy, leases, holes)
+        idle = IdlePlaces(stage.places, stage.free, leases)
+        guests = TrainerGuests(idle, loop, start_s=stage.start_s)
+        simulation, lease_view = _on_stage(stage, guests, leases, loop)
+        source = LoopSource(stage, simulation, leases, ticked, lease_view, idle)
+        engine = Engine(
+            source,
+            [_paying(trainer, settings, loop) for trainer in trainers],
+            policy=ticked,
+            accountant=accountant_for(settings.accounting),
+            settings=replace(settings, look_every_s=None),
+        )
+        guests.pool = engine.pool
+        return cls(engine, source, simulation, guests, lease_view, holes, policy, use)
 
 
 def _on_stage(
@@ -220,13 +267,13 @@ def _on_stage(
     simulation = stage.branch()
     claims = QueueClaims(
         simulation,
-        stage.nodes,
+        stage.places,
         knows_plans=loop.knows_plans,
         margin_s=loop.margin_s or 0.0,
         careful_s=loop.longest_s if loop.is_careful else None,
     )
     return simulation, LeaseJobs(
-        simulation, stage.nodes, leases, claims, start_s=stage.start_s
+        simulation, stage.places, leases, claims, start_s=stage.start_s
     )
 
 
@@ -266,39 +313,41 @@ class LoopSource:
         leases: The broker's.
         policy: Decides at its ticks.
         lease_view: The scheduler's view of its leases.
+        idle: Which places are idle.
 
     Attributes:
         horizon_s: When the replay ends, seconds from its start.
         starts_s: When each job started, by job, seconds of the log.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it plays in turn
         self,
         stage: Stage,
         simulation: Simulation,
         leases: Leases,
         policy: TickedPolicy,
         lease_view: UnseenLeases | LeaseJobs,
+        idle: IdlePlaces,
     ) -> None:
-        self.node_names = stage.names
+        self.node_names = stage.places.names
         self.horizon_s = stage.end_s - stage.start_s
         self.starts_s: dict[int, float] = {}
         self._start_s = stage.start_s
-        self._nodes = stage.nodes
+        self._places = stage.places
         self._simulation = simulation
         self._leases = leases
         self._policy = policy
         self._lease_view = lease_view
         self._settings = leases.settings
         self._moment = stage.moment
-        self._idle = _idle_at(stage)
-        self._taken: UnitSet = 0
+        self._idle = idle
+        self._was_idle = idle.idle
         self._happened = False
 
     def events(self) -> Iterator[PoolEvent]:
         """Yield the events, each played by the engine before the next one is made."""
         self._see_plans()
-        yield self._tick(PoolEvent(0.0, _indices(self._idle), NO_NODES))
+        yield self._tick(PoolEvent(0.0, _indices(self._was_idle), NO_NODES))
         yield from self._hand_over(0.0)
         polls = self._polls()
         poll_s, is_last = next(polls)
@@ -385,18 +434,16 @@ class LoopSource:
         for moment in moments:
             for started in moment.started:
                 self.starts_s[started.job] = started.start_s
-                self._taken |= started.units
             self._moment = moment
+            self._idle.fit(moment.free | self._lease_view.units)
             self._lease_view.watch(moment)
 
     def _changed(self, now_s: float, given: Sequence[int] = ()) -> PoolEvent:
         """Return the change of the pool, with the nodes *given* that were given up."""
-        idle, self._taken, taken = self._idle, 0, self._taken
-        if self._moment is not None:
-            self._idle = self._nodes.idle(self._moment.free | self._lease_view.units)
-        left = self._nodes.mask(taken) & idle
+        idle, self._was_idle = self._was_idle, self._idle.idle
+        left = self._idle.take_gone() & idle
         left[list(given)] = True
-        joined = self._idle & (~idle | left)
+        joined = self._was_idle & (~idle | left)
         gone = _indices(left)
         self._leases.drop(gone)
         return PoolEvent(now_s, _indices(joined), gone)
@@ -410,15 +457,9 @@ class LoopSource:
         if self._moment is None or not self._settings.knows_plans:
             return
         self._leases.see(
-            (job.start_s - self._start_s, job.job, self._nodes.mask(job.units))
+            (job.start_s - self._start_s, job.job, self._places.touched(job.units))
             for job in self._moment.plan
         )
-
-
-def _idle_at(stage: Stage) -> NDArray[np.bool_]:
-    if stage.moment is None:
-        return np.ones(stage.nodes.count, np.bool_)
-    return stage.nodes.idle(stage.moment.free)
 
 
 def _indices(nodes: NDArray[np.bool_]) -> Nodes:
@@ -454,7 +495,9 @@ class Harm:
         later: Jobs that started later.
         sooner: Jobs that started sooner: a delay of one lets another in.
         mean_s: Mean difference; that of a job that started sooner is negative.
+        high_s: Difference that 95 % of the jobs do not exceed.
         most_s: Largest difference.
+        total_s: By how much jobs started later, added up; sooner ones left out.
         met: Jobs that were placed on nodes we held.
         waited_mean_s: How long these waited for our leases to go, mean.
         waited_longer: How many waited longer than the notice, or one tick.
@@ -466,7 +509,9 @@ class Harm:
     sooner: int
     mean_s: float
     median_s: float
+    high_s: float
     most_s: float
+    total_s: float
     met: int
     waited_mean_s: float
     waited_median_s: float
@@ -501,7 +546,11 @@ def harm_of(
         sooner=sum(s < 0 for s in differences),
         mean_s=_mean(differences),
         median_s=_median(differences),
+        high_s=differences[math.ceil(0.95 * len(differences)) - 1]
+        if differences
+        else 0.0,
         most_s=max(differences, default=0.0),
+        total_s=math.fsum(s for s in differences if s > 0),
         met=len(waited_s),
         waited_mean_s=_mean(waits_s),
         waited_median_s=_median(waits_s),

@@ -1,11 +1,12 @@
 """The leases of a broker in the loop, and how the simulated scheduler sees them.
 
-The broker holds one lease a node. It decides at ticks only, by the policy of the
-replay, over nodes whose holes are worth a lease; leases end by themselves in between.
-With preemption the scheduler does not see leases: it places jobs as if there were none,
-and trainers go when a job is placed on them. Without it leases are jobs of the
-scheduler, and at each tick the broker yields the nodes to which waiting jobs have a
-claim.
+The broker holds one lease a place, which is a node or some of a node's GPUs; to the
+policies of a replay each place is a node. The broker decides at ticks only, by the
+policy of the replay, over places whose holes are worth a lease; leases end by
+themselves in between. With preemption the scheduler does not see leases: it places jobs
+as if there were none, and trainers go when a job is placed on them. Without it leases
+are jobs of the scheduler, and at each tick the broker yields the places to which
+waiting jobs have a claim.
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
+from freetrain.broker.parts import (
+    NO_SHARED_NODES,
+    SharedNode,
+    SharedNodes,
+    YieldingLease,
+)
 from freetrain.broker.yielding import (
     NONE_KEPT_FREE,
     DelayProtection,
@@ -28,11 +35,21 @@ from freetrain.lookahead.base import Cohort
 from freetrain.lookahead.promises import Promise, Promises, departures_per_s
 from freetrain.replay.policies.base import Change
 from freetrain.replay.pool import Nodes
-from logs.schedule import idle_nodes
+from logs.schedule import idle_nodes, lease_slots
 from logs.simulation import SlurmParameters
-from logs.timeline import UnitRanges, members, unit_set
+from logs.timeline import UnitRanges, members
 from slurm.holes import Hole, HoleEnd
-from slurm.records import JobRecord, JobState, Node, NodeState
+from slurm.pieces import GPU
+from slurm.records import (
+    Grain,
+    Gres,
+    JobRecord,
+    JobState,
+    Node,
+    NodeSharing,
+    NodeState,
+    Requirement,
+)
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -55,46 +72,132 @@ if TYPE_CHECKING:
     from freetrain.replay.policies.base import ReplayPolicy, View
     from freetrain.replay.pool import NodePool
     from freetrain.replay.settings import LoopSettings
+    from logs.gpus import GpuNodes
     from logs.simulation import Layout, Machine, ScheduleMoment, Simulation
     from logs.timeline import UnitSet
 
 
-class NodeUnits:
-    """Maps the nodes of a machine to sets of its allocation units, and back.
+class LeasePlaces:
+    """The places of a machine that can be leased: its nodes, or parts of them.
+
+    Where leases are of some of a node's GPUs, a node has as many places as such leases
+    fit there. Which GPUs a place has makes no difference: a lease takes any.
+
+    Args:
+        source: The log's name.
+        layout: The machine.
+        lease_gpus: GPUs of a lease; None for whole nodes.
+
+    Raises:
+        UnusableLogError: The log counts no GPUs, or leases do not divide a node.
 
     Attributes:
-        count: Nodes.
-        unit_count: Allocation units of all nodes together.
+        layout: The machine.
+        names: The places' names.
+        per_node: Places of a node.
+        width: Units of a place.
     """
 
-    def __init__(self, layout: Layout) -> None:
-        self.count = len(layout.names)
-        self.unit_count = layout.units
-        self._layout = layout
+    def __init__(
+        self, source: str, layout: Layout, lease_gpus: int | None = None
+    ) -> None:
+        self.layout = layout
+        self._slots = lease_slots(source, layout, lease_gpus)
+        self.names = self._slots.names
+        self.per_node = len(self.names) // len(layout.names)
+        self.width = self._slots.per_node
         self._every = (1 << layout.units) - 1
 
-    def idle(self, free: UnitSet) -> NDArray[np.bool_]:
-        """Return, per node, whether all of its units are in *free*."""
-        return idle_nodes(free, self._layout)
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.names)
 
-    def touched(self, units: UnitSet) -> tuple[int, ...]:
-        """Return the nodes that have any of *units*, ascending."""
-        per_node = self._layout.per_node
-        if per_node == 1:
-            return members(units)
-        return tuple(sorted({unit // per_node for unit in members(units)}))
+    @property
+    def gpus(self) -> int | None:
+        """GPUs of a lease; None where the log counts none."""
+        return None if self.layout.gpus is None else self.width
 
-    def units(self, nodes: Iterable[int]) -> UnitSet:
-        """Return all units of *nodes*."""
-        per_node, made = self._layout.per_node, 0
-        whole = (1 << per_node) - 1
-        for node in nodes:
-            made |= whole << node * per_node
-        return made & self._every
+    def room(self, free: UnitSet) -> NDArray[np.bool_]:
+        """Return, per place, whether *free* has room for it and those before it."""
+        if self.layout.gpus is not None:
+            free = self.layout.gpus.stacked(free)
+        return idle_nodes(free, self._slots)
 
-    def mask(self, units: UnitSet) -> NDArray[np.bool_]:
-        """Return, per node, whether it has any of *units*."""
-        return ~self.idle(self._every & ~units)
+    def on(self, nodes: Iterable[int]) -> tuple[int, ...]:
+        """Return the places on *nodes*, which ascend."""
+        many = self.per_node
+        return tuple([node * many + k for node in nodes for k in range(many)])
+
+    def touched(self, units: UnitSet) -> NDArray[np.bool_]:
+        """Return, per place, whether its node has any of *units*."""
+        nodes = ~idle_nodes(self._every & ~units, self.layout)
+        return np.repeat(nodes, self.per_node) if self.per_node > 1 else nodes
+
+    def pick(self, place: int, free: UnitSet) -> UnitSet:
+        """Return the units of *free* that a lease of *place* takes."""
+        first = place // self.per_node * self.layout.per_node
+        own, taken = free >> first & (1 << self.layout.per_node) - 1, 0
+        for _ in range(self.width):
+            lowest = own & -own
+            taken |= lowest
+            own ^= lowest
+        return taken << first
+
+
+class IdlePlaces:
+    """Which places are idle: of each node as many as it has room for.
+
+    Where room goes, a node's places without a lease go first, then the last ones.
+
+    Args:
+        places: All there are.
+        free: Units that no job holds.
+        leases: The broker's.
+
+    Attributes:
+        idle: One boolean a place.
+        gone: Those that were idle and have gone, since ``take_gone``.
+    """
+
+    def __init__(self, places: LeasePlaces, free: UnitSet, leases: Leases) -> None:
+        self.idle = places.room(free)
+        self.gone = np.zeros(places.count, np.bool_)
+        self._places = places
+        self._leases = leases
+
+    def fit(self, free: UnitSet) -> None:
+        """Let as many places be idle as *free* has room for."""
+        room = self._places.room(free)
+        if self._places.per_node > 1:
+            room = self._kept(room)
+        self.gone |= self.idle & ~room
+        self.idle = room
+
+    def gone_from(self, units: UnitSet) -> list[int]:
+        """Return the places that have gone from nodes with any of *units*."""
+        return _numbers(self.gone & self._places.touched(units))
+
+    def take_gone(self) -> NDArray[np.bool_]:
+        """Return ``gone``, and forget it."""
+        gone, self.gone = self.gone, np.zeros_like(self.gone)
+        return gone
+
+    def _kept(self, room: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return as many places a node as *room* has, the idle ones first."""
+        many = self._places.per_node
+        kept, leased = self.idle.copy(), self._leases.nodes
+        wanted, has = (each.reshape(-1, many).sum(axis=1) for each in (room, kept))
+        for node in np.flatnonzero(wanted != has).tolist():
+            own = range(node * many, (node + 1) * many)
+            ranked = sorted(own, key=lambda k: (not kept[k], k not in leased, k))
+            kept[own] = False
+            kept[ranked[: wanted[node]]] = True
+        return kept
+
+
+def _numbers(places: NDArray[np.bool_]) -> list[int]:
+    return np.flatnonzero(places).tolist()
 
 
 class Leases:
@@ -415,6 +518,8 @@ PROTECT_AGAIN_S = 300.0
 
 _PENDING = frozenset({JobState.PENDING})
 _PARTITIONS = ("all",)
+_SHARING = NodeSharing(Grain.CPU, counts_memory=False)
+"""Of GPUs alone: each has a CPU of its own."""
 _BACKFILL = Backfill(
     SlurmParameters().bf_resolution_s, 60.0 * SlurmParameters().bf_window_min
 )
@@ -429,19 +534,20 @@ class TrainerGuests:
     """
 
     def __init__(
-        self, nodes: NodeUnits, settings: LoopSettings, *, start_s: float
+        self, idle: IdlePlaces, settings: LoopSettings, *, start_s: float
     ) -> None:
         self.pool: NodePool | None = None
         self.waited_s: dict[int, float] = {}
-        self._nodes = nodes
+        self._idle = idle
         self._settings = settings
         self._start_s = start_s
 
-    def leave(self, job: int, units: UnitSet, now_s: float) -> float:
+    def leave(self, job: int, units: UnitSet, left: UnitSet, now_s: float) -> float:
         """Go from *units*; a trainer that has finished by now has nothing to commit."""
         if self.pool is None:
             return 0.0
-        holders = self.pool.holders(self._nodes.touched(units))
+        self._idle.fit(left)
+        holders = self.pool.holders(self._idle.gone_from(units))
         passed_s = now_s - self._start_s
         if not any(run.finish_s > passed_s for run in holders):
             return 0.0
@@ -498,7 +604,7 @@ class LeaseJobs:
     def __init__(
         self,
         simulation: Simulation,
-        nodes: NodeUnits,
+        places: LeasePlaces,
         leases: Leases,
         claims: QueueClaims,
         *,
@@ -506,12 +612,13 @@ class LeaseJobs:
     ) -> None:
         self.units: UnitSet = 0
         self._simulation = simulation
-        self._nodes = nodes
+        self._places = places
         self._leases = leases
         self._claims = claims
         self._start_s = start_s
         self._could_s: dict[int, float] = {}
         self._spans: dict[int, LeaseSpan] = {}
+        self._units_of: dict[int, UnitSet] = {}
 
     def watch(self, moment: ScheduleMoment) -> None:
         """Note which jobs would have started but for leases."""
@@ -540,18 +647,18 @@ class LeaseJobs:
             The nodes that were given up, and the scheduler's steps with them.
         """
         claim = self._claims.find(self._spans, now_s)
-        self._leases.claimed = frozenset(self._nodes.touched(claim.units))
+        self._leases.claimed = claim.places
         self._leases.booked_s = {
             node: start_s - self._start_s for node, start_s in claim.booked_s.items()
         }
         for node, end_s in claim.ends_s.items():
             self._spans[node] = replace(self._spans[node], end_s=end_s)
             self._leases.limit((node,), end_s - self._start_s)
-            self._simulation.shorten(self._nodes.units((node,)), until_s=end_s)
+            self._simulation.shorten(self._units_of[node], until_s=end_s)
         given = sorted(self._leases.claimed.intersection(self._leases.nodes))
         self._leases.drop(given)
         self._forget()
-        return given, self._release(self._nodes.units(given) & self.units, now_s)
+        return given, self._release(given, now_s)
 
     def hand_over(self, now_s: float) -> Sequence[ScheduleMoment]:
         """Give back nodes that are not leased any more, and let new leases be jobs.
@@ -561,7 +668,7 @@ class LeaseJobs:
         """
         held = self._leases.nodes
         self._forget()
-        back = self._release(self.units & ~self._nodes.units(held), now_s)
+        back = self._release([*(self._units_of.keys() - held)], now_s)
         by_end: dict[float, list[int]] = {}
         for node in held - self._spans.keys():
             by_end.setdefault(self._leases.usable_until_s(node), []).append(node)
@@ -582,15 +689,21 @@ class LeaseJobs:
         self._leases.limit(nodes, until_s)
         end_s = until_s + self._start_s
         self._spans |= dict.fromkeys(nodes, LeaseSpan(now_s, end_s))
-        units = self._nodes.units(nodes)
+        units, free = 0, self._simulation.machine.free
+        for node in nodes:
+            self._units_of[node] = self._places.pick(node, free & ~units)
+            units |= self._units_of[node]
         self.units |= units
         return self._simulation.lease(units, until_s=end_s, now_s=now_s)
 
     def give_all_back(self, now_s: float) -> Sequence[ScheduleMoment]:
         """Let all leases end; return the scheduler's steps."""
-        return self._release(self.units, now_s)
+        return self._release([*self._units_of], now_s)
 
-    def _release(self, units: UnitSet, now_s: float) -> Sequence[ScheduleMoment]:
+    def _release(self, nodes: Iterable[int], now_s: float) -> Sequence[ScheduleMoment]:
+        units = 0
+        for node in nodes:
+            units |= self._units_of.pop(node, 0)
         if not units:
             return ()
         self.units &= ~units
@@ -601,24 +714,25 @@ class QueueClaim(NamedTuple):
     """What waiting jobs claim; times are seconds of the log.
 
     Attributes:
-        units: Those that we must not hold.
-        booked_s: By node: when others are booked for jobs.
-        ends_s: By leased node: the sooner end of a lease that would put a job off.
+        places: Those that we must not hold.
+        booked_s: By place: when others are booked for jobs.
+        ends_s: By leased place: the sooner end of a lease that would put a job off.
     """
 
-    units: UnitSet
+    places: frozenset[int]
     booked_s: Mapping[int, float]
     ends_s: Mapping[int, float]
 
 
 class QueueClaims:
-    """Finds the nodes that waiting jobs have a claim to, with the live broker's rules.
+    """Finds the places that waiting jobs have a claim to, with the live broker's rules.
 
-    Every allocation unit stands for a node of Slurm's.
+    Every allocation unit stands for a node of Slurm's; or every node, where units are
+    GPUs of nodes that jobs share.
 
     Args:
         simulation: The machine and its scheduler.
-        nodes: Its nodes.
+        places: Where leases can be.
         knows_plans: Whether the scheduler's planned starts are known.
         margin_s: How long before a job could start leases are to end that put it off.
         careful_s: The longest lease, if nodes are left alone that some job would need
@@ -628,20 +742,29 @@ class QueueClaims:
     def __init__(
         self,
         simulation: Simulation,
-        nodes: NodeUnits,
+        places: LeasePlaces,
         *,
         knows_plans: bool,
         margin_s: float = 0.0,
         careful_s: float | None = None,
     ) -> None:
         self._simulation = simulation
-        self._nodes = nodes
+        self._places = places
         self._knows_plans = knows_plans
         self._margin_s = margin_s
         self._protection = None if careful_s is None else CachedProtection(careful_s)
-        self._names = [f"{unit:08}" for unit in range(nodes.unit_count)]
+        layout = places.layout
+        self._gpus = layout.gpus
+        self._grain = 1 if layout.gpus is None else layout.per_node
+        self._names = [f"{node:08}" for node in range(layout.units // self._grain)]
         self._records = {
-            name: Node(name, frozenset({NodeState.IDLE}), partitions=_PARTITIONS)
+            name: Node(
+                name,
+                frozenset({NodeState.IDLE}),
+                partitions=_PARTITIONS,
+                gres=() if layout.gpus is None else _gpus(self._grain),
+                cpus=self._grain,
+            )
             for name in self._names
         }
 
@@ -649,24 +772,33 @@ class QueueClaims:
         """Return what waiting jobs claim now.
 
         Args:
-            leases: By node: since when and until when it is leased, seconds of the log.
+            leases: By place: since when and until when it is leased, seconds of the
+                log.
             now_s: When the broker polls, likewise.
         """
         machine = self._simulation.machine
         if not machine.waiting:
-            return QueueClaim(0, {}, {})
+            return QueueClaim(frozenset(), {}, {})
+        leased = self._leased(leases)
         spans = {
-            self._names[unit]: span
-            for node, span in leases.items()
-            for unit in members(self._nodes.units((node,)))
+            name: LeaseSpan(
+                min(leases[place].start_s for place in own),
+                max(leases[place].end_s for place in own),
+            )
+            for name, own in leased.items()
         }
-        idle = [self._names[unit] for unit in members(machine.free)]
+        idle = [self._names[node] for node in self._within(machine.free)]
+        busy_s = self._busy(machine)
+        holes = self._holes(now_s)
         state = BackfillState(
-            holes=self._holes((*idle, *spans), now_s),
+            holes=[
+                holes(name) for name in (*idle, *(n for n in spans if n not in busy_s))
+            ],
             nodes=self._records,
             leased=frozenset(spans),
+            shared=self._shared(busy_s.keys() | spans.keys(), leased, holes),
             spans=spans,
-            busy_until_s=dict(self._busy(machine)),
+            busy_until_s=busy_s,
             margin_s=self._margin_s,
             backfill=_BACKFILL,
         )
@@ -677,53 +809,117 @@ class QueueClaims:
             now_s=now_s,
             protect=self._protect(machine),
         )
-        sooner_s = {name: end.end_s for name, end in found.sooner_ends.items()}
         return QueueClaim(
-            unit_set(int(name) for name in found.nodes),
-            self._by_node(found.booked_s),
-            self._by_node(sooner_s),
+            frozenset(
+                place
+                for name in found.nodes
+                for place in self._on(name)
+                if place not in leases or found.takes(name, place)
+            ),
+            _earliest(
+                (place, start_s)
+                for name, start_s in found.booked_s.items()
+                for place in self._on(name)
+            ),
+            _earliest(
+                (place, end.end_s)
+                for name, end in found.sooner_ends.items()
+                for place in leased[name]
+                if not found.takes(name, place)
+            ),
         )
 
-    def _by_node(self, by_unit: Mapping[str, float]) -> dict[int, float]:
-        """Return the earliest time of each node's units."""
-        by_node: dict[int, float] = {}
-        for name, at_s in by_unit.items():
-            (node,) = self._nodes.touched(1 << int(name))
-            by_node[node] = min(at_s, by_node.get(node, math.inf))
-        return by_node
+    def _leased(self, leases: Iterable[int]) -> dict[str, list[int]]:
+        """Return the leased places of each node of Slurm's."""
+        leased: dict[str, list[int]] = {}
+        layout, many = self._places.layout, self._places.per_node
+        for place in leases:
+            first = place // many * layout.per_node
+            end = min(first + layout.per_node, layout.units)
+            for node in range(first // self._grain, end // self._grain):
+                leased.setdefault(self._names[node], []).append(place)
+        return leased
+
+    def _on(self, name: str) -> tuple[int, ...]:
+        """Return the places on a node of Slurm's, or the one that it is a part of."""
+        unit = int(name) * self._grain
+        return self._places.on((unit // self._places.layout.per_node,))
+
+    def _within(self, units: UnitSet) -> Sequence[int]:
+        """Return the nodes of Slurm's that have all of their units in *units*."""
+        if self._grain == 1:
+            return members(units)
+        firsts = self._places.layout.first_units_within(units)
+        return [unit // self._grain for unit in members(firsts)]
+
+    def _touched(self, units: UnitSet) -> Sequence[int]:
+        """Return the nodes of Slurm's that have any of *units*, ascending."""
+        if self._grain == 1:
+            return members(units)
+        return sorted({unit // self._grain for unit in members(units)})
 
     def _protect(self, machine: Machine) -> Callable[[PendingDemand], KeptFree] | None:
         if self._protection is None:
             return None
         runs = (job for number, job in machine.running.items() if number >= 0)
-        names = [frozenset(self._names[k] for k in members(job.units)) for job in runs]
+        names = [
+            frozenset(self._names[k] for k in self._touched(job.units)) for job in runs
+        ]
         return partial(self._protection, running=names)
 
-    def _holes(self, names: Sequence[str], now_s: float) -> list[Hole]:
-        """Return the holes of the units *names*, with the jobs planned there."""
-        ends = {name: Hole(name, now_s, math.inf, HoleEnd.OPEN) for name in names}
+    def _holes(self, now_s: float) -> Callable[[str], Hole]:
+        """Return what makes the hole of a node, with the job planned there."""
+        ends: dict[str, Hole] = {}
         plan = self._simulation.plan if self._knows_plans else ()
         for planned in sorted(plan, key=lambda job: job.start_s, reverse=True):
             by, start_s = str(planned.job + 1), planned.start_s
-            for unit in members(planned.units):
-                name = self._names[unit]
-                if name in ends:
-                    ends[name] = Hole(name, now_s, start_s, HoleEnd.PLANNED_JOB, by)
-        return list(ends.values())
+            for node in self._touched(planned.units):
+                name = self._names[node]
+                ends[name] = Hole(name, now_s, start_s, HoleEnd.PLANNED_JOB, by)
+        return lambda name: ends.get(name) or Hole(name, now_s, math.inf, HoleEnd.OPEN)
 
-    def _busy(self, machine: Machine) -> Iterator[tuple[str, float]]:
+    def _busy(self, machine: Machine) -> dict[str, float]:
+        """Return, of each node that jobs are on, when their requests end."""
+        busy_s: dict[str, float] = {}
         for number, running in machine.running.items():
             if number >= 0:
                 end_s = max(running.expected_end_s, machine.now_s)
-                for unit in members(running.units):
-                    yield self._names[unit], end_s
+                for node in self._touched(running.units):
+                    name = self._names[node]
+                    busy_s[name] = max(end_s, busy_s.get(name, end_s))
+        return busy_s
+
+    def _shared(
+        self,
+        names: AbstractSet[str],
+        leased: Mapping[str, Sequence[int]],
+        holes: Callable[[str], Hole],
+    ) -> SharedNodes:
+        """Return the nodes *names*, parts of which are held; none without GPUs."""
+        if self._gpus is None:
+            return NO_SHARED_NODES
+        free, width = self._simulation.machine.free, self._places.width
+        held = Requirement(partition="", cpus=width, gres=_gpus(width), exclusive=False)
+        shared = {}
+        for name in sorted(names):
+            own = free >> int(name) * self._grain & (1 << self._grain) - 1
+            used = self._grain - own.bit_count()
+            node = replace(
+                self._records[name], allocated_cpus=used, allocated_gres=_gpus(used)
+            )
+            pieces = [
+                YieldingLease(place, -place, held)
+                for place in sorted(leased.get(name, ()), reverse=True)
+            ]
+            shared[name] = SharedNode(node, holes(name), tuple(pieces))
+        return SharedNodes(shared, _SHARING)
 
     def _waiting(self, machine: Machine) -> Iterator[JobRecord]:
         """Yield the queue, first in line first."""
         plan = self._simulation.plan if self._knows_plans else ()
         planned_s = {job.job: job.start_s for job in plan}
         for place, job in enumerate(machine.waiting):
-            yield JobRecord(
+            record = JobRecord(
                 job_id=job + 1,
                 display_id=str(job + 1),
                 states=_PENDING,
@@ -735,6 +931,34 @@ class QueueClaims:
                 start_s=planned_s.get(job),
                 planned_nodes=self._names[0] if job in planned_s else "",
             )
+            yield record if self._gpus is None else self._of_gpus(record, self._gpus)
+
+    def _of_gpus(self, record: JobRecord, gpus: GpuNodes) -> JobRecord:
+        """Return *record* where it counts GPUs: the largest part on each node."""
+        size = record.node_count
+        job = self._simulation.machine.jobs[record.job_id - 1]
+        nodes = gpus.nodes_of(size, job.node_count)
+        each = -(-size // nodes)
+        return replace(
+            record,
+            node_count=nodes,
+            task_count=nodes,
+            cpu_count=nodes * each,
+            gres_per_node=f"gres:{GPU}:{each}",
+            oversubscribe="OK",
+        )
+
+
+def _earliest(times_s: Iterable[tuple[int, float]]) -> dict[int, float]:
+    """Return the earliest time of each place."""
+    earliest: dict[int, float] = {}
+    for place, at_s in times_s:
+        earliest[place] = min(at_s, earliest.get(place, math.inf))
+    return earliest
+
+
+def _gpus(count: int) -> tuple[Gres, ...]:
+    return (Gres(GPU, "", count),)
 
 
 class CachedProtection:
@@ -768,6 +992,7 @@ class CachedProtection:
             state.spans,
             demand.given,
             demand.booked_s,
+            state.shared.nodes,
             demand.now_s // PROTECT_AGAIN_S,
         )
         if asked != self._asked:

@@ -116,6 +116,35 @@ def test_a_replay_of_a_log_of_gpus_leases_whole_nodes() -> None:
     assert "gain" not in record
 
 
+@pytest.mark.parametrize(("lease", "node_s"), [((), 500), (("1",), 3000)])
+def test_in_the_loop_leases_are_of_whole_nodes_or_of_gpus(
+    lease: tuple[str, ...], node_s: float
+) -> None:
+    loop = (*FEW, "--schedule", "slurm", "--in-the-loop", "preempt", "--days", "0.1")
+    gpus = [word for size in lease for word in ("--gpus-per-lease", size)]
+    end_s = 0.1 * 86_400
+
+    (record,) = run_json("replay", "gpus.csv", *loop, *gpus)
+    text = run("replay", "gpus.csv", *loop, *gpus).stdout
+
+    # From 1000 s on all is idle.
+    later_s = 2 * (4 if lease else 1) * (end_s - 1000)
+    assert record["pool_node_s"] == pytest.approx(node_s + later_s)
+    assert record["harm"]["total_s"] == 0
+    assert f"Leases are of {'1 GPU' if lease else '4 GPUs'};" in " ".join(text.split())
+
+
+def test_in_the_loop_leases_of_two_sizes_are_refused() -> None:
+    sizes = ("--gpus-per-lease", "1", "--gpus-per-lease", "2")
+
+    ran = run(
+        "replay", "gpus.csv", *sizes, "--schedule", "easy", "--in-the-loop", "yield"
+    )
+
+    assert ran.code == 64
+    assert "leases there are of one" in " ".join(ran.stderr.split())
+
+
 def test_the_first_nodes_are_as_many_leases() -> None:
     found = run_json(
         "replay", "gpus.csv", *FEW, "--gpus-per-lease", "1", "--nodes", "2"
@@ -152,7 +181,6 @@ trace holes gpus.csv --gpus-per-lease 3 | nodes of 4 GPUs, and leases of 3
 trace holes gpus.sacct --gpus-per-lease 1 | there are no GPUs in it
 trace holes holes.csv --gpus-per-lease 1 | so it says nothing of GPUs
 trace convert gpus.sacct --to gpu-csv | counts no GPUs
-replay gpus.csv --schedule easy --in-the-loop preempt | leases in the loop are of
 replay gpus.csv --gpus-per-lease 1 --out o | does not go with --out
 replay --pool 2 --gpus-per-lease 1 | does not go with --pool
 replay --pool 2 --gpus-per-node 4 | --gpus-per-node is for replays of a log

@@ -146,8 +146,8 @@ def test_the_plan_is_the_head_s_reservation_with_its_units() -> None:
 class Slow:
     """Takes 7 s to leave unit 0, and no time to leave any other."""
 
-    def leave(self, job: int, units: UnitSet, now_s: float) -> float:
-        del job, now_s
+    def leave(self, job: int, units: UnitSet, left: UnitSet, now_s: float) -> float:
+        del job, left, now_s
         return 7.0 if units & 1 else 0.0
 
 

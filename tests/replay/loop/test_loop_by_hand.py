@@ -22,11 +22,12 @@ from tests.replay.loop.worlds_loop import (
     PLANNED,
     UNBOUND,
     J,
+    gpu_stage_of,
     play,
     stage_of,
     trace_of,
 )
-from tests.replay.worlds import cases, check, trainer
+from tests.replay.worlds import cases, check, linear, trainer
 
 AT_ONCE = UNBOUND | {"notice_s": 0.0}
 
@@ -122,6 +123,62 @@ def test_under_preempt(
 ) -> None:
     stage = stage_of(jobs, 2, until_s=until_s)
     check(play(stage, [trainer()], LoopSettings(**loop)), figures)
+
+
+# Nodes of four GPUs, which jobs and leases share; figures count leases as nodes.
+
+ALL = J(0.0, 10.0, 4)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "lease_gpus", "most", "loop", "figures"),
+    cases(
+        # Two leases from 0 s, four from the tick at 120 s; the last goes at 160 s, and
+        # the other job has run for 50 s from 165 s on when it comes free.
+        (
+            "a job takes as many leases as it has GPUs, and waits for them",
+            *([J(0.0, 100.0, 2), J(160.0, 50.0, 1)], 1, 4),
+            *(UNBOUND, "replay.samples=6400 harm.met=1 harm.most_s=5"),
+        ),
+        # One trainer on the last two of four: the first two are free.
+        (
+            "what no lease has is taken first",
+            *([J(160.0, 50.0, 2)], 1, 2),
+            *(UNBOUND, f"{UNMET} replay.samples=4800 replay.preemptions=0"),
+        ),
+        (
+            "jobs that meet the same lease wait for it together",
+            *([ALL, J(160.0, 50.0, 1), J(160.0, 50.0, 1)], 4, 4),
+            *(UNBOUND, "harm.met=2 harm.later=2 harm.most_s=5 harm.total_s=10"),
+        ),
+        # Three of four GPUs are room for one lease of two; all four, from 120 s, for
+        # two, and from 160 s three again.
+        (
+            "a lease goes where too few GPUs are left for it",
+            *([J(0.0, 100.0, 1), J(160.0, 90.0, 1)], 2, 4),
+            *(UNBOUND, "replay.samples=2800 harm.met=1"),
+        ),
+        # A job of 1 GPU comes as another of 1 ends: the leases keep theirs.
+        (
+            "what a job leaves is free for the next one at once",
+            *([J(0.0, 100.0, 2), J(100.0, 100.0, 2)], 1, 4),
+            *(UNBOUND, f"{UNMET} replay.samples=4800 replay.preemptions=0"),
+        ),
+        # The second is planned for 200 s and leaves two GPUs of the node: yet the lease
+        # of the one that is free before ends 30 s early.
+        (
+            "a planned start ends all leases of its node",
+            *([J(0.0, 200.0, 3, 200.0), J(10.0, 50.0, 2, 50.0)], 1, 4),
+            *(PLAN_BOUND, f"{UNMET} replay.used_node_s=170"),
+        ),
+    ),
+)
+def test_under_preempt_with_gpus(
+    jobs: list[J], lease_gpus: int, most: int, loop: dict[str, Any], figures: str
+) -> None:
+    stage = gpu_stage_of(jobs, 1, lease_gpus, until_s=240.0)
+    team = [trainer(scaling=linear(most=most))]
+    check(play(stage, team, LoopSettings(**loop)), figures)
 
 
 def test_a_trainer_that_finished_before_the_job_came_has_nothing_to_commit() -> None:
@@ -251,6 +308,33 @@ def test_under_yield(
 ) -> None:
     stage = stage_of(jobs, 2, until_s=until_s)
     check(play(stage, [trainer()], replace(YIELD, **changes)), figures)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "samples", "waits_s"),
+    [
+        # Four leases from 0 s. At the tick of 120 s two go, for 50 s.
+        (2, 10 * (4 * 120 + 2 * 60), 50),
+        (4, 10 * 4 * 120, 50),
+    ],
+)
+@pytest.mark.parametrize("method", [Method.EASY, Method.SLURM])
+def test_under_yield_as_many_leases_go_as_a_job_needs_gpus(
+    gpus: int, samples: float, waits_s: float, method: Method
+) -> None:
+    jobs = [J(70.0, 50.0, gpus, 60.0)]
+    stage = gpu_stage_of(jobs, 1, 1, until_s=180.0, method=method)
+
+    made = play(stage, [trainer()], YIELD)
+
+    check(made, f"replay.samples={samples} harm.met=1 harm.waited_most_s={waits_s}")
+
+
+def test_under_yield_a_job_that_fits_beside_leases_waits_for_none() -> None:
+    # Two leases of the trainer, and two GPUs free.
+    stage = gpu_stage_of([J(70.0, 50.0, 2, 60.0)], 1, 1, until_s=180.0)
+    made = play(stage, [trainer(scaling=linear(most=2))], YIELD)
+    check(made, f"{UNMET} replay.samples=3600")
 
 
 @pytest.mark.parametrize(
