@@ -152,6 +152,7 @@ def _replay(
 
 # Reading the input
 
+
 def lease_words(gpus: int) -> str:
     """Return a sentence on leases of *gpus* GPUs."""
     return f"Leases are of {counted(gpus, 'GPU')}; counts of trainers are GPUs."

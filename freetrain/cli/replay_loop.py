@@ -66,7 +66,7 @@ def run_loop_and_show(  # noqa: PLR0913 - as the command line has it
     began_s = context.clock()
     trainers = load_trainers(request.trainers, context.cwd)
     stage = _stage(request, context)
-    trainers = in_leases(trainers, stage.places.gpus or 1)
+    trainers = in_leases(trainers, stage.slots.gpus or 1)
     load_s = context.clock() - began_s
     results = [
         _replay(stage, trainers, settings, loop, context) for settings in entrants
@@ -189,15 +189,15 @@ def _loop_record(result: LoopResult, loop: LoopSettings) -> dict[str, object]:
 
 def _read_as(request: ReplayRequest, stage: Stage) -> str:
     span_s = stage.end_s - stage.start_s
-    nodes, jobs = len(stage.places.layout.names), len(stage.alone_s)
+    nodes, jobs = len(stage.slots.layout.names), len(stage.alone_s)
     played = (
         f"{request.named}: {counted(jobs, 'job')} under {request.schedule} on "
         f"{counted(nodes, 'node')} in {render_duration(span_s)}, from day "
         f"{stage.start_s / DAY_S:g}."
     )
     cautions = stage.cautions
-    if stage.places.gpus is not None:
-        cautions = (*cautions, lease_words(stage.places.gpus))
+    if stage.slots.gpus is not None:
+        cautions = (*cautions, lease_words(stage.slots.gpus))
     return " ".join((played, *cautions))
 
 

@@ -20,10 +20,10 @@ from freetrain.broker.limits import Mode
 from freetrain.planning.settings import HORIZON_S, POLICIES
 from freetrain.replay.engine import Engine
 from freetrain.replay.loop_leases import (
-    IdlePlaces,
+    IdleSlots,
     LeaseJobs,
-    LeasePlaces,
     Leases,
+    LeaseSlots,
     PromisedForecaster,
     QueueClaims,
     TickedPolicy,
@@ -85,7 +85,7 @@ class Stage:
 
     Attributes:
         end_s: Second of the log at which the broker stops.
-        places: Where leases can be.
+        slots: Where leases can be.
         moment: The scheduler's last step; None if there was none so far.
         cautions: Those of the log, as ``freetrain.replay.pool.log_cautions`` has them.
     """
@@ -106,7 +106,7 @@ class Stage:
         last_s = max((trace.jobs[job].submit_s for job in admitted), default=0)
         self.start_s = start_s
         self.end_s = last_s if days is None else start_s + days * DAY_S
-        self.places = LeasePlaces(trace.source, simulation.layout, lease_gpus)
+        self.slots = LeaseSlots(trace.source, simulation.layout, lease_gpus)
         self.cautions = log_cautions(trace, method, simulation.refused)
         self.moment: ScheduleMoment | None = None
         self._simulation = simulation
@@ -194,7 +194,7 @@ def run_in_the_loop(  # noqa: PLR0913 - settings of two things, and two callback
             settings,
             parts.use,
             efficiency=None,
-            forecasts=forecasts_of(parts.policy, stage.places.names),
+            forecasts=forecasts_of(parts.policy, stage.slots.names),
         ),
         holes=parts.holes.figures(engine.tally.end_s),
         harm=harm_of(
@@ -239,11 +239,11 @@ class LoopParts:
         """Return them; ``run_in_the_loop`` has the arguments, and what is raised."""
         check_policy(settings.policy)
         use = SolverUse()
-        leases = Leases(stage.places.count, loop)
-        holes = HoleUse(stage.places.count)
+        leases = Leases(stage.slots.count, loop)
+        holes = HoleUse(stage.slots.count)
         policy = _policy(settings, clock, use, leases if loop.knows_plans else None)
         ticked = TickedPolicy(policy, leases, holes)
-        idle = IdlePlaces(stage.places, stage.free, leases)
+        idle = IdleSlots(stage.slots, stage.free, leases)
         guests = TrainerGuests(idle, loop, start_s=stage.start_s)
         simulation, lease_view = _on_stage(stage, guests, leases, loop)
         source = LoopSource(stage, simulation, leases, ticked, lease_view, idle)
@@ -267,13 +267,13 @@ def _on_stage(
     simulation = stage.branch()
     claims = QueueClaims(
         simulation,
-        stage.places,
+        stage.slots,
         knows_plans=loop.knows_plans,
         margin_s=loop.margin_s or 0.0,
         careful_s=loop.longest_s if loop.is_careful else None,
     )
     return simulation, LeaseJobs(
-        simulation, stage.places, leases, claims, start_s=stage.start_s
+        simulation, stage.slots, leases, claims, start_s=stage.start_s
     )
 
 
@@ -313,7 +313,7 @@ class LoopSource:
         leases: The broker's.
         policy: Decides at its ticks.
         lease_view: The scheduler's view of its leases.
-        idle: Which places are idle.
+        idle: Which slots are idle.
 
     Attributes:
         horizon_s: When the replay ends, seconds from its start.
@@ -327,13 +327,13 @@ class LoopSource:
         leases: Leases,
         policy: TickedPolicy,
         lease_view: UnseenLeases | LeaseJobs,
-        idle: IdlePlaces,
+        idle: IdleSlots,
     ) -> None:
-        self.node_names = stage.places.names
+        self.node_names = stage.slots.names
         self.horizon_s = stage.end_s - stage.start_s
         self.starts_s: dict[int, float] = {}
         self._start_s = stage.start_s
-        self._places = stage.places
+        self._slots = stage.slots
         self._simulation = simulation
         self._leases = leases
         self._policy = policy
@@ -457,7 +457,7 @@ class LoopSource:
         if self._moment is None or not self._settings.knows_plans:
             return
         self._leases.see(
-            (job.start_s - self._start_s, job.job, self._places.touched(job.units))
+            (job.start_s - self._start_s, job.job, self._slots.touched(job.units))
             for job in self._moment.plan
         )
 

@@ -1,11 +1,11 @@
 """The leases of a broker in the loop, and how the simulated scheduler sees them.
 
-The broker holds one lease a place, which is a node or some of a node's GPUs; to the
-policies of a replay each place is a node. The broker decides at ticks only, by the
-policy of the replay, over places whose holes are worth a lease; leases end by
+The broker holds one lease a slot, which is a node or some of a node's GPUs; to the
+policies of a replay each slot is a node. The broker decides at ticks only, by the
+policy of the replay, over slots whose holes are worth a lease; leases end by
 themselves in between. With preemption the scheduler does not see leases: it places jobs
 as if there were none, and trainers go when a job is placed on them. Without it leases
-are jobs of the scheduler, and at each tick the broker yields the places to which
+are jobs of the scheduler, and at each tick the broker yields the slots to which
 waiting jobs have a claim.
 """
 
@@ -77,11 +77,11 @@ if TYPE_CHECKING:
     from logs.timeline import UnitSet
 
 
-class LeasePlaces:
-    """The places of a machine that can be leased: its nodes, or parts of them.
+class LeaseSlots:
+    """The slots of a machine that can be leased: its nodes, or parts of them.
 
-    Where leases are of some of a node's GPUs, a node has as many places as such leases
-    fit there. Which GPUs a place has makes no difference: a lease takes any.
+    Where leases are of some of a node's GPUs, a node has as many slots as such leases
+    fit there. Which GPUs a slot has makes no difference: a lease takes any.
 
     Args:
         source: The log's name.
@@ -93,19 +93,19 @@ class LeasePlaces:
 
     Attributes:
         layout: The machine.
-        names: The places' names.
+        names: The slots' names.
         per_node: Places of a node.
-        width: Units of a place.
+        width: Units of a slot.
     """
 
     def __init__(
         self, source: str, layout: Layout, lease_gpus: int | None = None
     ) -> None:
         self.layout = layout
-        self._slots = lease_slots(source, layout, lease_gpus)
-        self.names = self._slots.names
+        self._as_nodes = lease_slots(source, layout, lease_gpus)
+        self.names = self._as_nodes.names
         self.per_node = len(self.names) // len(layout.names)
-        self.width = self._slots.per_node
+        self.width = self._as_nodes.per_node
         self._every = (1 << layout.units) - 1
 
     @property
@@ -119,24 +119,24 @@ class LeasePlaces:
         return None if self.layout.gpus is None else self.width
 
     def room(self, free: UnitSet) -> NDArray[np.bool_]:
-        """Return, per place, whether *free* has room for it and those before it."""
+        """Return, per slot, whether *free* has room for it and those before it."""
         if self.layout.gpus is not None:
             free = self.layout.gpus.stacked(free)
-        return idle_nodes(free, self._slots)
+        return idle_nodes(free, self._as_nodes)
 
     def on(self, nodes: Iterable[int]) -> tuple[int, ...]:
-        """Return the places on *nodes*, which ascend."""
+        """Return the slots on *nodes*, which ascend."""
         many = self.per_node
         return tuple([node * many + k for node in nodes for k in range(many)])
 
     def touched(self, units: UnitSet) -> NDArray[np.bool_]:
-        """Return, per place, whether its node has any of *units*."""
+        """Return, per slot, whether its node has any of *units*."""
         nodes = ~idle_nodes(self._every & ~units, self.layout)
         return np.repeat(nodes, self.per_node) if self.per_node > 1 else nodes
 
-    def pick(self, place: int, free: UnitSet) -> UnitSet:
-        """Return the units of *free* that a lease of *place* takes."""
-        first = place // self.per_node * self.layout.per_node
+    def pick(self, slot: int, free: UnitSet) -> UnitSet:
+        """Return the units of *free* that a lease of *slot* takes."""
+        first = slot // self.per_node * self.layout.per_node
         own, taken = free >> first & (1 << self.layout.per_node) - 1, 0
         for _ in range(self.width):
             lowest = own & -own
@@ -145,38 +145,38 @@ class LeasePlaces:
         return taken << first
 
 
-class IdlePlaces:
-    """Which places are idle: of each node as many as it has room for.
+class IdleSlots:
+    """Which slots are idle: of each node as many as it has room for.
 
-    Where room goes, a node's places without a lease go first, then the last ones.
+    Where room goes, a node's slots without a lease go first, then the last ones.
 
     Args:
-        places: All there are.
+        slots: All there are.
         free: Units that no job holds.
         leases: The broker's.
 
     Attributes:
-        idle: One boolean a place.
+        idle: One boolean a slot.
         gone: Those that were idle and have gone, since ``take_gone``.
     """
 
-    def __init__(self, places: LeasePlaces, free: UnitSet, leases: Leases) -> None:
-        self.idle = places.room(free)
-        self.gone = np.zeros(places.count, np.bool_)
-        self._places = places
+    def __init__(self, slots: LeaseSlots, free: UnitSet, leases: Leases) -> None:
+        self.idle = slots.room(free)
+        self.gone = np.zeros(slots.count, np.bool_)
+        self._slots = slots
         self._leases = leases
 
     def fit(self, free: UnitSet) -> None:
-        """Let as many places be idle as *free* has room for."""
-        room = self._places.room(free)
-        if self._places.per_node > 1:
+        """Let as many slots be idle as *free* has room for."""
+        room = self._slots.room(free)
+        if self._slots.per_node > 1:
             room = self._kept(room)
         self.gone |= self.idle & ~room
         self.idle = room
 
     def gone_from(self, units: UnitSet) -> list[int]:
-        """Return the places that have gone from nodes with any of *units*."""
-        return _numbers(self.gone & self._places.touched(units))
+        """Return the slots that have gone from nodes with any of *units*."""
+        return _numbers(self.gone & self._slots.touched(units))
 
     def take_gone(self) -> NDArray[np.bool_]:
         """Return ``gone``, and forget it."""
@@ -184,8 +184,8 @@ class IdlePlaces:
         return gone
 
     def _kept(self, room: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return as many places a node as *room* has, the idle ones first."""
-        many = self._places.per_node
+        """Return as many slots a node as *room* has, the idle ones first."""
+        many = self._slots.per_node
         kept, leased = self.idle.copy(), self._leases.nodes
         wanted, has = (each.reshape(-1, many).sum(axis=1) for each in (room, kept))
         for node in np.flatnonzero(wanted != has).tolist():
@@ -196,8 +196,8 @@ class IdlePlaces:
         return kept
 
 
-def _numbers(places: NDArray[np.bool_]) -> list[int]:
-    return np.flatnonzero(places).tolist()
+def _numbers(slots: NDArray[np.bool_]) -> list[int]:
+    return np.flatnonzero(slots).tolist()
 
 
 class Leases:
@@ -534,7 +534,7 @@ class TrainerGuests:
     """
 
     def __init__(
-        self, idle: IdlePlaces, settings: LoopSettings, *, start_s: float
+        self, idle: IdleSlots, settings: LoopSettings, *, start_s: float
     ) -> None:
         self.pool: NodePool | None = None
         self.waited_s: dict[int, float] = {}
@@ -604,7 +604,7 @@ class LeaseJobs:
     def __init__(
         self,
         simulation: Simulation,
-        places: LeasePlaces,
+        slots: LeaseSlots,
         leases: Leases,
         claims: QueueClaims,
         *,
@@ -612,7 +612,7 @@ class LeaseJobs:
     ) -> None:
         self.units: UnitSet = 0
         self._simulation = simulation
-        self._places = places
+        self._slots = slots
         self._leases = leases
         self._claims = claims
         self._start_s = start_s
@@ -647,7 +647,7 @@ class LeaseJobs:
             The nodes that were given up, and the scheduler's steps with them.
         """
         claim = self._claims.find(self._spans, now_s)
-        self._leases.claimed = claim.places
+        self._leases.claimed = claim.slots
         self._leases.booked_s = {
             node: start_s - self._start_s for node, start_s in claim.booked_s.items()
         }
@@ -691,7 +691,7 @@ class LeaseJobs:
         self._spans |= dict.fromkeys(nodes, LeaseSpan(now_s, end_s))
         units, free = 0, self._simulation.machine.free
         for node in nodes:
-            self._units_of[node] = self._places.pick(node, free & ~units)
+            self._units_of[node] = self._slots.pick(node, free & ~units)
             units |= self._units_of[node]
         self.units |= units
         return self._simulation.lease(units, until_s=end_s, now_s=now_s)
@@ -714,25 +714,25 @@ class QueueClaim(NamedTuple):
     """What waiting jobs claim; times are seconds of the log.
 
     Attributes:
-        places: Those that we must not hold.
-        booked_s: By place: when others are booked for jobs.
-        ends_s: By leased place: the sooner end of a lease that would put a job off.
+        slots: Those that we must not hold.
+        booked_s: By slot: when others are booked for jobs.
+        ends_s: By leased slot: the sooner end of a lease that would put a job off.
     """
 
-    places: frozenset[int]
+    slots: frozenset[int]
     booked_s: Mapping[int, float]
     ends_s: Mapping[int, float]
 
 
 class QueueClaims:
-    """Finds the places that waiting jobs have a claim to, with the live broker's rules.
+    """Finds the slots that waiting jobs have a claim to, with the live broker's rules.
 
     Every allocation unit stands for a node of Slurm's; or every node, where units are
     GPUs of nodes that jobs share.
 
     Args:
         simulation: The machine and its scheduler.
-        places: Where leases can be.
+        slots: Where leases can be.
         knows_plans: Whether the scheduler's planned starts are known.
         margin_s: How long before a job could start leases are to end that put it off.
         careful_s: The longest lease, if nodes are left alone that some job would need
@@ -742,18 +742,18 @@ class QueueClaims:
     def __init__(
         self,
         simulation: Simulation,
-        places: LeasePlaces,
+        slots: LeaseSlots,
         *,
         knows_plans: bool,
         margin_s: float = 0.0,
         careful_s: float | None = None,
     ) -> None:
         self._simulation = simulation
-        self._places = places
+        self._slots = slots
         self._knows_plans = knows_plans
         self._margin_s = margin_s
         self._protection = None if careful_s is None else CachedProtection(careful_s)
-        layout = places.layout
+        layout = slots.layout
         self._gpus = layout.gpus
         self._grain = 1 if layout.gpus is None else layout.per_node
         self._names = [f"{node:08}" for node in range(layout.units // self._grain)]
@@ -772,7 +772,7 @@ class QueueClaims:
         """Return what waiting jobs claim now.
 
         Args:
-            leases: By place: since when and until when it is leased, seconds of the
+            leases: By slot: since when and until when it is leased, seconds of the
                 log.
             now_s: When the broker polls, likewise.
         """
@@ -782,8 +782,8 @@ class QueueClaims:
         leased = self._leased(leases)
         spans = {
             name: LeaseSpan(
-                min(leases[place].start_s for place in own),
-                max(leases[place].end_s for place in own),
+                min(leases[slot].start_s for slot in own),
+                max(leases[slot].end_s for slot in own),
             )
             for name, own in leased.items()
         }
@@ -811,45 +811,45 @@ class QueueClaims:
         )
         return QueueClaim(
             frozenset(
-                place
+                slot
                 for name in found.nodes
-                for place in self._on(name)
-                if place not in leases or found.takes(name, place)
+                for slot in self._on(name)
+                if slot not in leases or found.takes(name, slot)
             ),
             _earliest(
-                (place, start_s)
+                (slot, start_s)
                 for name, start_s in found.booked_s.items()
-                for place in self._on(name)
+                for slot in self._on(name)
             ),
             _earliest(
-                (place, end.end_s)
+                (slot, end.end_s)
                 for name, end in found.sooner_ends.items()
-                for place in leased[name]
-                if not found.takes(name, place)
+                for slot in leased[name]
+                if not found.takes(name, slot)
             ),
         )
 
     def _leased(self, leases: Iterable[int]) -> dict[str, list[int]]:
-        """Return the leased places of each node of Slurm's."""
+        """Return the leased slots of each node of Slurm's."""
         leased: dict[str, list[int]] = {}
-        layout, many = self._places.layout, self._places.per_node
-        for place in leases:
-            first = place // many * layout.per_node
+        layout, many = self._slots.layout, self._slots.per_node
+        for slot in leases:
+            first = slot // many * layout.per_node
             end = min(first + layout.per_node, layout.units)
             for node in range(first // self._grain, end // self._grain):
-                leased.setdefault(self._names[node], []).append(place)
+                leased.setdefault(self._names[node], []).append(slot)
         return leased
 
     def _on(self, name: str) -> tuple[int, ...]:
-        """Return the places on a node of Slurm's, or the one that it is a part of."""
+        """Return the slots on a node of Slurm's, or the one that it is a part of."""
         unit = int(name) * self._grain
-        return self._places.on((unit // self._places.layout.per_node,))
+        return self._slots.on((unit // self._slots.layout.per_node,))
 
     def _within(self, units: UnitSet) -> Sequence[int]:
         """Return the nodes of Slurm's that have all of their units in *units*."""
         if self._grain == 1:
             return members(units)
-        firsts = self._places.layout.first_units_within(units)
+        firsts = self._slots.layout.first_units_within(units)
         return [unit // self._grain for unit in members(firsts)]
 
     def _touched(self, units: UnitSet) -> Sequence[int]:
@@ -898,7 +898,7 @@ class QueueClaims:
         """Return the nodes *names*, parts of which are held; none without GPUs."""
         if self._gpus is None:
             return NO_SHARED_NODES
-        free, width = self._simulation.machine.free, self._places.width
+        free, width = self._simulation.machine.free, self._slots.width
         held = Requirement(partition="", cpus=width, gres=_gpus(width), exclusive=False)
         shared = {}
         for name in sorted(names):
@@ -908,8 +908,8 @@ class QueueClaims:
                 self._records[name], allocated_cpus=used, allocated_gres=_gpus(used)
             )
             pieces = [
-                YieldingLease(place, -place, held)
-                for place in sorted(leased.get(name, ()), reverse=True)
+                YieldingLease(slot, -slot, held)
+                for slot in sorted(leased.get(name, ()), reverse=True)
             ]
             shared[name] = SharedNode(node, holes(name), tuple(pieces))
         return SharedNodes(shared, _SHARING)
@@ -950,10 +950,10 @@ class QueueClaims:
 
 
 def _earliest(times_s: Iterable[tuple[int, float]]) -> dict[int, float]:
-    """Return the earliest time of each place."""
+    """Return the earliest time of each slot."""
     earliest: dict[int, float] = {}
-    for place, at_s in times_s:
-        earliest[place] = min(at_s, earliest.get(place, math.inf))
+    for slot, at_s in times_s:
+        earliest[slot] = min(at_s, earliest.get(slot, math.inf))
     return earliest
 
 

@@ -163,7 +163,7 @@ def test_no_unit_is_in_two_hands(case: Case) -> None:
     parts = LoopParts.of(
         stage, case.team, ReplaySettings(**case.choices), case.loop, clock=no_clock
     )
-    places, machine = stage.places, parts.simulation.machine
+    slots, machine = stage.slots, parts.simulation.machine
     for event in parts.source.events():
         goes_on = parts.engine.advance(event)
         leased = parts.lease_view.units
@@ -171,11 +171,11 @@ def test_no_unit_is_in_two_hands(case: Case) -> None:
         by_jobs = sum(jobs)  # of sets that have nothing in common
         assert by_jobs.bit_count() == sum(units.bit_count() for units in jobs)
         assert not by_jobs & (leased | machine.free)
-        held = [place for run in parts.engine.running for place in run.held]
+        held = [slot for run in parts.engine.running for slot in run.held]
         assert len(held) == len(set(held))
-        per_node = places.layout.per_node
-        for node, count in Counter(k // places.per_node for k in held).items():
+        per_node = slots.layout.per_node
+        for node, count in Counter(k // slots.per_node for k in held).items():
             own = (1 << per_node) - 1 << node * per_node
-            assert count * places.width <= (own & ~by_jobs).bit_count()
+            assert count * slots.width <= (own & ~by_jobs).bit_count()
         if not goes_on:
             break

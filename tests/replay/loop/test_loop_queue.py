@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from freetrain.broker.backfill import LeaseSpan
-from freetrain.replay.loop_leases import LeasePlaces, QueueClaims
+from freetrain.replay.loop_leases import LeaseSlots, QueueClaims
 from logs.simulation import (
     Machine,
     Method,
@@ -46,7 +46,7 @@ def test_who_could_start_first_without_leases_gets_the_nodes_for_it(
     crowd: tuple[list[J], int], before: int, after: int, wanted: int, lasts_s: float
 ) -> None:
     simulation = Simulation(trace_of(*crowd), Method.SLURM)
-    nodes = LeasePlaces("by hand", simulation.layout)
+    nodes = LeaseSlots("by hand", simulation.layout)
     for _ in range(before):
         simulation.step()
     machine = simulation.machine
@@ -57,7 +57,7 @@ def test_who_could_start_first_without_leases_gets_the_nodes_for_it(
     spans = dict.fromkeys(members(leased), LeaseSpan(since_s, since_s + lasts_s))
 
     claims = QueueClaims(simulation, nodes, knows_plans=True)
-    claimed = unit_set(claims.find(spans, machine.now_s).places)
+    claimed = unit_set(claims.find(spans, machine.now_s).slots)
 
     started = started_by(machine.without_leases())
     event(f"{min(len(started), 2)} could start")
@@ -90,7 +90,7 @@ def held(draw: DrawFn) -> Held:
     return Held(nodes, busy, draw(st.permutations(free)), coming)
 
 
-def begun(world: Held) -> tuple[Simulation, LeasePlaces, dict[int, LeaseSpan]]:
+def begun(world: Held) -> tuple[Simulation, LeaseSlots, dict[int, LeaseSpan]]:
     """Return what is when all have come: the machine, its nodes, and leases by unit."""
     trace = trace_of([*world.busy, *world.coming], world.nodes)
     simulation, spans = Simulation(trace, Method.SLURM), {}
@@ -103,7 +103,7 @@ def begun(world: Held) -> tuple[Simulation, LeasePlaces, dict[int, LeaseSpan]]:
             machine.lease(1 << unit, end_s)
             spans[unit] = LeaseSpan(0.0, end_s)
     simulation.step()
-    return simulation, LeasePlaces("by hand", simulation.layout), spans
+    return simulation, LeaseSlots("by hand", simulation.layout), spans
 
 
 @settings(max_examples=500, deadline=None)
@@ -147,7 +147,7 @@ def test_with_care_no_single_end_makes_anybody_wait_for_longer_than_a_cycle(
         machine.lease(1 << unit, min(now_s + 14_400.0, booked_s.get(unit, math.inf)))
 
     careless = QueueClaims(simulation, nodes, knows_plans=True)
-    kept = claimed != careless.find(spans, 1.0).places
+    kept = claimed != careless.find(spans, 1.0).slots
     event(f"care keeps leases off: {kept}")
     for number in [number for number in machine.running if number >= 0]:
         beside = copy.deepcopy(machine)
