@@ -21,7 +21,8 @@ users' commands        ``cli``: the command line; ``client``: what its verbs do;
                        ``doctor``, ``demo``, ``cron``; ``config``: TOML files;
                        ``api``: what commands and Python programs have in common
 a tick, on a login     ``tick``: all its input and output; ``broker``: its decisions,
-node                   pure; ``state``: database and files
+node                   pure; ``state``: database and files; ``page``: tables and
+                       drawings of its status page
 in a lease             ``agent``; ``launch``: starts worlds; ``pack``: several
                        trainers on a node; ``progress``: reads what programs print
 in a training program  ``elastic``

@@ -162,6 +162,11 @@ freetrain logs -f digits
 
 freetrain logs digits --generation 3 --agent
 """,
+    "web": """
+freetrain web
+
+freetrain web --port 8642
+""",
     "tick": """
 freetrain tick --dry-run
 
@@ -487,6 +492,23 @@ def logs(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     )
 
 
+def web(
+    ctx: typer.Context,
+    *,
+    port: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, max=65535, help="Listen here.", show_default="any free"
+        ),
+    ] = 0,
+    config: Config = None,
+) -> None:
+    """Show the status page in a browser: on this host alone, until interrupted."""
+    from freetrain.cli.web import serve  # noqa: PLC0415
+
+    serve(ctx.obj, config, port=port)
+
+
 Wait = Annotated[
     float,
     typer.Option(
@@ -650,6 +672,7 @@ VERBS: Mapping[str, Verbs] = {
         "explain": explain,
         "curves": curves,
         "holes": holes,
+        "web": web,
         "docs": docs,
     },
     OPERATE: {

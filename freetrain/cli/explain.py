@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from freetrain.api.writing import write_file
-from freetrain.broker.limits import HoleReason
 from freetrain.cli.context import (
     CliContext,
     age_text,
@@ -234,7 +233,7 @@ def _holes_screen(view: Overview) -> RenderableType:
 def _holes_table(report: StatusReport, now_s: float) -> Table:
     together: dict[tuple[str, ...], list[HoleLine]] = defaultdict(list)
     for hole in report.holes:
-        together[_used_for(hole), _end(hole, now_s)].append(hole)
+        together[hole.used_for, _end(hole, now_s)].append(hole)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0))
     table.add_column("holes", justify="right", no_wrap=True)
     for heading in ("which", "used for", "they end"):
@@ -244,17 +243,6 @@ def _holes_table(report: StatusReport, now_s: float) -> Table:
         cells = (str(len(holes)), which, one_line(used_for), one_line(end))
         table.add_row(*map(Text, cells))
     return table
-
-
-def _used_for(hole: HoleLine) -> str:
-    if hole.reason == HoleReason.TRAINING and hole.trainer:
-        return hole.trainer
-    why = hole.refusal or hole.brake
-    empty = "nothing: " if hole.reason in _EMPTY else ""
-    return f"{empty}{hole.reason}{f' ({why})' if why else ''}"
-
-
-_EMPTY = {HoleReason.UNUSABLE, HoleReason.UNWANTED, HoleReason.HELD_BACK}
 
 
 def _end(hole: HoleLine, now_s: float) -> str:

@@ -32,7 +32,7 @@ from freetrain.state.files import (
     read_heartbeat,
 )
 from freetrain.state.tables import TrainerState, deliveries, leases, trainers
-from freetrain.tick.status_report import read_status_report
+from freetrain.tick.status_report import TICKS_SILENT_S, read_status_report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,9 +50,6 @@ if TYPE_CHECKING:
     )
     from freetrain.state.tables import Delivery, TrainerRow
     from freetrain.tick.status_report import StatusReport, TrainerLine
-
-TICKS_SILENT_S = 600.0
-"""Without a tick for so long, something is wrong with the program that calls it."""
 
 LONG_S = 86_400.0
 """Trainers that ended longer ago are left out, unless asked for."""

@@ -1,20 +1,28 @@
-"""The live demo's figures, its two drawings and its HTML page."""
+"""The live demo's figures and its HTML page with two drawings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
+from freetrain.page.drawing import (
+    COLOURS,
+    OTHERS,
+    Axis,
+    Bar,
+    Line,
+    draw_lines,
+    draw_rows,
+)
 from freetrain.report.drawings import render
 from freetrain.text import per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from markupsafe import Markup
 
     from freetrain.demo.fake_slurm.cluster import FakeJob
     from freetrain.demo.live import DemoMoment, History
@@ -210,131 +218,6 @@ def _others(theirs: Sequence[FakeJob]) -> OthersFigures:
 
 
 # ----------------------------------------------------------------------
-# The demo in two drawings, plain SVG: nodes over time by their holders, and losses
-
-COLOURS = ("#0072B2", "#E69F00", "#009E73")
-"""Of the trainers: Okabe and Ito's, which colour-blind readers can tell apart."""
-
-OTHERS = "#8a8f98"
-LEASED = "#8a8f9840"
-
-_WIDTH, _LEFT, _ROW, _FOOT = 1_000, 46, 30, 34
-_GAP = 3
-_TICK_S = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """A job or a trainer that has a node for a while.
-
-    Attributes:
-        start_s: Seconds from the beginning; ``end_s`` likewise.
-        label: Shown for the bar under the pointer.
-        is_thin: Whether it is drawn behind and beside the others.
-    """
-
-    node: str
-    start_s: float
-    end_s: float
-    colour: str
-    label: str
-    is_thin: bool = False
-
-
-def draw_nodes(bars: Sequence[Bar], *, nodes: Sequence[str], seconds: float) -> Markup:
-    """Return the drawing of *bars*, a row for each of *nodes*."""
-    height = _ROW * len(nodes) + _FOOT
-    scale = (_WIDTH - _LEFT - 8) / max(seconds, 1.0)
-    shown = sorted(bars, key=lambda bar: not bar.is_thin)
-    rows = {node: k for k, node in enumerate(nodes)}
-    parts = [
-        *_rows(nodes),
-        *_axis(seconds, scale, _ROW * len(nodes)),
-        *(_bar(bar, rows[bar.node], scale) for bar in shown if bar.node in rows),
-    ]
-    return _svg(parts, height, "Who had which node when")
-
-
-def draw_losses(
-    losses: Mapping[str, Mapping[int, float]], colours: Mapping[str, str]
-) -> Markup:
-    """Return a drawing of losses by step, a line each."""
-    height = 260
-    last = max((max(of, default=1) for of in losses.values()), default=1)
-    most = max((max(of.values(), default=1.0) for of in losses.values()), default=1.0)
-    across = (_WIDTH - _LEFT - 8) / last
-    up = (height - _FOOT - 10) / most
-    parts = [
-        _level(height - _FOOT - up * value, f"{value:g}")
-        for value in _round_values(most)
-    ]
-    for name, of in losses.items():
-        points = " ".join(
-            f"{_LEFT + across * step:.1f},{height - _FOOT - up * loss:.1f}"
-            for step, loss in sorted(of.items())
-        )
-        parts.append(
-            f'<polyline points="{points}" fill="none" stroke-width="1.6" '
-            f'stroke="{colours[name]}"><title>{escape(name)}</title></polyline>'
-        )
-    parts.append(f'<text x="{_LEFT}" y="{height - 10}">step 0</text>')
-    parts.append(
-        f'<text x="{_WIDTH - 8}" y="{height - 10}" text-anchor="end">{last}</text>'
-    )
-    return _svg(parts, height, "Loss by step")
-
-
-def _svg(parts: Sequence[str], height: int, label: str) -> Markup:
-    """Return *parts*, whose texts are escaped already, as one drawing."""
-    drawing = "\n".join(parts)
-    return Markup(  # noqa: S704 - escaped part by part
-        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" width="100%" '
-        f'aria-label="{label}">\n{drawing}\n</svg>'
-    )
-
-
-def _level(y: float, label: str) -> str:
-    return (
-        f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - 8}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
-    )
-
-
-def _rows(nodes: Sequence[str]) -> Iterator[str]:
-    for k, node in enumerate(nodes):
-        yield (
-            f'<text x="{_LEFT - 8}" y="{_ROW * k + _ROW / 2 + 4}" '
-            f'text-anchor="end">{escape(node)}</text>'
-            f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - 8}" '
-            f'y1="{_ROW * (k + 1)}" y2="{_ROW * (k + 1)}"/>'
-        )
-
-
-def _axis(seconds: float, scale: float, foot: int) -> Iterator[str]:
-    for at_s in range(0, int(seconds) + 1, _TICK_S):
-        x = _LEFT + scale * at_s
-        yield (
-            f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{foot}"/>'
-            f'<text x="{x:.1f}" y="{foot + 18}" text-anchor="middle">{at_s} s</text>'
-        )
-
-
-def _bar(bar: Bar, row: int, scale: float) -> str:
-    gap = 1 if bar.is_thin else _GAP
-    width = max(1.0, scale * (bar.end_s - bar.start_s))
-    return (
-        f'<rect x="{_LEFT + scale * bar.start_s:.1f}" y="{_ROW * row + gap}" '
-        f'width="{width:.1f}" height="{_ROW - 2 * gap}" rx="3" fill="{bar.colour}">'
-        f"<title>{escape(bar.label)}</title></rect>"
-    )
-
-
-def _round_values(most: float) -> list[float]:
-    step = next((s for s in (0.25, 0.5, 1.0, 2.0, 5.0) if most / s <= 6), most)  # noqa: PLR2004
-    return [step * k for k in range(int(most / step) + 1)]
-
-
-# ----------------------------------------------------------------------
 # A demo's figures in words, for screen and page alike
 
 HEADINGS = (
@@ -455,21 +338,44 @@ def render_page(
     return render(
         "live.html",
         headline=cards(figures),
-        nodes_drawing=draw_nodes(
-            bars, nodes=last.cluster.nodes, seconds=figures.seconds
+        nodes_drawing=draw_rows(
+            bars,
+            rows=last.cluster.nodes,
+            axis=Axis(
+                first=0.0, last=figures.seconds, marks=[*_marks(figures.seconds)]
+            ),
+            title="Who had which node when",
         ),
         colours=(*colours, *kinds),
         trainer_headings=HEADINGS,
         trainers=[trainer_row(trainer) for trainer in figures.trainers],
-        losses_drawing=draw_losses(
-            {history.name: history.losses for history in histories},
-            dict(colours),
-        ),
+        losses_drawing=_losses_drawing(histories),
         rescales=_rescales(last),
         command=command,
         version=version,
         mpirun=mpirun,
     )
+
+
+_MARK_S = 20
+
+
+def _marks(seconds: float) -> Iterator[tuple[float, str]]:
+    for at_s in range(0, int(seconds) + 1, _MARK_S):
+        yield at_s, f"{at_s} s"
+
+
+def _losses_drawing(histories: Sequence[History]) -> Markup:
+    last = max((max(h.losses, default=1) for h in histories), default=1)
+    lines = [
+        Line(points=sorted(history.losses.items()), colour=colour, label=history.name)
+        for history, colour in _coloured(histories)
+    ]
+    axis = Axis(first=0, last=last, marks=[(0, "step 0"), (last, f"{last:,}")])
+    return draw_lines(lines, axis=axis, title="Loss by step")
+
+
+LEASED = "#8a8f9840"
 
 
 def _held(last: DemoMoment, end_s: float) -> Iterator[Bar]:
@@ -480,9 +386,9 @@ def _held(last: DemoMoment, end_s: float) -> Iterator[Bar]:
         until_s = end_s if job.end_s is None else min(job.end_s, end_s)
         for node in job.nodes:
             yield Bar(
-                node=node,
-                start_s=max(0.0, job.start_s - last.begin_s),
-                end_s=until_s - last.begin_s,
+                row=node,
+                start=max(0.0, job.start_s - last.begin_s),
+                end=until_s - last.begin_s,
                 colour=LEASED if is_lease else OTHERS,
                 label=_job_words(job),
                 is_thin=is_lease,
@@ -502,9 +408,9 @@ def _trained(last: DemoMoment) -> Iterator[Bar]:
         for segment in history.segments:
             for node in segment.nodes:
                 yield Bar(
-                    node=node,
-                    start_s=segment.start_s - last.begin_s,
-                    end_s=segment.last_s - last.begin_s,
+                    row=node,
+                    start=segment.start_s - last.begin_s,
+                    end=segment.last_s - last.begin_s,
                     colour=colour,
                     label=f"{history.name}, generation {segment.generation}, "
                     f"{len(segment.nodes)} nodes",

@@ -85,8 +85,10 @@ def _created(path: Path, mode: int) -> int:
     return os.open(path, flags, mode)
 
 
-def create_once(target: Path, content: bytes) -> bool:
+def create_once(target: Path, content: bytes, *, mode: int = 0o666) -> bool:
     """Create *target* with *content*, whole, unless it is there already.
+
+    Its *mode* is less what the umask takes away.
 
     By ``link``, which is atomic on NFS too: of several writers one wins. Where the
     answer to a link was lost and the client asked again, the server refuses it, as the
@@ -101,7 +103,7 @@ def create_once(target: Path, content: bytes) -> bool:
     # A name of its own: a killed writer's file may be a link to a target by now.
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(8).hex()}")
     try:
-        with temporary.open("xb") as file:
+        with os.fdopen(_created(temporary, mode), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

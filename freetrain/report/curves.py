@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 
 from freetrain.client.curves import range_sentence
-from freetrain.report.drawings import NEUTRAL, POLICY_COLOURS, drawn, render
+from freetrain.page.drawing import COLOURS
+from freetrain.report.drawings import NEUTRAL, drawn, render
 from freetrain.text import render_duration, scaled
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from freetrain.client.curves import Aim, ForecastLine, TrainerCurves
 
 
-_REPORTED, _FIT, _FORECAST = POLICY_COLOURS[0], NEUTRAL, POLICY_COLOURS[1]
-_AIM = POLICY_COLOURS[2]
+_REPORTED, _FIT, _FORECAST = COLOURS[0], NEUTRAL, COLOURS[1]
+_AIM = COLOURS[2]
 _BAND = "rgba(230,159,0,0.18)"
 
 

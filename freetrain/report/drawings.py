@@ -21,6 +21,7 @@ from markupsafe import Markup
 from plotly.colors import sample_colorscale
 from plotly.offline import get_plotlyjs
 
+from freetrain.page.drawing import COLOURS, FOLDER
 from freetrain.report.quality import quality_over_time
 from freetrain.report.summary import (
     DEDICATED,
@@ -68,7 +69,7 @@ def _plotly_script() -> Markup:
 
 
 _ENVIRONMENT = Environment(
-    loader=FileSystemLoader(Path(__file__).with_name("templates")),
+    loader=FileSystemLoader([Path(__file__).with_name("templates"), FOLDER]),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
@@ -83,7 +84,6 @@ _ENVIRONMENT.globals["plotly_script"] = _plotly_script
 # ----------------------------------------------------------------------
 # The style of all drawings
 
-POLICY_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 NEUTRAL = "#8a8f98"
 POOL_FILL = "rgba(138,143,152,0.28)"
 
@@ -118,7 +118,7 @@ def colour(comparison: Comparison, result: ReplayResult) -> str:
     if result.policy == DEDICATED:
         return NEUTRAL
     place = comparison.on_holes.index(result)
-    return POLICY_COLOURS[place % len(POLICY_COLOURS)]
+    return COLOURS[place % len(COLOURS)]
 
 
 # ----------------------------------------------------------------------
@@ -433,7 +433,7 @@ def holes_figure(comparison: Comparison) -> go.Figure:
         )
         for counted, name, paint in (
             (by_number, "holes", NEUTRAL),
-            (by_time, "idle node-time", POLICY_COLOURS[0]),
+            (by_time, "idle node-time", COLOURS[0]),
         )
     ]
     figure = drawn(bars, height=340, barmode="group")

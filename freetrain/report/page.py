@@ -16,8 +16,9 @@ import plotly.graph_objects as go
 
 from freetrain.lookahead.promises import LEADS_S
 from freetrain.lookahead.reliability import NODES_LEFT, ScorePart
+from freetrain.page.drawing import COLOURS
 from freetrain.report import drawings
-from freetrain.report.drawings import NEUTRAL, POLICY_COLOURS, POOL_FILL, drawn, render
+from freetrain.report.drawings import NEUTRAL, POOL_FILL, drawn, render
 from freetrain.report.quality import (
     AGAINST_HEADINGS,
     QUALITY_HEADINGS,
@@ -405,7 +406,7 @@ def reliability_figure(record: ForecastRecord) -> go.Figure:
         y=[_in_percent(tenth.came) for tenth in tenths],
         name="a tenth of the answers",
         mode="lines+markers",
-        line={"color": POLICY_COLOURS[0], "width": 1.4},
+        line={"color": COLOURS[0], "width": 1.4},
         marker={"size": 9, "symbol": [_symbol(tenth) for tenth in tenths]},
         cliponaxis=False,
         customdata=[(round(tenth.count), round(tenth.departures)) for tenth in tenths],
@@ -501,7 +502,7 @@ def _survival_lines(
     group: Sequence[AgePart], ages: Sequence[str]
 ) -> Iterator[go.Scatter]:
     nodes = size_words(group[0])
-    paint = POLICY_COLOURS[NODES_LEFT.index(group[0].from_nodes)]
+    paint = COLOURS[NODES_LEFT.index(group[0].from_nodes)]
     known = {age_words(part): part.part for part in group}
     parts = [known.get(age, _NOTHING) for age in ages]
     yield go.Scatter(
@@ -597,13 +598,13 @@ def promises_figure(kinds: Sequence[DelayInterval]) -> go.Figure:
         x=[_minutes(kind.middle_s) for kind in kinds],
         y=[lead_words(kind) for kind in kinds],
         mode="markers",
-        marker={"size": 10, "color": POLICY_COLOURS[0]},
+        marker={"size": 10, "color": COLOURS[0]},
         error_x={
             "type": "data",
             "symmetric": False,
             "array": [_minutes(kind.high_s - kind.middle_s) for kind in kinds],
             "arrayminus": [_minutes(kind.middle_s - kind.low_s) for kind in kinds],
-            "color": POLICY_COLOURS[0],
+            "color": COLOURS[0],
             "thickness": 2,
         },
         customdata=[kind.nodes for kind in kinds],

@@ -650,6 +650,16 @@ class StateDir:
         return self.path / "cron.log"
 
     @property
+    def status_page(self) -> Path:
+        """The same for people, HTML that needs nothing else."""
+        return self.path / "status.html"
+
+    @property
+    def web_token(self) -> Path:
+        """Without which `freetrain web` shows nothing."""
+        return self.path / "web-token"
+
+    @property
     def metrics(self) -> Path:
         """The same in numbers, in the text format of Prometheus."""
         return self.path / "metrics.prom"

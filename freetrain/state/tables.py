@@ -459,6 +459,27 @@ def add_events(connection: sqlite3.Connection, events: Iterable[Event]) -> None:
     )
 
 
+def latest_events(
+    connection: sqlite3.Connection,
+    kinds: Sequence[EventKind],
+    *,
+    since_s: float,
+    most: int,
+) -> tuple[Event, ...]:
+    """Return the last *most* events of *kinds* since *since_s*, the oldest first."""
+    marks = ", ".join("?" for _ in kinds)
+    order = (
+        f"SELECT {', '.join(_EVENTS.names)} FROM events WHERE at_s >= ? "  # noqa: S608
+        f"AND kind IN ({marks}) ORDER BY at_s DESC, number DESC LIMIT ?"
+    )
+    with translated():
+        rows = connection.execute(order, (since_s, *kinds, most)).fetchall()
+    with reading(_EVENTS.name):
+        return tuple(
+            Event(at_s, EventKind(kind), *rest) for at_s, kind, *rest in reversed(rows)
+        )
+
+
 def drop_events(connection: sqlite3.Connection, *, before_s: float) -> None:
     """Forget events that are older than *before_s*."""
     connection.execute("DELETE FROM events WHERE at_s < ?", (before_s,))
@@ -501,6 +522,7 @@ class TickCounter(StrEnum):
     TRAINING_NODE_S = "training node seconds"
     KEPT_PLANS = "plans kept"
     LOOKED_S = "seconds until the last look"
+    GIVEN_UP = "leases given up to others"
 
 
 def add_to_counters(
@@ -702,10 +724,16 @@ def put_loss_forecasts(
 
 
 def loss_forecast_of(
-    connection: sqlite3.Connection, trainer: str, *, fitted_to: str
+    connection: sqlite3.Connection, trainer: str, *, fitted_to: str | None
 ) -> Mapping[str, Any] | None:
-    """Return the forecast kept for *trainer*, if it was fitted to these points."""
-    where, values = "WHERE trainer = ? AND told = ?", (trainer, fitted_to)
+    """Return the forecast kept for *trainer*, if it was fitted to these points.
+
+    With None for *fitted_to* whatever it was fitted to.
+    """
+    where, values = (
+        "WHERE trainer = ? AND told = coalesce(?, told)",
+        (trainer, fitted_to),
+    )
     rows = select(connection, "outlooks", ("outlook",), where=where, values=values)
     kept: dict[str, Any] | None = _learned(rows[0][0]) if rows else None
     return kept

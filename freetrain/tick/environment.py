@@ -557,13 +557,16 @@ def rotate_full(path: Path) -> None:
             path.replace(path.with_name(f"{path.name}.1"))
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str, *, mode: int = 0o666) -> None:
     """Replace the file at *path* by *text*, so that no reader sees a part.
+
+    Its *mode* is less what the umask takes away.
 
     Raises:
         OSError: It could not be written; the old one stays.
     """
-    with replaced(path, temporary=path.with_name(f".{path.name}.new")) as file:
+    temporary = path.with_name(f".{path.name}.new")
+    with replaced(path, temporary=temporary, mode=mode) as file:
         file.write(text.encode("utf-8", "backslashreplace"))
 
 

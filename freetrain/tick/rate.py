@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
     from freetrain.config.job import RescaleCosts, TrainerJob
     from freetrain.config.site import PlannerSettings
-    from freetrain.losscurve.fit import Sibling
+    from freetrain.losscurve.fit import FittedForecast, Sibling
     from freetrain.losscurve.forecast import LossForecast, MetricPoint
     from freetrain.planning.rating import Ratings, RescaleCostsS
     from freetrain.priority.base import Priority
@@ -453,11 +453,7 @@ class LossForecaster:
             job: Its job file.
             points: All points of its metric, in order.
         """
-        better = job.measure.better
-        kind = kind_of(job)
-        if kind not in self._siblings:
-            self._siblings[kind] = siblings_of(self._state, job, self._past)
-        siblings = self._siblings[kind]
+        better, siblings = job.measure.better, self._siblings_of(job)
         history, points_id = LossHistory(points), fingerprint(points, better)
         saved = loss_forecast_of(self._state, name, fitted_to=points_id)
         if saved is not None:
@@ -470,3 +466,32 @@ class LossForecaster:
             return broken_forecast(history, better)
         self.fresh.append(LossForecastRow(name, points_id, fit_to_state(fitted)))
         return fitted
+
+    def recent(
+        self, name: str, job: TrainerJob, points: Sequence[MetricPoint]
+    ) -> tuple[FittedForecast | None, float]:
+        """Return a saved forecast moved on to the last of *points*; nothing is fitted.
+
+        Returns:
+            The forecast, None where there is none; and by what share of itself the work
+            has grown since it was fitted, inf where it is of no use.
+        """
+        saved = loss_forecast_of(self._state, name, fitted_to=None)
+        history = LossHistory(points)
+        if saved is None or not len(history):
+            return None, math.inf
+        with suppress(BadDataError):
+            fitted = from_state(
+                saved, history, job.measure.better, siblings=self._siblings_of(job)
+            )
+            done = fitted.frame.samples(fitted.fit.end)
+            grown = fitted.points[-1].samples / done - 1.0 if done > 0 else -1.0
+            if grown >= 0.0:
+                return fitted.refreshed(history), grown
+        return None, math.inf
+
+    def _siblings_of(self, job: TrainerJob) -> tuple[Sibling, ...]:
+        kind = kind_of(job)
+        if kind not in self._siblings:
+            self._siblings[kind] = siblings_of(self._state, job, self._past)
+        return self._siblings[kind]

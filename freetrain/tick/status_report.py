@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import LeaseKey, LeaseState
-from freetrain.broker.limits import Brake, Refusal, paused_until_s
+from freetrain.broker.limits import Brake, HoleReason, Refusal, paused_until_s
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
 from freetrain.opening import read_json
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 VERSION = 1
 
+TICKS_SILENT_S = 600.0
+"""Without a tick for so long, something is wrong with the program that calls it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusReport:
@@ -61,6 +64,8 @@ class StatusReport:
         is_by_lives: Whether that objective goes by expected lives of nodes.
         planner_s: How long planning took.
         brake: What keeps all leases from being asked for, empty for nothing.
+        waits_since_s: By job of another user that could start but for our leases: since
+            when it waits for them to leave, Unix time.
         limit: The limit of an account, user or QOS that leaves room for no more leases
             than there are, with its value; empty for none.
         paused_until_s: Until when failed starts make it pause, Unix time; None for
@@ -113,6 +118,7 @@ class StatusReport:
     is_by_lives: bool = False
     forecaster: str = ""
     limit: str = ""
+    waits_since_s: Mapping[str, float] = field(default_factory=dict)
     version: int = VERSION
 
     @property
@@ -148,6 +154,7 @@ class TrainerLine:
         rating: Why the priority values it as it does, empty where it wants no nodes.
         is_background: Whether it gets only what the others leave.
         is_diverging: Whether its metric has gone wrong.
+        is_stalled: Whether its world makes no steps any more.
         bad_metrics: By metric, how many lines of its progress had no number for it.
     """
 
@@ -168,6 +175,7 @@ class TrainerLine:
     rating: str = ""
     is_background: bool = False
     is_diverging: bool = False
+    is_stalled: bool = False
     bad_metrics: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -196,6 +204,18 @@ class HoleLine:
     blocker: str = ""
     trainer: str = ""
     expected: NodeForecast | None = None
+
+    @property
+    def used_for(self) -> str:
+        """The trainer there, or what it is used for, or why for nothing."""
+        if self.reason == HoleReason.TRAINING and self.trainer:
+            return self.trainer
+        why = self.refusal or self.brake
+        empty = "nothing: " if self.reason in _EMPTY else ""
+        return f"{empty}{self.reason}{f' ({why})' if why else ''}"
+
+
+_EMPTY = {HoleReason.UNUSABLE, HoleReason.UNWANTED, HoleReason.HELD_BACK}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,10 +332,12 @@ def report_of(  # noqa: PLR0913 - one fact each
             "leases asked for": done.asked,
             "leases ended": done.ended,
             "leases shortened": len(observed.room.new_ends_s),
+            "leases given up to others": len(observed.gave_way),
         },
         problems=tuple(problems),
         trainers=tuple(_trainer_lines(observed, plan)),
         holes=tuple(_hole_lines(plan, training)),
+        waits_since_s=_waits_since_s(observed, plan),
         leases=tuple(_lease_lines(observed, training)),
         priority=plan.ratings.priority,
         came=() if forecasts is None else _lease_outcomes(forecasts),
@@ -332,6 +354,19 @@ def _binding_limit(plan: TickPlan) -> str:
     is_refused = Refusal.SUBMIT_LIMIT in decision.refused.values()
     is_binding = is_refused or decision.brake is Brake.SUBMIT_LIMIT
     return plan.limits.allowed.why if is_binding else ""
+
+
+def _waits_since_s(observed: Observed, plan: TickPlan) -> dict[str, float]:
+    """Return since when jobs that could start wait for our leases to leave."""
+    claims = plan.situation.claims
+    since_s = {str(job): seen.since_s for job, seen in plan.awaited.items()}
+    for lease in observed.belief.leases:
+        job = claims.leased.get(lease.node)
+        if not lease.is_live or lease.notice_s is None or job is None:
+            continue
+        if lease.node not in claims.kept_free.nodes:  # the job cannot start yet
+            since_s[str(job)] = min(since_s.get(str(job), math.inf), lease.notice_s)
+    return since_s
 
 
 def _trainer_lines(observed: Observed, plan: TickPlan) -> Iterator[TrainerLine]:
@@ -361,6 +396,7 @@ def _trainer_line(trainer: TickTrainer, observed: Observed) -> TrainerLine:
     row, newest, final = trainer.row, trainer.newest, trainer.final
     members = () if newest is None else newest.members
     progress, job = observed.progress.get(row.name), trainer.job
+    head = observed.heartbeats.latest.get(members[0].key) if members else None
     return TrainerLine(
         name=row.name,
         state=str(row.state if final is None else final.state),
@@ -372,6 +408,12 @@ def _trainer_line(trainer: TickTrainer, observed: Observed) -> TrainerLine:
         sizes=() if job is None else job.nodes.sizes,
         problem=trainer.problem or ("" if progress is None else progress.problem),
         is_diverging=_is_diverging(progress, job),
+        is_stalled=(
+            head is not None
+            and head.is_stalled
+            and newest is not None
+            and head.generation == newest.generation
+        ),
         bad_metrics={} if progress is None else progress.bookmark.bad_metrics,
     )
 
@@ -582,6 +624,10 @@ _COUNTERS = {
         "Time of nodes that trainers had; over idle time it is the coverage.",
     ),
     TickCounter.KEPT_PLANS: ("kept_plans_total", "Ticks whose planner had no plan."),
+    TickCounter.GIVEN_UP: (
+        "leases_given_up_total",
+        "Leases given up as jobs of others needed their nodes.",
+    ),
 }
 
 
@@ -628,6 +674,33 @@ def _gauges(
     yield "holes", "Nodes that are idle or ours.", [("", float(len(report.holes)))]
     training = sum(trainer.nodes for trainer in report.trainers)
     yield "training_nodes", "Nodes that trainers have.", [("", float(training))]
+    waits_s = [report.at_s - since_s for since_s in report.waits_since_s.values()]
+    yield (
+        "jobs_waiting_for_leases",
+        "Jobs of others that could start but for leases.",
+        [("", float(len(waits_s)))],
+    )
+    yield (
+        "longest_wait_for_leases_seconds",
+        "For how long the first of them has waited for leases to leave.",
+        [("", max(waits_s, default=0.0))],
+    )
+    for name, help_text, count in (
+        (
+            "stalled_trainers",
+            "Trainers with nodes that make no steps.",
+            sum(trainer.is_stalled for trainer in report.trainers),
+        ),
+        (
+            "diverging_trainers",
+            "Trainers whose metric has gone wrong.",
+            sum(
+                trainer.is_diverging and trainer.nodes > 0
+                for trainer in report.trainers
+            ),
+        ),
+    ):
+        yield name, help_text, [("", float(count))]
     yield "torn_look", "Whether backfill was at work.", [("", float(report.is_torn))]
     yield "problems", "What went wrong.", [("", float(len(report.problems)))]
 

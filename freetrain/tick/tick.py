@@ -36,7 +36,12 @@ from freetrain.state.files import (
     read_tick_sign,
     write_tick_sign,
 )
-from freetrain.state.tables import TickCounter, add_to_counters, counters
+from freetrain.state.tables import (
+    TickCounter,
+    add_to_counters,
+    counters,
+    put_loss_forecasts,
+)
 from freetrain.text import counted, utc
 from freetrain.tick.act import carry_out, deliver
 from freetrain.tick.environment import (
@@ -53,6 +58,7 @@ from freetrain.tick.observe import observe
 from freetrain.tick.plan import make_plan
 from freetrain.tick.record import record, tidy
 from freetrain.tick.room import end_those_that_stay, give_up_where_unsure, make_room
+from freetrain.tick.status_page import past_of, render_page
 from freetrain.tick.status_report import (
     read_status_report,
     render_metrics,
@@ -302,6 +308,7 @@ def _finish(
     faults: list[OSError] = []
     steps: dict[str, Callable[[], None]] = {
         "reporting": lambda: write_whole(folder.status_report, render_report(status)),
+        "drawing": lambda: _write_page(context, observed, status),
         "measuring": lambda: write_whole(folder.metrics, render_metrics(status, sums)),
         "logging": lambda: append_line(folder.log, line),
         "delivering": lambda: deliver(context, observed),
@@ -316,6 +323,20 @@ def _finish(
             faults.append(error)
     if faults:
         raise faults[0]
+
+
+def _write_page(context: TickContext, observed: Observed, status: StatusReport) -> None:
+    """Write the status page, and keep what was fitted for it.
+
+    Raises:
+        OSError: It could not be written; the old one stays.
+    """
+    past = past_of(context, observed)
+    if past.fresh_fits:
+        with context.writing("fits") as state:
+            put_loss_forecasts(state, past.fresh_fits)
+    page = render_page(status, past)
+    write_whole(context.folder.status_page, page, mode=0o600)
 
 
 def _increments(status: StatusReport, last_s: float) -> dict[TickCounter, float]:
@@ -334,6 +355,7 @@ def _increments(status: StatusReport, last_s: float) -> dict[TickCounter, float]
         TickCounter.REQUESTS: float(status.requests),
         TickCounter.LEASES_ASKED: float(status.done["leases asked for"]),
         TickCounter.KEPT_PLANS: float(status.planner == PlanStatus.KEPT),
+        TickCounter.GIVEN_UP: float(status.done["leases given up to others"]),
         TickCounter.IDLE_NODE_S: counted_s * len(status.holes),
         TickCounter.LEASED_NODE_S: counted_s * leased,
         TickCounter.TRAINING_NODE_S: counted_s * training,

@@ -6,7 +6,6 @@ import pytest
 
 from freetrain.client.status import (
     LONG_S,
-    TICKS_SILENT_S,
     Doing,
     Overview,
     TrainerStatus,
@@ -16,6 +15,7 @@ from freetrain.client.status import (
 from freetrain.client.trainers import Verb, change
 from freetrain.state.files import USER, AgentState, EndingKind, StateDir
 from freetrain.state.tables import TrainerState
+from freetrain.tick.status_report import TICKS_SILENT_S
 from tests.client.client_states import (
     NOW_S,
     UID,

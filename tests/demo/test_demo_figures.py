@@ -12,9 +12,7 @@ from freetrain.demo.fake_slurm.cluster import FakeCluster, FakeJob, FakeJobState
 from freetrain.demo.live import DemoMoment, DemoSegment, History, read_history
 from freetrain.demo.report import (
     HEADINGS,
-    Bar,
     Figures,
-    draw_nodes,
     figures_of,
     is_same,
     most_difference,
@@ -231,11 +229,3 @@ def test_the_page_tells_every_figure_and_runs_nothing_it_was_told() -> None:
     for cell in trainer_row(played(history()).trainers[0]):
         assert cell in page.said
     assert all(heading in page.said for heading in HEADINGS)
-
-
-def test_bars_lie_in_their_rows_and_within_the_time() -> None:
-    bar = Bar(node="n2", start_s=5, end_s=10, colour="#000", label="x")
-
-    drawing = draw_nodes([bar], nodes=["n1", "n2"], seconds=20)
-
-    assert '<rect x="282.5" y="33" width="236.5" height="24"' in drawing

@@ -34,7 +34,14 @@ from tests.tick.tick_worlds import (
 
 _TRAINERS = ("a", "b", "c")
 _CODES = (errno.EIO, errno.ESTALE, errno.ENOENT, errno.EACCES, errno.ENOSPC)
-_REPORTS = ("page.json", "metrics.prom", "tick.log", "tick-sign", "lease.sh")
+_REPORTS = (
+    "page.json",
+    "status.html",
+    "metrics.prom",
+    "tick.log",
+    "tick-sign",
+    "lease.sh",
+)
 
 
 def prepared(folder: Path) -> TickWorld:

@@ -1,0 +1,1 @@
+"""What pages without Plotly are made of: a style, tables and small drawings in SVG."""
