@@ -15,31 +15,75 @@ from freetrain.replay.policies.adaptive import (
 from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.run import play
 from freetrain.replay.settings import Accounting, ReplaySettings
-from freetrain.replay.trainers import builtin_trainers, truth_of
+from freetrain.replay.trainers import (
+    Costs,
+    Scaling,
+    builtin_trainers,
+    truth_of,
+)
 from tests.replay.worlds import linear, no_clock, replay, trace_of, trainer
 
 HOUR_S = 3_600.0
 
 
-# Of four spans of 100 samples chance makes at least the root of 4 * 5^2, which is 10.
+def leader_after(
+    first: list[float], second: list[float], nodes: list[float] | None = None
+) -> str:
+    """Return whom a record follows after such quarters of an hour; first the first."""
+    record = SampleRecord(("first", "second"))
+    idle = nodes or [1.0] * len(first)
+    for span in range(1, len(first) + 1):
+        done = [sum(own[:span]) for own in (first, second)]
+        node_s = JUDGED_EVERY_S * sum(idle[:span])
+        record.note(span * JUDGED_EVERY_S, done, node_s)
+    return record.leader("first")
+
+
+# Of four spans of 100 samples chance makes at least the root of 4/3 * 4 * 5^2, which
+# is 12.
 @pytest.mark.parametrize(
     ("first", "second", "leader"),
     [
-        pytest.param([100.0] * 4, [102.0] * 4, "first", id="by 8, of 10"),
-        pytest.param([100.0] * 4, [103.0] * 4, "second", id="by 12"),
+        pytest.param([100.0] * 4, [102.0] * 4, "first", id="by 8, of 12"),
+        pytest.param([100.0] * 4, [104.0] * 4, "second", id="by 16"),
         pytest.param([100.0] * 4, [150, 90, 150, 60], "first", id="by 50 of chance"),
         pytest.param([-50.0] * 4, [10.0] * 4, "second", id="of a loss"),
+        pytest.param([100.0], [200.0], "first", id="in one span"),
+        pytest.param([100.0] * 2, [200.0] * 2, "second", id="in two"),
     ],
 )
 def test_a_leader_is_followed_that_leads_by_more_than_a_little_and_than_chance(
     first: list[float], second: list[float], leader: str
 ) -> None:
-    record = SampleRecord(("first", "second"))
-    for span in range(1, 5):
-        done = [sum(own[:span]) for own in (first, second)]
-        record.note(span * JUDGED_EVERY_S, done)
+    assert leader_after(first, second) == leader
 
-    assert record.leader("first") == leader
+
+# The last span has most of the node-time: by that the four are 1.3, and the sum of
+# squares counts 23^2 / (23^2 - 403) = 4.2 times. By time a lead of 300 were chance.
+@pytest.mark.parametrize(
+    ("last", "leader"),
+    [
+        pytest.param(2_200.0, "first", id="by 200, of 234"),
+        pytest.param(2_300.0, "second", id="by 300, of 254"),
+    ],
+)
+def test_quarters_of_an_hour_count_by_the_nodes_that_were_idle(
+    last: float, leader: str
+) -> None:
+    few = [100.0, 100.0, 100.0]
+
+    found = leader_after([*few, 2_000.0], [*few, last], [1.0, 1.0, 1.0, 20.0])
+
+    assert found == leader
+
+
+@pytest.mark.parametrize("done", [[0.0, 0.0], [-5.0, 0.0]])
+def test_nobody_leads_while_no_node_was_idle(done: list[float]) -> None:
+    record = SampleRecord(("first", "second"))
+    record.note(JUDGED_EVERY_S, done, 0.0)
+    record.note(2 * JUDGED_EVERY_S, done, 0.0)
+
+    assert record.leader("first") == "first"
 
 
 def test_what_was_trained_long_ago_counts_little() -> None:
@@ -49,7 +93,7 @@ def test_what_was_trained_long_ago_counts_little() -> None:
     for hour in (*range(24), *range(192, 216)):
         first += 100.0
         second += 90.0 if hour < 24 else 110.0
-        record.note(hour * HOUR_S, [first, second])
+        record.note(hour * HOUR_S, [first, second], HOUR_S * (hour % 168 + 1))
 
     assert record.leader("first") == "second"
 
@@ -100,9 +144,46 @@ def test_it_follows_another_policy_that_trains_more() -> None:
 
     assert ahead.samples < equal.samples
     followed_s = dict(ours.followed_s)
-    assert followed_s["lookahead"] == pytest.approx(JUDGED_EVERY_S, abs=200.0)
+    assert followed_s["lookahead"] == pytest.approx(2 * JUDGED_EVERY_S, abs=200.0)
     assert sum(followed_s.values()) - followed_s["lookahead"] > 11 * HOUR_S
     assert ours.samples > ahead.samples + 0.6 * (equal.samples - ahead.samples)
+
+
+def test_it_goes_back_to_a_policy_soon_once_a_machine_empties() -> None:
+    """Four trainers, of which the first keeps four nodes, as shrinking is dear.
+
+    Jobs of one node train more there. When 24 more nodes are idle they have no use for
+    these, and the first two comparisons after that suffice.
+    """
+    end_s, comes_s, costs = 6 * HOUR_S, 3 * HOUR_S + 100.0, Costs(180.0, 180.0, 180.0)
+    idle = {n: [(0.0, end_s)] for n in range(4)}
+    idle |= {n: [(comes_s, end_s)] for n in range(4, 28)}
+    idle[28] = [(at, at + 60.0) for at in np.arange(450.0, end_s, 450.0).tolist()]
+    speeds = np.array([10.0 * n**0.8 for n in range(9)])
+    team = [
+        trainer(
+            f"t{k}",
+            scaling=Scaling("concave", speeds, tuple(range(1, 9))),
+            samples=1e9,
+            arrival_s=60.0 * k,
+            costs=costs,
+            fixed_nodes=None,
+        )
+        for k in range(4)
+    ]
+
+    ours = replay(idle, team, policy="adaptive")
+
+    back_s = 14 * JUDGED_EVERY_S
+    followed_s = {name: led_s for name, led_s in ours.followed_s if led_s}
+    assert followed_s.keys() == {"lookahead", "scavenger of 1"}
+    assert followed_s["scavenger of 1"] == back_s - 2 * JUDGED_EVERY_S
+    # Others' plans start from the nodes that trainers hold: none starts anew.
+    moved = {step.time_s: dict(step.resized) for step in ours.steps if step.resized}
+    assert moved[2 * JUDGED_EVERY_S] == dict.fromkeys(("t0", "t1", "t2", "t3"), 1)
+    assert moved[back_s] == {"t0": 7, "t1": 7, "t2": 7, "t3": 8}
+    assert (ours.rescales, ours.preemptions) == (4, 5)
+    assert ours.samples == pytest.approx(2_142_849, abs=1.0)
 
 
 def test_it_plans_by_price_where_speed_ups_favour_networks_of_few_samples() -> None:

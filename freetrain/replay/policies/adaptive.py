@@ -44,7 +44,8 @@ DEVIATIONS = 1.0
 CHANCE = 0.05
 """The least that chance makes of the samples between two comparisons, as a share of
 them: a few that happen to be alike say little, and a change of leader costs rescales.
-These four are the best of 70 for the sample week, Summit and KTH-SP2."""
+These four are the best of 70 for the sample week, Summit and KTH-SP2, chosen when
+spans counted by time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,7 +129,10 @@ class AdaptivePolicy:
         engines = [shadow.engine for shadow in self.shadows.values()]
         for engine in engines:
             engine.settle(now_s)
-        self._record.note(now_s, [engine.tally.samples for engine in engines])
+        tallies = [engine.tally for engine in engines]
+        self._record.note(
+            now_s, [tally.samples for tally in tallies], tallies[0].pool_node_s
+        )
         best = self._record.leader(self._leader)
         if best != self._leader:
             self._leader = best
@@ -145,15 +149,16 @@ class SampleRecord:
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
         self._before = [0.0] * len(names)
+        self._node_s = 0.0
         self._at_s = 0.0
         self._spans: deque[tuple[float, float, list[float]]] = deque()
 
-    def note(self, now_s: float, samples: Sequence[float]) -> None:
-        """Note the samples that each policy has trained by *now_s*."""
+    def note(self, now_s: float, samples: Sequence[float], node_s: float) -> None:
+        """Note what each policy has trained by *now_s*, in *node_s* idle node-time."""
         gained = [now - then for now, then in zip(samples, self._before, strict=True)]
         self._before = list(samples)
-        self._spans.append((now_s, now_s - self._at_s, gained))
-        self._at_s = now_s
+        self._spans.append((now_s, node_s - self._node_s, gained))
+        self._at_s, self._node_s = now_s, node_s
         while self._spans[0][0] < now_s - 5 * FADES_S:
             self._spans.popleft()
 
@@ -162,7 +167,10 @@ class SampleRecord:
 
         The one with the most samples, faded, if it leads by ``DEVIATIONS`` times what
         chance makes: the root of the summed squares of the differences of each span
-        about their mean, and of ``CHANCE`` times its samples.
+        from the mean by idle node-time, and of ``CHANCE`` times its samples. By
+        node-time, a machine that empties is no chance, and few idle nodes say little.
+        Of n spans, counted by node-time, that sum is too small by (n - 1) / n: one span
+        makes no leader.
         """
         now_s = self._at_s
         weights = [math.exp((at_s - now_s) / FADES_S) for at_s, _, _ in self._spans]
@@ -173,13 +181,17 @@ class SampleRecord:
         ]
         best, own = totals.index(max(totals)), self._names.index(leader)
         lead = totals[best] - totals[own]
-        faster = lead / sum(weight * passed_s for weight, (_, passed_s, _) in spans)
-        squares = 0.0
-        for weight, (_, passed_s, gained) in spans:
+        shares = [weight * node_s for weight, (_, node_s, _) in spans]
+        whole, alone = sum(shares) ** 2, sum(share**2 for share in shares)
+        if lead <= 0.0 or whole <= alone:
+            return leader
+        faster, squares = lead / sum(shares), 0.0
+        for weight, (_, node_s, gained) in spans:
             ours, theirs = gained[own], gained[best]
-            off = theirs - ours - faster * passed_s
+            off = theirs - ours - faster * node_s
             least = CHANCE * max(abs(ours), abs(theirs))
             squares += weight**2 * (off**2 + least**2)
+        squares *= whole / (whole - alone)
         return self._names[best] if lead > DEVIATIONS * math.sqrt(squares) else leader
 
 
