@@ -225,13 +225,30 @@ _PIECE = "piece"
 """Ends the name of a shape that takes a piece of its node."""
 
 
-def kind_of_piece(shape: str) -> str:
-    """Return what leases of a shape are pieces of: it without CPUs and memory.
+def may_stand_for(shape: str, wanted: str) -> bool:
+    """Tell whether leases of one shape may be used for another, both of pieces.
 
-    These go in proportion to a node's and change where nodes come or go.
+    They may where only CPUs and memory differ, and they have no less of either. The
+    part that goes with GPUs changes where nodes come or go; leases that have more than
+    is asked for now need not end.
     """
-    words = shape.split(" ")
-    return " ".join(w for w in words if not w.startswith(("memory=", "cpus=")))
+    rest, sizes = _rest_and_sizes(shape)
+    rest_wanted, sizes_wanted = _rest_and_sizes(wanted)
+    return rest == rest_wanted and all(
+        sizes.get(name, 0) >= least for name, least in sizes_wanted.items()
+    )
+
+
+def _rest_and_sizes(shape: str) -> tuple[list[str], dict[str, int]]:
+    """Return the name of a shape without memory and CPUs, and these by their names."""
+    rest, sizes = [], {}
+    for word in shape.split(" "):
+        name, is_set, count = word.partition("=")
+        if is_set and name in {"memory", "cpus"}:
+            sizes[name] = int(count.removesuffix("MiB"))
+        else:
+            rest.append(word)
+    return rest, sizes
 
 
 def shape_of(job: JobRecord) -> str:

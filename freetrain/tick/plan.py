@@ -43,7 +43,7 @@ from freetrain.state.tables import (
     limit_memory,
 )
 from freetrain.text import counted
-from freetrain.tick.leases import kind_of_piece, margin_s, shape_name
+from freetrain.tick.leases import margin_s, may_stand_for, shape_name
 from freetrain.tick.room import (
     claims_of,
     idle_nodes,
@@ -571,18 +571,24 @@ def _without_unreadable(observed: Observed, claims: Claims) -> Belief:
     return replace(observed.belief, leases=tuple(leases))
 
 
-def _with_present_shapes(belief: Belief, widths: Mapping[str, int]) -> Belief:
+def _with_present_shapes(belief: Belief, widths: Collection[str]) -> Belief:
     """Return the belief with leases of pieces under the shapes that are asked for now.
 
-    The CPUs and the memory that go with GPUs change where nodes come or go. Leases that
-    have what was asked for before are as good: otherwise all would end at once.
+    Leases that have at least what is asked for now are as good: otherwise all would end
+    at once where a node comes of which less goes with each GPU.
+
+    Args:
+        belief: Leases under the shapes that they were submitted with.
+        widths: The shapes of pieces that are asked for.
     """
     if not widths:
         return belief
-    present = {kind_of_piece(shape): shape for shape in widths}
 
     def now_of(shape: str) -> str:
-        return shape if shape in widths else present.get(kind_of_piece(shape), shape)
+        if shape in widths:
+            return shape
+        fitting = (wanted for wanted in widths if may_stand_for(shape, wanted))
+        return min(fitting, default=shape)
 
     leases = (replace(lease, shape=now_of(lease.shape)) for lease in belief.leases)
     return replace(belief, leases=tuple(leases))

@@ -27,10 +27,10 @@ from freetrain.launch.base import LEASE_MARK, WORLD_MARK
 from freetrain.state.files import StateDir, lease_name, read_heartbeat
 from freetrain.tick.leases import (
     grace_s,
-    kind_of_piece,
     lease_script,
     limits_of,
     margin_s,
+    may_stand_for,
     mode_of,
     request_for,
     shape_name,
@@ -301,12 +301,18 @@ def test_agents_are_as_patient_as_whoever_ticks_says(tmp_path: Path) -> None:
     assert line in lease_script(hasty, SITE)
 
 
-def test_pieces_of_a_kind_differ_in_cpus_and_memory_alone() -> None:
+def test_a_lease_stands_for_one_that_asks_for_no_more_cpus_and_memory() -> None:
     gpus = (Gres("gpu", "a100", 2),)
     piece = Requirement(
-        partition="p", gres=gpus, cpus=4, memory_mib=4000, exclusive=False
+        partition="cpus", gres=gpus, cpus=4, memory_mib=4000, exclusive=False
     )
     less = replace(piece, cpus=3, memory_mib=3995)
-    more = replace(piece, gres=(Gres("gpu", "a100", 4),))
-    kinds = [kind_of_piece(shape_name(asked)) for asked in (piece, less, more)]
-    assert kinds[0] == kinds[1] != kinds[2]
+    unlike = (replace(piece, gres=(Gres("gpu", "a100", 4),)), replace(less, cpus=5))
+
+    def stands_for(held: Requirement, asked: Requirement) -> bool:
+        return may_stand_for(shape_name(held), shape_name(asked))
+
+    assert stands_for(piece, less)
+    assert stands_for(piece, replace(less, memory_mib=0))
+    assert not stands_for(less, piece)
+    assert not any(stands_for(piece, other) for other in unlike)
