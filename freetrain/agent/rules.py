@@ -16,11 +16,11 @@ leaves for good.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from freetrain.config.job import size_within
 from freetrain.state.files import (
     SILENCE_NOTICE_S,
     STALLED,
@@ -658,8 +658,8 @@ def succession(
     delay_s = _delay_s(observed, trainer, survivors, reason=reason)
     if delay_s is None or age_s < delay_s:
         return ()
-    size = 0 if reason is SuccessionReason.FINAL else _largest(trainer, len(survivors))
-    members = survivors[:size]
+    most = 0 if reason is SuccessionReason.FINAL else len(survivors)
+    members = survivors[: size_within(trainer.job.nodes.sizes, most)]
     if (
         reason is not SuccessionReason.OVER
         and members == trainer.newest.assigned.members
@@ -723,12 +723,6 @@ def _delay_s(
     if reason is SuccessionReason.LEAVING:
         turn += 1  # the lease that leaves goes first
     return turn * observed.patience.turn_s
-
-
-def _largest(trainer: ObservedTrainer, available_nodes: int) -> int:
-    sizes = trainer.job.nodes.sizes
-    fitting = bisect_right(sizes, available_nodes)
-    return sizes[fitting - 1] if fitting else 0
 
 
 def _text_of(trainer: ObservedTrainer, reason: SuccessionReason) -> str:

@@ -15,13 +15,8 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.limits import HoleReason, TrainerReason
 from freetrain.broker.pool import classify, classify_by, pool_of, rank_by
-from freetrain.broker.reconcile import (
-    Wanted,
-    WantedLeases,
-    WantedTrainer,
-    reconcile,
-    size_within,
-)
+from freetrain.broker.reconcile import Wanted, WantedLeases, WantedTrainer, reconcile
+from freetrain.config.job import size_within
 from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
 from freetrain.planning.rating import start_cost_s, start_loss_s
 from freetrain.scaling import ASSUMED_STAY_S

@@ -8,7 +8,6 @@ Actions are data; ``freetrain.tick.act`` carries them out in the order given.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from freetrain.broker.lease import Assignment, Intent, IntentState, Lease, LeaseState
 from freetrain.broker.limits import Brake, EndReason, paused_until_s
 from freetrain.broker.pool import given_leases
+from freetrain.config.job import size_within
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -682,12 +682,6 @@ def _formed(
         key=lambda lease: (lease.key not in before, -(lease.end_s or 0.0), lease.key),
     )
     return frozenset(lease.key for lease in ranked[: size_within(sizes, len(ranked))])
-
-
-def size_within(sizes: Sequence[int], most: int) -> int:
-    """Return the largest of *sizes*, ascending, that is no larger; 0 for none."""
-    fitting = bisect_right(sizes, most)
-    return sizes[fitting - 1] if fitting else 0
 
 
 def _next(

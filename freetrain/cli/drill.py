@@ -20,7 +20,7 @@ from freetrain.cli.context import (
 )
 from freetrain.client.status import Doing, TrainerStatus, overview
 from freetrain.client.trainers import author_text
-from freetrain.config.job import TrainerJob
+from freetrain.config.job import TrainerJob, size_within
 from freetrain.errors import TryLaterError, UsageError
 from freetrain.formats import ProgressRecord
 from freetrain.launch.base import logs_of, run_dir_of
@@ -195,7 +195,7 @@ class Drill:
     def nodes_left(self) -> int:
         """How many nodes the trainer can go on with, without a tick."""
         left = len(self.assigned.members) - 1
-        return max((n for n in self.job.nodes.sizes if n <= left), default=0)
+        return size_within(self.job.nodes.sizes, left)
 
     @property
     def is_complete(self) -> bool:

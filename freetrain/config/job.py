@@ -8,6 +8,8 @@ hold together. A trainer's file is written again when it is submitted
 
 import re
 import warnings
+from bisect import bisect_right
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -233,6 +235,12 @@ class NodeSettings(Struct, frozen=True, kw_only=True, rename=key_name):
         """The node counts that the trainer can run on, ascending."""
         allowed = range(self.min_nodes, self.max_nodes + 1)
         return tuple(n for n in self.only or allowed if n in allowed)
+
+
+def size_within(sizes: Sequence[int], most: int) -> int:
+    """Return the largest of *sizes*, ascending, that is no larger; 0 for none."""
+    fitting = bisect_right(sizes, most)
+    return sizes[fitting - 1] if fitting else 0
 
 
 class LaunchSettings(Struct, frozen=True, kw_only=True, rename=key_name):
