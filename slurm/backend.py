@@ -44,7 +44,6 @@ from slurm.text import (
     SDIAG_ARGV,
     TOPOLOGY_ARGV,
     VERSION_ARGV,
-    WAITING_ARGV,
     parse_config,
     parse_nodes,
     parse_partitions,
@@ -55,6 +54,7 @@ from slurm.text import (
     parse_version,
     parse_waiting,
     squeue_argv,
+    waiting_argv,
 )
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ TEXT = Dialect(
 """Quick, small, and shows planned nodes on every release."""
 
 SNAPSHOT_REQUESTS = 6
-"""Commands of one snapshot where no job waits; one more where jobs do."""
+"""Commands of one snapshot where no job waits; two more where jobs do."""
 
 _PER_COMMAND = 100  # a command line has room for more, a site's patience may not
 
@@ -292,6 +292,7 @@ class CommandLine:
         self._max_requests = max_requests
         self._dialect = dialect
         self._requests = 0
+        self._release: Release | None = None
 
     @property
     def name(self) -> str:
@@ -364,7 +365,7 @@ class CommandLine:
             return unknown
 
     def snapshot(self) -> Snapshot:
-        """Return one snapshot, in six commands, and one more where jobs wait.
+        """Return one snapshot, in six commands, and two more where jobs wait.
 
         Nodes come before jobs: a job that starts in between is then seen on its node.
         """
@@ -390,7 +391,9 @@ class CommandLine:
         jobs = self.jobs()
         if self._dialect is not TEXT or not any(job.is_pending for job in jobs):
             return jobs
-        waiting = parse_waiting(self._run(WAITING_ARGV))
+        # slurmctld, whose release ``config`` tells, may be newer than squeue.
+        self._release = self._release or self.release()
+        waiting = parse_waiting(self._run(waiting_argv(self._release)))
         return tuple(
             replace(
                 job,

@@ -36,7 +36,7 @@ from slurm.records import Gres, Requirement, expand
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from slurm.records import JobRecord, Node, Release
+    from slurm.records import JobRecord, Node
 
 Expression: TypeAlias = "str | tuple[tuple[str, Expression], ...]"
 """A feature, or operands in order, each with the operator before it: ``&`` or ``|``."""
@@ -190,23 +190,6 @@ class PartDemand:
             memory_mib=mib * cpus if mib * cpus <= node.memory_mib else mib,
             gres=_most(gres),
         )
-
-
-_FIRST_WITH_EXCLUSIVE = (25, 5)
-"""From it on ``NO`` may be said of any job, as a field of its own says which are
-exclusive (seen on 26.05.5; 24.11 says ``OK`` of the others)."""
-
-
-def with_clear_sharing(
-    jobs: tuple[JobRecord, ...], release: Release
-) -> tuple[JobRecord, ...]:
-    """Return *jobs* without the word ``NO`` where it does not tell how they share."""
-    if release.series < _FIRST_WITH_EXCLUSIVE:
-        return jobs
-    return tuple(
-        replace(job, oversubscribe="") if job.oversubscribe == "NO" else job
-        for job in jobs
-    )
 
 
 def part_demand(job: JobRecord) -> PartDemand | None:

@@ -15,6 +15,7 @@ from slurm.backend import Dialect, Question
 from slurm.errors import SlurmRefusedError, UnreadableOutputError
 from slurm.records import (
     JobRecord,
+    JobState,
     Node,
     Partition,
     Reservation,
@@ -236,6 +237,7 @@ def _job(record: object) -> JobRecord:
         nodes=text(at(record, "nodes")),
         requested_nodes=text(at(record, "required_nodes")),
         excluded_nodes=",".join(words(at(record, "excluded_nodes"))),
+        oversubscribe=_sharing(record) if JobState.PENDING in known else "",
         node_count=amount(at(record, "node_count")) or 0,
         cpu_count=amount(at(record, "cpus")) or 0,
         task_count=amount(at(record, "tasks")) or 0,
@@ -252,6 +254,26 @@ def _job(record: object) -> JobRecord:
         account=text(at(record, "account")),
         het_job_id=amount(at(record, "het_job_id")) or 0,
     )
+
+
+_SHARING = {
+    "none": "NO",
+    "user": "USER",
+    "mcs": "MCS",
+    "topo": "TOPO",
+    "oversubscribe": "YES",
+    "shared": "YES",  # 22.05
+}
+"""How jobs share nodes, in JSON and in text."""
+
+
+def _sharing(record: object) -> str:
+    """Return how a job shares nodes, as in the text; empty where that is not known.
+
+    26.05 lists no word for any job, unless an older data parser is asked for; earlier
+    ones list none for jobs that share nodes in the usual way.
+    """
+    return ",".join(_SHARING.get(word, word) for word in words(at(record, "shared")))
 
 
 def _least_memory_mib(record: object) -> int:

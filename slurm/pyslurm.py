@@ -358,6 +358,7 @@ def read_job(
         nodes=job.allocated_nodes or "",
         requested_nodes=_joined(job.required_nodes),
         excluded_nodes=_joined(job.excluded_nodes) if "PENDING" in known else "",
+        oversubscribe=job.resource_sharing or "" if "PENDING" in known else "",
         node_count=job.num_nodes or 0,
         cpu_count=job.cpus or 0,
         task_count=job.ntasks or 0,

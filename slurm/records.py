@@ -291,7 +291,8 @@ class JobRecord:
         excluded_nodes: Nodes that it must not have, a hostlist; of running jobs some
             sources leave it out.
         oversubscribe: While pending, Slurm's word for how it shares nodes: ``NO`` for
-            ``--exclusive``, ``OK``; empty where this source does not have it.
+            ``--exclusive``, ``USER``, ``OK``; empty where this source does not have it.
+            Releases from 26.05 on say it in another field and other words.
         node_count, cpu_count: Held, or asked for at least.
         task_count: Tasks that it starts, 0 where unknown.
         least_cpus: CPUs that each of its nodes must give at least.

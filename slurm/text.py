@@ -492,32 +492,51 @@ def squeue_argv(*, names: Sequence[str] = (), all_states: bool = False) -> list[
     return argv
 
 
-WAITING_ARGV = (
-    *("squeue", "--all", "--local", "--states=PENDING", "--noheader"),
-    "--format=%A|%h|%x",
-)
-"""Shows of each waiting job whether it shares nodes, and the nodes that it excludes:
-before 24.05 no field of ``--Format`` has these."""
+_FIRST_WITH_EXCLUSIVE = (26, 5)
+
+
+def waiting_argv(release: Release) -> tuple[str, ...]:
+    """Return the command that shows of waiting jobs what no column above does.
+
+    That is whether they share nodes, and the nodes that they exclude: before 24.05 no
+    field of ``--Format`` has these. From 26.05 on ``OverSubscribe`` no longer tells
+    which jobs want whole nodes, and ``Exclusive`` does.
+
+    Args:
+        release: That of squeue.
+    """
+    form = "--format=%A|%h|%x|"
+    if release.series >= _FIRST_WITH_EXCLUSIVE:
+        form = "--Format=JobID:|,Exclusive:|,ExcNodes:|"
+    return "squeue", "--all", "--local", "--states=PENDING", form
+
+
+_EXCLUSIVE_WORDS = {"NO": "OK", "NODE": "NO"}
+"""Words for jobs of 26.05 that earlier releases say in another way."""
 
 
 def parse_waiting(text: str) -> dict[int, tuple[str, str]]:
-    """Return what ``WAITING_ARGV`` shows, by the number of the job.
+    """Return what the command of ``waiting_argv`` shows, by the number of the job.
 
     Returns:
-        Slurm's word for how it shares nodes, and the nodes that it excludes, a
-        hostlist.
+        Slurm's word for how it shares nodes, as ``JobRecord.oversubscribe`` has it, and
+        the nodes that it excludes, a hostlist.
 
     Raises:
-        UnreadableOutputError: Not such an answer.
+        UnreadableOutputError: Not such an answer, empty, or cut short.
     """
+    check_whole(text, "squeue")
     waiting = {}
-    for line_number, line in enumerate(text.splitlines(), start=1):
-        number, *values = line.split("|", 2)
-        if len(values) != len(("%h", "%x")) or not number.isdecimal():
+    header, *lines = text.splitlines()
+    is_exclusive = header.startswith("JOBID|EXCLUSIVE|")
+    for line_number, line in enumerate(lines, start=2):
+        number, *values = line.split("|")
+        if len(values) != len(("%h", "%x", "")) or not number.isdecimal():
             why = "expected the number of a job, how it shares nodes, and nodes"
             raise UnreadableOutputError("squeue", line_number, line, why)
-        sharing, nodes = map(text_or_empty, values)
-        waiting[int(number)] = sharing, nodes
+        sharing, nodes, _ = map(text_or_empty, values)
+        word = _EXCLUSIVE_WORDS.get(sharing, sharing) if is_exclusive else sharing
+        waiting[int(number)] = word, nodes
     return waiting
 
 

@@ -222,8 +222,8 @@ cancelled, a notice is sent, with an end; other ends are set, and once more wher
 plan finds others; later it is asked which leases stayed, and those are cancelled. One
 is to spare."""
 
-_READING_REQUESTS = SNAPSHOT_REQUESTS + 9
-"""The most Slurm commands of a tick that has nothing to do: the snapshot, one more as
+_READING_REQUESTS = SNAPSHOT_REQUESTS + 10
+"""The most Slurm commands of a tick that has nothing to do: the snapshot, two more as
 jobs wait, the configuration, our jobs; where jobs are hidden, whether from us; where it
 looks ahead, once an hour the topology; where there are limits, every ten minutes three
 for these; and the comment for others."""

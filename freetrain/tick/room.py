@@ -51,7 +51,7 @@ from freetrain.tick.leases import (
     margin_s,
     sees_all_jobs,
 )
-from slurm.demands import held_by, with_clear_sharing
+from slurm.demands import held_by
 from slurm.errors import SlurmError, SlurmRefusedError
 from slurm.holes import find_holes, takes_whole_nodes
 from slurm.pieces import ANY_GPU, free_gres, without
@@ -626,8 +626,6 @@ def _startable(
     turns = {lease.job_id: turn for turn, lease in enumerate(order)}
     node_turns = {lease.node: turns[lease.job_id] for lease in reversed(order)}
     snapshot = _with_leaving(seen.snapshot, giving)
-    clear = with_clear_sharing(snapshot.jobs, config.release)
-    snapshot = replace(snapshot, jobs=clear)
 
     def gives_way(job: JobRecord) -> bool:
         return job.job_id in numbers or (job.is_pending and is_lease(job))

@@ -161,6 +161,23 @@ def new(number: int | None) -> dict[str, object]:
     return {"set": number is not None, "infinite": False, "number": number or 0}
 
 
+@pytest.mark.parametrize(
+    ("shared", "word"),
+    [
+        *(("none", "NO"), ("user", "USER"), ("shared", "YES"), (None, "")),  # 22.05
+        *((["none"], "NO"), (["topo"], "TOPO"), (["oversubscribe"], "YES"), ([], "")),
+    ],
+)
+def test_a_waiting_job_says_how_it_shares_nodes(shared: object, word: str) -> None:
+    """26.05 says ``[]`` of every job, so that this does not tell."""
+    job = {"job_id": 7, "shared": shared, "job_state": "PENDING"}
+    running = job | {"job_state": "RUNNING"}
+
+    read = parse_jobs_json(json.dumps({"jobs": [job, running]}))
+
+    assert [one.oversubscribe for one in read] == [word, ""]
+
+
 def test_an_old_answer_reads_like_a_new_one() -> None:
     job = {"job_id": 7, "array_task_string": "2-3", "partition": "a,b"}
     old = {"job_state": "PENDING", "start_time": 0, "array_job_id": 5}

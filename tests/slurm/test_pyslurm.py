@@ -44,7 +44,7 @@ def a_job(**told: object) -> Any:  # noqa: ANN401 -- stands for an untyped objec
         *("allocated_nodes", "required_nodes", "num_nodes", "cpus", "constraints"),
         *("gres_per_node", "dependencies", "reservation", "excluded_nodes", "account"),
         *("ntasks", "cpus_per_task", "memory_per_node", "memory_per_cpu"),
-        *("heterogeneous_id",),
+        *("heterogeneous_id", "resource_sharing"),
     )
     return SimpleNamespace(**(dict.fromkeys(names) | known | told))
 
@@ -328,7 +328,7 @@ def test_every_field_of_a_job_is_read_but_those_that_pyslurm_lacks() -> None:
     texts = (
         *("name", "comment", "qos", "reservation", "user_name", "state_reason"),
         *("partition", "allocated_nodes", "scheduled_nodes", "required_nodes"),
-        *("excluded_nodes", "account"),
+        *("excluded_nodes", "account", "resource_sharing"),
     )
     job = read(
         **dict.fromkeys(numbers, 1),
@@ -341,7 +341,7 @@ def test_every_field_of_a_job_is_read_but_those_that_pyslurm_lacks() -> None:
     empty = {one.name for one in fields(job) if not getattr(job, one.name)}
     assert empty == {
         *("gres_per_job", "gres_per_task", "gres_per_socket", "cut"),
-        *("unknown_states", "array_tasks", "oversubscribe"),
+        *("unknown_states", "array_tasks"),
     }
 
 

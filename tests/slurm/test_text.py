@@ -40,6 +40,7 @@ from slurm.text import (
     parse_version,
     parse_waiting,
     squeue_argv,
+    waiting_argv,
 )
 from tests.record_slurm import RECORDED, Pseudonyms
 from tests.slurm.clusters import (
@@ -657,9 +658,33 @@ def test_whether_to_ask_goes_by_the_plugin_and_from_25_05_on_always() -> None:
     assert asked == [(False, False), (True, True), (True, False)]
 
 
-def test_waiting_jobs_say_how_they_share_nodes_and_which_they_exclude() -> None:
-    told = "7|NO|n[1-2]\n8|OK|\n9|OK|(null)\n"
-    assert parse_waiting(told) == {7: ("NO", "n[1-2]"), 8: ("OK", ""), 9: ("OK", "")}
-    for broken in ("7|NO", "x|NO|n1", "7"):
+SHARING = sorted(RECORDINGS.parent.glob("*/sharing"))
+
+
+@pytest.mark.parametrize("folder", SHARING, ids=lambda path: path.parent.name)
+def test_waiting_jobs_say_how_they_share_nodes_and_which_they_exclude(
+    folder: Path,
+) -> None:
+    """Plain, exclusive, of one user, of one label, oversubscribing; plain again."""
+    release = parse_version(f"slurm {folder.parent.name}.1")
+    command = f"waiting.txt: {shlex.join(waiting_argv(release))}\n"
+    told = (folder / "waiting.txt").read_text("utf-8")
+
+    assert (folder / "commands.txt").read_text("utf-8") == command
+    words = {number: word for number, (word, _) in parse_waiting(told).items()}
+    assert words.pop(5) in {"OK", "YES"}
+    assert words == {1: "OK", 2: "NO", 3: "USER", 4: "MCS", 6: "OK"}
+    excluded = {number: nodes for number, (_, nodes) in parse_waiting(told).items()}
+    assert {number for number, nodes in excluded.items() if nodes} == {6}
+    assert excluded[6] == "n[1-2]"
+
+
+def test_an_answer_about_waiting_jobs_is_whole_or_an_error() -> None:
+    header = "JOBID|OVER_SUBSCRIBE|EXC_NODES|\n"
+    assert parse_waiting(f"{header}9|OK|(null)|\n") == {9: ("OK", "")}
+    for broken in ("7|NO|", "x|NO|n1|", "7", "7|NO|n1|x|"):
         with pytest.raises(UnreadableOutputError):
-            parse_waiting(f"{broken}\n")
+            parse_waiting(f"{header}{broken}\n")
+    for text in ("", header[:-1]):
+        with pytest.raises(UnreadableOutputError):
+            parse_waiting(text)

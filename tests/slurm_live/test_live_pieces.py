@@ -64,6 +64,22 @@ def test_what_jobs_leave_free_of_a_node_is_a_hole(site: Site) -> None:
     assert rooms(site) == {"n1": 0, "n4": 4}
 
 
+def test_waiting_jobs_are_known_to_share_nodes_or_not_on_every_release(
+    site: Site,
+) -> None:
+    options = {
+        "--exclusive": {"NO"},
+        "--exclusive=user": {"USER"},
+        "--oversubscribe": {"OK", "YES"},
+        "--gres=gpu:1": {"OK"},
+    }
+    jobs = {site.others_job(1, 10, "--hold", word): word for word in options}
+
+    seen = {job.job_id: job.oversubscribe for job in site.backend().snapshot().jobs}
+
+    assert all(seen[job] in options[word] for job, word in jobs.items()), seen
+
+
 def test_a_planned_job_ends_all_pieces_of_its_node_though_both_would_fit(
     site: Site,
 ) -> None:

@@ -21,7 +21,6 @@ from slurm.records import (
     Node,
     NodeState,
     Partition,
-    Release,
 )
 from tests.slurm.clusters import NOW_S, snapshot_of
 from tests.tick.test_leases import CONFIG, SITE
@@ -185,7 +184,6 @@ def found(  # noqa: PLR0913 -- each rarely
     most_cpus: int | None = None,
     mode: LeaseMode = LeaseMode.YIELD,
     gres: tuple[Gres, ...] = (),
-    release: Release = SHARED.release,
 ) -> Found:
     """Return what *owner*'s broker finds.
 
@@ -198,12 +196,11 @@ def found(  # noqa: PLR0913 -- each rarely
         most_cpus: CPUs of a node that jobs of the partition can have.
         mode: Who takes leases.
         gres: What each node has, all of it in use; its usual GPUs where empty.
-        release: Of Slurm.
     """
     site = site_of(careful=careful, mode=mode)
     shown = snapshot(nodes, jobs, oversubscribe=oversubscribe, most_cpus=most_cpus)
     if gres:
         full = [replace(n, gres=gres, allocated_gres=gres) for n in shown.nodes]
         shown = replace(shown, nodes=tuple(full))
-    seen = view_of(site, replace(SHARED, release=release), shown)
+    seen = view_of(site, SHARED, shown)
     return Found(seen, claims_of(site, replace(ENVIRONMENT, uid=owner), seen))

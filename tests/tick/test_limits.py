@@ -285,7 +285,6 @@ def test_what_slurm_should_preempt_and_does_not_is_given_up(world: TickWorld) ->
     world.now_s += 1.0
     early = world.status()
     assert (early.mode, told(world)) == ("preempt", [])
-    world.now_s += 1.0
     world.tick()
     assert told(world) == []
     world.now_s += 30.0

@@ -27,7 +27,6 @@ from slurm.records import (
     JobKey,
     JobRecord,
     JobState,
-    Release,
 )
 from tests.slurm.clusters import NOW_S
 from tests.tick.shared_cluster import (
@@ -123,13 +122,11 @@ def test_each_of_several_jobs_gets_its_part_of_one_node() -> None:
     assert found("n1 n2", *FULL, *more, tasks).goes == {11, 12, 13}
 
 
-def test_where_a_release_does_not_tell_who_is_exclusive_all_leases_of_a_node_go() -> (
-    None
-):
-    job = waiting(oversubscribe="NO")
-    assert of_one_node(*FULL, running(5, "n1", 0), job).goes == set()
-    told = found("n1", *FULL, running(5, "n1", 0), job, release=Release(26, 5, "5"))
-    assert told.goes == {11, 12, 13, 14}
+def test_where_it_is_unknown_who_is_exclusive_all_leases_of_a_node_go() -> None:
+    beside = (*FULL, running(5, "n1", 0))
+    assert of_one_node(*beside, waiting(oversubscribe="NO")).goes == set()
+    unknown = of_one_node(*beside, waiting(oversubscribe=""))
+    assert unknown.goes == {11, 12, 13, 14}
 
 
 def test_leases_stay_where_a_job_fits_beside_them_and_no_new_one_may_come() -> None:

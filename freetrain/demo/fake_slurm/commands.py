@@ -580,7 +580,8 @@ def squeue(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
     together = "--array" not in argv
     if options.get("--format") == _OF_WAITING:
         waiting = (group[0] for group in _groups(jobs, together=together))
-        return "".join(map(_of_waiting, filter(_is_pending, waiting)))
+        rows = map(_of_waiting, filter(_is_pending, waiting))
+        return "".join(["JOBID|OVER_SUBSCRIBE|EXC_NODES|\n", *rows])
     if "--Format" not in options:
         raise ComplaintError("squeue: error: this stand-in needs --Format=")
     return queue_text(jobs, options["--Format"], cluster, now_s, together=together)
@@ -590,7 +591,7 @@ def _is_remembered(job: FakeJob, now_s: float) -> bool:
     return job.end_s is None or now_s - job.end_s <= MIN_JOB_AGE_S
 
 
-_OF_WAITING = "%A|%h|%x"
+_OF_WAITING = "%A|%h|%x|"
 
 
 def _is_pending(job: FakeJob) -> bool:
@@ -598,7 +599,7 @@ def _is_pending(job: FakeJob) -> bool:
 
 
 def _of_waiting(job: FakeJob) -> str:
-    return f"{job.job_id}|OK|{','.join(job.excluded)}\n"
+    return f"{job.job_id}|OK|{','.join(job.excluded)}|\n"
 
 
 _HEADINGS = {"JobArrayID": "JOBID", "UserID": "UID", "UserName": "USER"}
