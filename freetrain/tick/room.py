@@ -637,25 +637,8 @@ def _startable(
     are_pieces = _are_pieces(held, nodes)
     shared = NO_SHARED_NODES
     if are_pieces:
-        pieces = _pieces(held, turns, nodes)
-        ending = [
-            j for j in jobs if j.holds_nodes and gives_way(j) and j.job_id not in turns
-        ]
-        parts = _every_part(snapshot, config, gives_way, seen.partitions)
-        whole = {hole.node: hole for hole in holes}
-        shared = SharedNodes(
-            {
-                name: SharedNode(
-                    without(nodes[name], _held_on(name, ending)),
-                    whole.get(name, hole),
-                    pieces.get(name, ()),
-                )
-                for name, hole in parts.items()
-                if name in pieces or name not in whole
-            },
-            config.sharing,
-            *_whole_and_capped(snapshot, config),
-        )
+        places = snapshot, config, gives_way, seen.partitions
+        shared = _shared_nodes(*places, whole=holes, turns=turns)
     state = BackfillState(
         holes=holes,
         nodes=nodes,
@@ -706,6 +689,55 @@ def _are_pieces(held: Iterable[JobRecord], nodes: Mapping[str, Node]) -> bool:
     return False
 
 
+def _shared_nodes(  # noqa: PLR0913 -- the first four as of every function of holes
+    snapshot: Snapshot,
+    config: ClusterConfig,
+    gives_way: Callable[[JobRecord], bool],
+    partitions: frozenset[str],
+    *,
+    whole: Iterable[Hole],
+    turns: Mapping[int, int],
+) -> SharedNodes:
+    """Return the nodes that jobs have parts of, and the leases there.
+
+    A node that others have none of is shared, too, where leases run that give way.
+    What leases have that are just ending is free there already.
+
+    Args:
+        snapshot: What Slurm said.
+        config: How the cluster is set up.
+        gives_way: Whether a job is a lease that gives way.
+        partitions: Those of leases.
+        whole: The holes of these partitions for leases of whole nodes.
+        turns: By the number of each running lease that gives way: its place in the
+            order in which they do.
+
+    Raises:
+        UnreadableOutputError: Slurm's lists of nodes cannot be read.
+    """
+    nodes = {node.name: node for node in snapshot.nodes}
+    holding = [job for job in snapshot.jobs if job.holds_nodes and gives_way(job)]
+    pieces = _pieces((job for job in holding if job.job_id in turns), turns, nodes)
+    ending = [job for job in holding if job.job_id not in turns]
+    of_whole = {hole.node: hole for hole in whole}
+    shared = {
+        name: SharedNode(
+            without(nodes[name], _held_on(name, ending)),
+            of_whole.get(name, hole),
+            pieces.get(name, ()),
+        )
+        for name, hole in _every_part(snapshot, config, gives_way, partitions).items()
+        if name in pieces or name not in of_whole
+    }
+    sharing, known = config.sharing, snapshot.partitions
+    return SharedNodes(
+        shared,
+        sharing,
+        whole=frozenset(p.name for p in known if takes_whole_nodes(p, sharing)),
+        capped=frozenset(p.name for p in known if p.most_cpus_per_node is not None),
+    )
+
+
 def _pieces(
     held: Iterable[JobRecord], turns: Mapping[int, int], nodes: Mapping[str, Node]
 ) -> dict[str, tuple[YieldingLease, ...]]:
@@ -729,16 +761,6 @@ def _held_on(name: str, jobs: Iterable[JobRecord]) -> Iterator[Requirement]:
         if job.nodes == name:
             held, _ = held_by(job)
             yield held
-
-
-def _whole_and_capped(
-    snapshot: Snapshot, config: ClusterConfig
-) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the partitions of whole nodes, and those that bound CPUs of a node."""
-    sharing, partitions = config.sharing, snapshot.partitions
-    whole = frozenset(p.name for p in partitions if takes_whole_nodes(p, sharing))
-    capped = frozenset(p.name for p in partitions if p.most_cpus_per_node is not None)
-    return whole, capped
 
 
 def _with_leaving(snapshot: Snapshot, leases: Iterable[PooledLease]) -> Snapshot:
