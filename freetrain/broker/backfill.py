@@ -779,12 +779,12 @@ class Bookings:
 
     @property
     def booked_s(self) -> Mapping[str, float]:
-        """By node: when the first job that must wait has it, Unix time."""
+        """By node: when a job that must wait has it first, Unix time."""
         return self._booked_s
 
     @property
     def overlapped(self) -> Mapping[str, float]:
-        """By node whose lease outlasts the start of a job booked there: that start."""
+        """By node whose lease outlasts the start of jobs booked there: the first one."""
         return self._overlapped
 
     @property
@@ -997,7 +997,8 @@ class Bookings:
             self._booked_s[name] = min(start_s, self._booked_s.get(name, math.inf))
         late = {name for name, span in self._spans.items() if span.end_s > start_s}
         for name in late.intersection(booked):
-            self._overlapped.setdefault(name, start_s)
+            # A job in front may have it later than one that backfill slips in before.
+            self._overlapped[name] = min(start_s, self._overlapped.get(name, math.inf))
         if request.planned_s is None or request.planned_s <= start_s + PUT_OFF_S:
             return {}
         for names in (must, others):

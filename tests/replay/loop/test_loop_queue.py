@@ -4,7 +4,7 @@ import copy
 import math
 from dataclasses import dataclass
 
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -106,8 +106,19 @@ def begun(world: Held) -> tuple[Simulation, LeaseSlots, dict[int, LeaseSpan]]:
     return simulation, LeaseSlots("by hand", simulation.layout), spans
 
 
+SLIPPED_IN = Held(
+    8,
+    [J(0.0, limit_s, 1, limit_s) for limit_s in (60.0, 60.0, 120.0)],
+    [None, None, None, 600.0, None],
+    [J(1.0, 60.0, nodes, 60.0) for nodes in (8, 6, 1)],
+)
+"""The second in line has the leased node before the first does: where its lease ended
+for the first only, the third, which could start, waited."""
+
+
 @settings(max_examples=500, deadline=None)
 @given(world=held())
+@example(world=SLIPPED_IN)
 def test_who_could_start_without_leases_starts_beside_those_that_stay(
     world: Held,
 ) -> None:
