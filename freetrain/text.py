@@ -23,6 +23,8 @@ _WHOLE_FROM = 100
 """From this amount of a unit on, fractions are not shown."""
 
 _WRITTEN = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s?([a-zA-Z]+)", re.ASCII)
+WRITTEN_DURATION = rf"[0-9]{{1,12}}(\.[0-9]{{1,12}})?\s?({'|'.join(SECONDS)})"
+"""Regular expression of what ``parse_duration`` reads, but for blanks around it."""
 
 
 def parse_duration(text: str) -> float:

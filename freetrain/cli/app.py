@@ -177,6 +177,11 @@ freetrain docs
 
 freetrain docs job-file
 """,
+    "schema": """
+freetrain schema job
+
+freetrain schema site
+""",
     "doctor": """
 freetrain doctor
 
@@ -252,6 +257,19 @@ def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         is_dry_run=dry_run,
     )
     submit_and_show(context, config, request, as_json=as_json)
+
+
+KindOfFile = Annotated[
+    Literal["job", "site"],  # the values of freetrain.config.schema.Described
+    typer.Argument(metavar="job|site", help="Of job.toml, or of freetrain.toml."),
+]
+
+
+def schema(ctx: typer.Context, kind: KindOfFile) -> None:
+    """Show the JSON Schema by which editors complete and check a file."""
+    from freetrain.config.schema import Described, schema_text  # noqa: PLC0415
+
+    write_out(ctx.obj, schema_text(Described(kind)))
 
 
 def cancel(
@@ -673,6 +691,7 @@ VERBS: Mapping[str, Verbs] = {
         "curves": curves,
         "holes": holes,
         "web": web,
+        "schema": schema,
         "docs": docs,
     },
     OPERATE: {

@@ -20,7 +20,7 @@ import math
 import re
 import shlex
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -44,6 +44,7 @@ from freetrain.errors import BadConfigurationError, MissingInputError
 from freetrain.opening import is_own, read_with_status
 from freetrain.text import (
     EXPECTED,
+    WRITTEN_DURATION,
     closest,
     exact_duration,
     one_line,
@@ -82,11 +83,13 @@ class Form(Generic[T]):
         read: Turns what tomllib read into the value; paths start from the places.
             Raises a MismatchError where it cannot.
         write: Turns the value into one that TOML has; ``read`` gives it back.
+        schema: Keywords of JSON Schema that all good values fulfil, for editors.
     """
 
     expected: str
     read: Callable[[object, BaseFolders], T]
     write: Callable[[T], object]
+    schema: Mapping[str, object] = field(compare=False)
 
 
 class Key(NamedTuple):
@@ -109,7 +112,7 @@ class Key(NamedTuple):
 
     def written(self, value: Any) -> object:  # noqa: ANN401 - as its form takes it
         """Return *value* as TOML can say it."""
-        form = _form(self.type)
+        form = form_of(self.type)
         return value if form is None else form.write(value)
 
 
@@ -134,7 +137,8 @@ def _without_none(type_: Any) -> Any:  # noqa: ANN401 - types have no type here
     return next(part for part in get_args(type_) if part is not NoneType)
 
 
-def _form(type_: Any) -> Form[Any] | None:  # noqa: ANN401
+def form_of(type_: Any) -> Form[Any] | None:  # noqa: ANN401
+    """Return the form among the annotations of *type_*; None where it has none."""
     notes = getattr(type_, "__metadata__", ())
     return next((note for note in notes if isinstance(note, Form)), None)
 
@@ -145,7 +149,7 @@ def read_value(value: object, type_: Any, places: BaseFolders) -> Any:  # noqa: 
     Raises:
         MismatchError: It is not of this type; the text says what is expected.
     """
-    form = _form(type_)
+    form = form_of(type_)
     try:
         if form is not None:
             return form.read(value, places)
@@ -154,20 +158,25 @@ def read_value(value: object, type_: Any, places: BaseFolders) -> Any:  # noqa: 
         raise MismatchError(str(error) or (form.expected if form else "")) from None
     except msgspec.ValidationError:
         raise MismatchError(_expected(type_, value)) from None
-    if _plain(type_) is float and not math.isfinite(found):
+    if plain_type(type_) is float and not math.isfinite(found):
         raise MismatchError(_expected(type_, value))
     return found
 
 
-def _plain(type_: Any) -> Any:  # noqa: ANN401
+def plain_type(type_: Any) -> Any:  # noqa: ANN401
+    """Return *type_* without its annotations."""
     return get_args(type_)[0] if get_origin(type_) is Annotated else type_
+
+
+def limits_of(type_: Any) -> Meta:  # noqa: ANN401
+    """Return the limits among the annotations of *type_*, or none."""
+    notes = getattr(type_, "__metadata__", ())
+    return next((note for note in notes if isinstance(note, Meta)), Meta())
 
 
 def _expected(type_: Any, value: object) -> str:  # noqa: ANN401
     """Say what a type that msgspec checks expects instead of *value*."""
-    plain = _plain(type_)
-    notes = getattr(type_, "__metadata__", ())
-    limits = next((note for note in notes if isinstance(note, Meta)), Meta())
+    plain, limits = plain_type(type_), limits_of(type_)
     if limits.description is not None:
         return limits.description
     if plain is bool:
@@ -489,7 +498,16 @@ Positive = Annotated[float, Meta(gt=0)]
 
 def named(pattern: str, expected: str) -> Meta:
     """Return the note of texts that *pattern* matches from end to end."""
-    return Meta(pattern=rf"(?a)\A(?:{pattern})\Z", description=expected)
+    return Meta(
+        pattern=rf"(?a)\A(?:{pattern})\Z",
+        description=expected,
+        extra_json_schema=text_schema(pattern),
+    )
+
+
+def text_schema(pattern: str) -> dict[str, object]:
+    """Return the schema of texts that *pattern* matches from end to end."""
+    return {"type": "string", "pattern": f"^(?:{pattern})$"}
 
 
 TrainerName = Annotated[
@@ -511,11 +529,13 @@ def choice(known: Collection[str]) -> Form[str]:
             raise MismatchError(f"{expected}.{closest(str(value), known)}")
         return value
 
-    return Form(expected, read, str)
+    return Form(expected, read, str, {"enum": list(known)})
 
 
 # ----------------------------------------------------------------------
 # Durations, written with their unit
+
+DURATION_SCHEMA = text_schema(rf"\s*{WRITTEN_DURATION}\s*")
 
 
 def seconds(least_s: float = 0.0, most_s: float = math.inf) -> Form[float]:
@@ -534,7 +554,7 @@ def seconds(least_s: float = 0.0, most_s: float = math.inf) -> Form[float]:
             raise MismatchError
         return round(found_s, 6)  # what can be written again
 
-    return Form(EXPECTED + limits, read, exact_duration)
+    return Form(EXPECTED + limits, read, exact_duration, DURATION_SCHEMA)
 
 
 # ----------------------------------------------------------------------
@@ -596,27 +616,32 @@ def _read_path(value: object, places: BaseFolders) -> Path:
     return places.folder / value
 
 
+_WORDS = {"type": "array", "items": {"type": "string"}, "maxItems": MOST_WORDS}
 COMMAND = Form(
     'a command, such as "python train.py" or ["python", "train.py"], of up to '
     f"{MOST_COMMAND_BYTES} bytes and without NUL",
     _read_command,
     list,
+    {"anyOf": [{"type": "string", "minLength": 1}, {**_WORDS, "minItems": 1}]},
 )
 ARGUMENT = Form(
     "a program's name or path",
     lambda value, places: _read_command([value], places)[0],
     str,
+    {"type": "string", "minLength": 1},
 )
 ARGUMENTS = Form(
     'a list of words, such as ["--bind-to", "core"]',
     lambda value, _: _words_of(value),
     list,
+    _WORDS,
 )
 PATH = Form(
     "a path of printable characters without '..'; relative ones start at the "
     "folder of this file, '~/' at your home",
     _read_path,
     str,
+    {"type": "string", "minLength": 1},
 )
 
 Command = Annotated[tuple[str, ...], COMMAND]
@@ -654,7 +679,13 @@ def _read_amounts(value: object, _: BaseFolders) -> tuple[float, ...]:
     return tuple(sorted(set(amounts)))
 
 
-AMOUNTS = Form("a list of numbers above 0, such as [3000, 6000]", _read_amounts, list)
+_ABOVE_0 = {"type": "number", "exclusiveMinimum": 0}
+AMOUNTS = Form(
+    "a list of numbers above 0, such as [3000, 6000]",
+    _read_amounts,
+    list,
+    {"type": "array", "items": _ABOVE_0, "minItems": 1},
+)
 
 
 def sizes(allowed: range) -> Form[tuple[int, ...]]:
@@ -674,6 +705,20 @@ def sizes(allowed: range) -> Form[tuple[int, ...]]:
         f"from {allowed.start} to {allowed.stop - 1}",
         read,
         lambda found: POWERS_OF_TWO if found == powers else list(found),
+        {
+            "anyOf": [
+                {"const": POWERS_OF_TWO},
+                {
+                    "type": "array",
+                    "items": {
+                        "type": "integer",
+                        "minimum": allowed.start,
+                        "maximum": allowed.stop - 1,
+                    },
+                    "minItems": 1,
+                },
+            ]
+        },
     )
 
 
@@ -712,6 +757,12 @@ def curve(what: str) -> Form[tuple[tuple[int, float], ...]]:
         expected,
         read,
         lambda points: {str(nodes): value for nodes, value in points},
+        {
+            "type": "object",
+            "patternProperties": {f"^{_COUNT.pattern}$": _ABOVE_0},
+            "additionalProperties": False,
+            "minProperties": 1,
+        },
     )
 
 
@@ -798,17 +849,20 @@ FEATURES = Form(
     f"each {_slurm_name('a feature')}",
     _read_features,
     list,
+    {"type": "array", "items": text_schema(_WORD), "maxItems": MOST_FEATURES},
 )
 MEMORY = Form(
     'an amount with its unit, MiB, GiB or TiB, such as "64GiB"',
     _read_memory,
     _memory_text,
+    text_schema(_MEMORY.pattern),
 )
 GRES = Form(
     'generic resources of a node as Slurm writes them, such as "gpu:2" or '
     '"gpu:a100:2,nvme:1", each once',
     _read_gres,
     _gres_text,
+    {"type": "string", "minLength": 1, "maxLength": MOST_GRES_CHARACTERS},
 )
 
 Features = Annotated[tuple[str, ...], FEATURES]

@@ -50,7 +50,12 @@ from freetrain.config.document import (
 )
 from freetrain.losscurve.forecast import MetricDirection
 from freetrain.patterns import SlowPatternError, compiled
-from freetrain.plugins import UnusablePluginError, find_launcher, launcher_names
+from freetrain.plugins import (
+    LAUNCHERS,
+    UnusablePluginError,
+    find_launcher,
+    launcher_names,
+)
 from freetrain.text import closest, exact_duration, shown
 from slurm.pieces import GPU
 
@@ -144,11 +149,23 @@ def _read_launcher(value: object, _: BaseFolders) -> str:
     return name
 
 
-LAUNCHER = Form("the name of a launcher", _read_launcher, str)
+LAUNCHER = Form(
+    "the name of a launcher",
+    _read_launcher,
+    str,
+    # Other packages may add some; looking for them would slow every tick down.
+    {"anyOf": [{"enum": list(LAUNCHERS)}, {"type": "string", "minLength": 1}]},
+)
 ENVIRONMENT = Form(
     'variables and their texts, such as { OMP_PROC_BIND = "close" }',
     _read_environment,
     dict,
+    {
+        "type": "object",
+        "patternProperties": {f"^{_VARIABLE.pattern}$": {"type": "string"}},
+        "propertyNames": {"not": {"pattern": f"^({'|'.join(OURS)})"}},
+        "additionalProperties": False,
+    },
 )
 PATTERN = Form(
     r"a regular expression such as 'step (?P<step>\d+) loss (?P<loss>\S+)', of up "
@@ -156,6 +173,7 @@ PATTERN = Form(
     f"{' or '.join(COUNTED)}",
     _read_pattern,
     str,
+    {"type": "string", "minLength": 1, "maxLength": MOST_PATTERN_CHARACTERS},
 )
 FIELDS = Form(
     "names of columns or keys by field, such as "
@@ -163,6 +181,11 @@ FIELDS = Form(
     f"{', '.join(COUNTED)}",
     _read_fields,
     dict,
+    {
+        "type": "object",
+        "patternProperties": {f"^{_FIELD.pattern}$": {"type": "string"}},
+        "additionalProperties": False,
+    },
 )
 
 
@@ -196,6 +219,7 @@ def _deadline() -> Form[JobDeadline]:
         "such as 2026-12-24T18:00:00Z",
         read,
         lambda deadline: deadline.at or exact_duration(deadline.after_s or 0.0),
+        {"anyOf": [duration.schema, {"type": "string", "format": "date-time"}]},
     )
 
 
@@ -207,6 +231,9 @@ class NodeSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     """``[nodes]``: how many leases a trainer can use, and of what.
 
     Attributes:
+        min_nodes: The fewest leases that it runs on; a lease is a node, or with
+            gpus_per_lease a part of one.
+        max_nodes: The most.
         only: The counts that it can run on, ascending; empty for all.
         gpus_per_lease: GPUs of one node that a lease takes, beside other jobs; None
             for leases of whole nodes.
@@ -215,6 +242,10 @@ class NodeSettings(Struct, frozen=True, kw_only=True, rename=key_name):
             while the program is upgraded, can read the file.
         partition: Where leases for it are submitted; None as the site says, as for
             the next ones but features, which add to the site's.
+        features: What each node must have, as Slurm names it.
+        gres: Generic resources of each node.
+        memory_mib: Memory of each node, or with gpus_per_lease of each lease.
+        cpus: CPUs of each node, or with gpus_per_lease of each lease.
     """
 
     min_nodes: Annotated[int, Meta(ge=1, le=MOST_NODES)] = field(name="min", default=1)
@@ -248,6 +279,8 @@ class LaunchSettings(Struct, frozen=True, kw_only=True, rename=key_name):
 
     Attributes:
         launcher: A name that ``freetrain.plugins`` knows.
+        processes_per_node: Processes in each lease; with gpus_per_lease one for each
+            GPU, unless it says otherwise.
         ahead: Whether an elastic program's next world starts while the last one still
             trains, and waits for it in ``elastic.join``.
         spare: Whether each node keeps a process that has run the program up to
@@ -278,6 +311,7 @@ class WorkSettings(Struct, frozen=True, kw_only=True, rename=key_name):
 
     Attributes:
         samples: Training samples; never beside epochs.
+        epochs: The same in epochs.
         time_limit_s: Time on nodes after which it is stopped.
     """
 
@@ -310,7 +344,12 @@ class StopSignal(StrEnum):
 
 
 class StopSettings(Struct, frozen=True, kw_only=True, rename=key_name):
-    """``[stop]``: how a program is asked to commit and end, and when it is killed."""
+    """``[stop]``: how a program is asked to commit and end, and when it is killed.
+
+    Attributes:
+        signal: Asks it; an elastic program is asked by a file, too.
+        kill_after_s: How long it may take.
+    """
 
     signal: StopSignal = StopSignal.USR2
     kill_after_s: Annotated[float, seconds(1.0, 3_600.0)] = 30.0
@@ -385,6 +424,7 @@ class ProgressSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     """``[progress]``: where a program without ``freetrain.elastic`` reports progress.
 
     Attributes:
+        form: How it writes, or which library does.
         file: The file that it appends to; None for its standard output. ``*`` and
             ``?`` stand for any characters of a name: the newest such file counts. Of
             a library it may be the folder that the library is given.
@@ -435,6 +475,8 @@ class QualitySettings(Struct, frozen=True, kw_only=True, rename=key_name):
     """``[quality]``: which metric says how good a trainer's model is.
 
     Attributes:
+        metric: Its name among those that the program reports.
+        better: Which values are good.
         lr_steps: Work after which the learning rate falls, ascending, in the unit in
             which the program's work is counted; empty where it is not known.
     """
@@ -504,8 +546,10 @@ class TrainerJob(Struct, frozen=True, kw_only=True, rename=key_name):
         elastic: Whether the program uses ``freetrain.elastic``.
         logs: Folder for what the program prints; None for a folder of FreeTrain's.
         weight: How much the trainer's work is worth to the planner, above 0.
+        order: Whether it gets only what the others leave.
         scaling: Samples a second by node count, ascending, as far as its user knows;
             measurements count more.
+        deadline: When it should be finished.
         progress: None if ``elastic``, or if the program does not report any.
         quality: None for a loss, see ``measure``. None is not written, so that agents
             of an earlier release, which run while the program is upgraded, can read

@@ -85,7 +85,16 @@ def _read_numbers(value: object, places: BaseFolders) -> tuple[tuple[str, float]
         raise MismatchError from None
 
 
-NUMBERS = Form("numbers by name, such as { hysteresis = 0.1 }", _read_numbers, dict)
+NUMBERS = Form(
+    "numbers by name, such as { hysteresis = 0.1 }",
+    _read_numbers,
+    dict,
+    {
+        "type": "object",
+        "patternProperties": {f"^{_NAME}$": {"type": "number"}},
+        "additionalProperties": False,
+    },
+)
 
 
 # ----------------------------------------------------------------------
@@ -104,14 +113,17 @@ class LeaseSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     """``[lease]``: how leases are submitted, and what they ask of their nodes.
 
     Attributes:
-        partition: Empty for the cluster's default partition; ``qos`` and ``account``
-            likewise.
+        partition: Empty for the cluster's default partition.
+        qos: Quality of service; empty for the default.
+        account: The account to charge; empty for the default.
         nice: How much their priority is lowered. 10,000 let a user's job start
             0.05 s after leases were cancelled, under priority/basic.
         mode: Slurm ends them, the broker, or as the partition says.
         careful: Whether, where the broker ends them, they avoid nodes that a job
             would need if one running job ended.
         exclusive: Whether they take whole nodes.
+        features: What each node must have, as Slurm names it.
+        gres: Generic resources of each node.
         memory_mib: Memory that each node must have; None for any.
         cpus: CPUs that each node must have; None for any.
         shortest_s: The shortest time limit worth a lease; limits are whole minutes,
@@ -188,6 +200,7 @@ class PlannerSettings(Struct, frozen=True, kw_only=True, rename=key_name):
             give, and what is assumed.
         profile: Whether trainers begin on their smallest size and try others of
             unknown speed, where that is worth more than it costs.
+        solver: The program that finds plans.
         solver_limit_s: Time for the solver in one tick.
     """
 
@@ -235,7 +248,13 @@ def _read_weights(value: object, places: BaseFolders) -> tuple[tuple[str, float]
 
 
 WEIGHTS = Form(
-    "numbers above 0 by user name, such as { ada = 2.0 }", _read_weights, dict
+    "numbers above 0 by user name, such as { ada = 2.0 }",
+    _read_weights,
+    dict,
+    {
+        "type": "object",
+        "additionalProperties": {"type": "number", "exclusiveMinimum": 0},
+    },
 )
 
 
@@ -245,7 +264,12 @@ def _read_partitions(value: object, places: BaseFolders) -> tuple[str, ...]:
     return tuple(read_value(name, Partition, places) for name in value)
 
 
-PARTITIONS = Form('a list of partitions, such as ["main"]', _read_partitions, list)
+PARTITIONS = Form(
+    'a list of partitions, such as ["main"]',
+    _read_partitions,
+    list,
+    {"type": "array", "items": {"type": "string"}},
+)
 
 
 class SiteCaps(Struct, frozen=True, kw_only=True, rename=key_name):

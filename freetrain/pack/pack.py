@@ -79,6 +79,7 @@ MEMBERS = Form(
     '["digits/job.toml", "wine/job.toml"]',
     _read_members,
     lambda paths: [str(path) for path in paths],
+    {"type": "array", "items": PATH.schema, "maxItems": MOST_MEMBERS},
 )
 
 
