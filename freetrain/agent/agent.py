@@ -697,6 +697,7 @@ class Executor:
                 ending = replace(ending, message=world.why_killed)
             if action.stalled and ending.ended in _STALLED_ENDINGS:
                 ending = replace(ending, was_asked=False, message=action.stalled)
+            ending = with_unsaved(ending, self._board.last_saved_s(action.trainer))
         self._end(ending, action.trainer)
 
     def _killed_how(self, ending: GenerationEnding, action: WriteEnding) -> str:
@@ -871,6 +872,28 @@ def complete_ending(
         ended = EndingKind.FINISHED
     message = ending.message or _exit_message(action, ended, elastic=elastic)
     return replace(ending, ended=ended, message=message)
+
+
+_UNSAVED_S = 1.0
+"""A program that saved so shortly before its end saved as it was asked to."""
+
+
+def with_unsaved(ending: GenerationEnding, saved_s: float | None) -> GenerationEnding:
+    """Return *ending*, saying what a program that saves by itself has lost.
+
+    Args:
+        ending: As it is to count.
+        saved_s: When it saved last, Unix time; None where that is not known.
+    """
+    if saved_s is None or ending.ended is EndingKind.FINISHED:
+        return ending
+    began_s = -math.inf if ending.started_s is None else ending.started_s
+    lost_s = ending.ended_s - max(saved_s, began_s)
+    if lost_s < _UNSAVED_S:
+        return ending
+    since = "it last saved" if saved_s >= began_s else "it saved nothing since it began"
+    said = f"{since} {lost_s:.0f} s before its end, and what it did since is lost"
+    return replace(ending, message="; ".join(filter(None, (ending.message, said))))
 
 
 def _by_exit_code(action: WriteEnding) -> EndingKind:

@@ -296,6 +296,17 @@ class Board:
         except OSError as error:
             raise UnknownNowError(str(error)) from error
 
+    @answers_as_before(otherwise=None)
+    def last_saved_s(self, trainer: str) -> float | None:
+        """Return when a program that saves by itself did so last; None if unknown.
+
+        That is the Unix time of the newest file at ``checkpoint.path``.
+        """
+        job = self.job(trainer)
+        if job.elastic or job.checkpoint.path is None:
+            return None
+        return _newest_s(job.checkpoint.path)
+
     def can_report(self, trainer: str) -> bool:
         """Tell whether a program could report steps now, as its files can be written.
 
@@ -529,6 +540,18 @@ def _stamp_of(path: Path) -> Hashable:
     except FileNotFoundError:
         return ()
     return frozenset((name, s.st_size, s.st_mtime_ns) for name, s in found)
+
+
+def _newest_s(path: Path) -> float | None:
+    """Return the time of a file, or of the newest in a folder; None for neither."""
+    try:
+        times = [path.stat().st_mtime]
+        if path.is_dir():
+            with os.scandir(path) as entries:
+                times = [e.stat().st_mtime for e in islice(entries, _MOST_ENTRIES)]
+    except FileNotFoundError:
+        return None
+    return max(times, default=None)
 
 
 _READ_AGAIN_S = 1.0

@@ -201,7 +201,8 @@ def _detail_pairs(trainer: TrainerStatus, now_s: float) -> Iterator[tuple[str, s
 
 
 def _generation(trainer: TrainerStatus, now_s: float) -> Iterator[tuple[str, str]]:
-    newest, ending = trainer.worlds.newest, trainer.worlds.ending
+    newest = trainer.worlds.newest
+    ending = trainer.worlds.ending or trainer.worlds.before_ending
     if newest is not None:
         where = ", ".join(member.node for member in newest.members) or "no nodes"
         yield f"generation {newest.generation}", where

@@ -181,14 +181,19 @@ class Worlds:
         last: The newest that runs, or ran, somewhere; None before the first.
         before: The one before ``last`` that ran somewhere, likewise.
         ending: How ``last`` ended; None while it has not.
-        is_before_over: Whether ``before`` has ended, or there is none.
+        before_ending: How ``before`` ended, likewise.
     """
 
     newest: AssignmentFile | None = None
     last: AssignmentFile | None = None
     before: AssignmentFile | None = None
     ending: GenerationEnding | None = None
-    is_before_over: bool = True
+    before_ending: GenerationEnding | None = None
+
+    @property
+    def is_before_over(self) -> bool:
+        """Whether ``before`` has ended, or there is none."""
+        return self.before is None or self.before_ending is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,9 +339,9 @@ def _worlds(folder: TrainerDir) -> Worlds:
     ran = _that_ran(folder, numbers, newest)
     last, before = (*ran, None, None)[:2]
     ending = None if last is None else read_ending(folder, last.generation)
-    over = before is None or read_ending(folder, before.generation) is not None
+    earlier = None if before is None else read_ending(folder, before.generation)
     return Worlds(
-        newest=newest, last=last, before=before, ending=ending, is_before_over=over
+        newest=newest, last=last, before=before, ending=ending, before_ending=earlier
     )
 
 

@@ -129,6 +129,10 @@ class ModelBoard(Board):
         del trainer
         return not self.is_full
 
+    def last_saved_s(self, trainer: str) -> float | None:
+        del trainer
+        return None
+
     def last_output(self, trainer: str, generation: int) -> bytes:
         return self.outputs.get((trainer, generation), b"")
 
@@ -553,6 +557,7 @@ _AS_IT_IS = {"heartbeat", "tick_sign", "steps_reported"}
 for _name in (
     *("propose", "write_ending", "with_outcome", "write_notice", "request_stop"),
     *("write_heartbeat", "announce_spare", "tick_sign_age_s", "last_output"),
+    *("last_saved_s",),
     *("checkpoint_stamp", "can_report", *_AS_IT_IS),
 ):
     setattr(Line, _name, _through(_name))

@@ -13,6 +13,7 @@ from freetrain.agent.agent import (
     complete_ending,
     draft_ending,
     killed_how,
+    with_unsaved,
 )
 from freetrain.agent.observation import (
     MAY_RUN,
@@ -336,3 +337,25 @@ def test_an_exit_code_that_we_caused_is_not_shown_and_a_known_reason_stands() ->
     assert (
         ended(replace(action, why="its head was lost")).message == "its head was lost"
     )
+
+
+@pytest.mark.parametrize(
+    ("saved_s", "said"),
+    [
+        (None, ""),
+        (99.5, ""),
+        (60.0, "it last saved 40 s before its end, and what it did since is lost"),
+        (5.0, "it saved nothing since it began 90 s before its end"),
+    ],
+    ids=["unknown", "as it ended", "before", "never"],
+)
+def test_an_ending_says_what_a_program_that_saves_by_itself_has_lost(
+    saved_s: float | None, said: str
+) -> None:
+    action = WriteEnding("digits", 1, exit_code=143, was_asked=True, age_s=90.0)
+
+    ending = with_unsaved(ended(action, elastic=False), saved_s)
+
+    assert ending.ended is EndingKind.RESCALED
+    assert ending.message.startswith(said)
+    assert bool(ending.message) == bool(said)
