@@ -679,6 +679,14 @@ REPLAY = "Replay"
 
 VERBS: Mapping[str, Verbs] = {
     TRAIN: {
+        "run": (
+            "freetrain.cli.run",
+            "Make a job file of a command, submit it, and follow what it prints.",
+        ),
+        "init": (
+            "freetrain.cli.run",
+            "Write a commented job file for a training script.",
+        ),
         "submit": submit,
         "cancel": cancel,
         "pause": pause,

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
@@ -48,14 +48,21 @@ class CliContext(UserContext):
     """A command's clock, streams, folder and user.
 
     Attributes:
+        stdin: For answers to questions.
         stdout: For results.
         stderr: For errors and progress.
         is_terminal: Whether ``stderr`` is a terminal: progress is shown.
     """
 
+    stdin: TextIO
     stdout: TextIO
     stderr: TextIO
     is_terminal: bool
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether somebody reads questions on ``stderr`` and can answer them."""
+        return self.is_terminal and self.stdin.isatty()
 
     @property
     def is_out_terminal(self) -> bool:
@@ -97,12 +104,15 @@ def process_context() -> CliContext:
     """Return the context of this process; a closed stream swallows all output."""
     stderr = sys.stderr or _nowhere()
     return CliContext.of_process(
-        stdout=sys.stdout or _nowhere(), stderr=stderr, is_terminal=stderr.isatty()
+        stdin=sys.stdin or _nowhere("r"),
+        stdout=sys.stdout or _nowhere(),
+        stderr=stderr,
+        is_terminal=stderr.isatty(),
     )
 
 
-def _nowhere() -> TextIO:
-    return Path(os.devnull).open("w", encoding="utf-8")
+def _nowhere(mode: Literal["r", "w"] = "w") -> TextIO:
+    return Path(os.devnull).open(mode, encoding="utf-8")
 
 
 def _console(stream: TextIO, *, is_terminal: bool | None) -> "Console":

@@ -84,7 +84,7 @@ from freetrain.state.tables import (
     remove_trainer,
     trainers,
 )
-from freetrain.text import one_line, shown
+from freetrain.text import exact_duration, one_line, shown
 from freetrain.tick.leases import lease_script, request_for
 from slurm.batch import sbatch_argv
 
@@ -223,6 +223,7 @@ def submit_file(  # noqa: PLR0913 - the environment, piece by piece
     found = (
         *remarks(job, theirs, shared, beside=beside, mounts=read_mounts()),
         *past_deadline(job, now_s=now_s),
+        *promise_of(job),
         *member_remarks(job, members),
     )
     return replace(submitted, remarks=tuple(map(one_line, found)))
@@ -511,6 +512,23 @@ def past_deadline(job: TrainerJob, *, now_s: float) -> tuple[str, ...]:
     if at is None or at.timestamp() > now_s:
         return ()
     return (f"the deadline {at.isoformat()} is past; no priority tries to meet it",)
+
+
+def promise_of(job: TrainerJob) -> tuple[str, ...]:
+    """Return a remark on what a change of nodes costs a program that saves by itself.
+
+    An elastic one commits when it is asked to stop, and loses nothing.
+    """
+    if job.elastic:
+        return ()
+    every = exact_duration(job.checkpoint.every_s)
+    remark = (
+        f"{job.name} saves by itself: at each change of nodes it gets "
+        f"{job.stop.signal}, and is started again by the same command. Unless it saves "
+        f"at {job.stop.signal}, what it did since it last saved is lost each time, up "
+        f"to {every} of work if it saves that often ([checkpoint] every)"
+    )
+    return (remark,)
 
 
 def member_remarks(job: TrainerJob, members: Iterable[TrainerJob]) -> tuple[str, ...]:

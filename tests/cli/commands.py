@@ -48,6 +48,7 @@ def a_context(
     outside: dict[str, Any] = {
         "clock": lambda: float(next(ticks)),
         "peak_rss_bytes": lambda: 123_456_789,
+        "stdin": io.StringIO(),
         "stdout": io.StringIO(),
         "stderr": io.StringIO(),
         "is_terminal": False,

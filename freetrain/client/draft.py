@@ -1,0 +1,642 @@
+"""A job file made of a command as its user types it elsewhere.
+
+``draft_of`` takes ``torchrun``, ``accelerate launch``, ``mpirun`` or a plain program,
+with the launcher's own words, and what ``freetrain.client.script`` saw of the script.
+Words that say how large the world is or where it meets are FreeTrain's to say: each is
+translated, or taken out with a note, or refused where it contradicts another one.
+``job_text`` writes the draft with a comment at each line that a user should check.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from freetrain.client.script import NOTHING_SEEN, ScriptView, look_at
+from freetrain.config.document import toml_value
+from freetrain.config.schema import Described, schema_line
+from freetrain.errors import UsageError
+from freetrain.text import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+Sizes = tuple[int, int]
+"""The fewest and the most nodes, or leases of GPUs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What a user says beside the command; None or "" where nothing is said.
+
+    Attributes:
+        every: How often the program saves, as a job file has it.
+    """
+
+    name: str = ""
+    sizes: Sizes | None = None
+    gpus_per_lease: int | None = None
+    checkpoint: str = ""
+    every: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A job file to be.
+
+    Attributes:
+        program: The script, for messages; or the program.
+        per_lease: Processes in each lease; None for the launcher's usual number.
+        sizes: None where nobody said.
+        checkpoint: Where it saves; "" where nobody said and nothing was seen.
+        every: How often; "" likewise.
+        notes: What became of the command's words, and what its user should know.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    program: str
+    view: ScriptView
+    launcher: str
+    executable: str = ""
+    options: tuple[str, ...] = ()
+    per_lease: int | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+    sizes: Sizes | None = None
+    gpus_per_lease: int | None = None
+    checkpoint: str = ""
+    every: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the program uses ``freetrain.elastic``."""
+        return self.view.is_elastic
+
+    @property
+    def is_one_process(self) -> bool:
+        """Whether nothing shows that several processes would share the work."""
+        return self.launcher == "srun" and not self.view.shares_work
+
+
+# ----------------------------------------------------------------------
+# Launchers and their words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Launch:
+    """A command without its launcher."""
+
+    command: tuple[str, ...]
+    launcher: str = ""
+    executable: str = ""
+    options: tuple[str, ...] = ()
+    per_lease: int | None = None
+    sizes: Sizes | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+_NOTHING = "Nothing was written or submitted."
+_NOT_TRANSLATED = {
+    "srun": "leave srun out: FreeTrain starts one process in each lease by itself",
+    "sbatch": "name the training program itself, without the batch script",
+    "deepspeed": "use torchrun in place of deepspeed; deepspeed.initialize takes it",
+    "horovodrun": "use mpirun in place of horovodrun",
+}
+_PYTHON = re.compile(r"python[0-9.]*")
+_TORCHRUN_MODULES = {
+    ("-m", "torch.distributed.run"),
+    ("-m", "torch.distributed.launch"),
+}
+
+
+def _launch_of(words: tuple[str, ...], wishes: Wishes) -> _Launch:
+    program = Path(words[0]).name
+    if program in _NOT_TRANSLATED:
+        raise UsageError(f"{program}: {_NOT_TRANSLATED[program]}. {_NOTHING}")
+    if program == "torchrun":
+        return _torchrun(words[0], words[1:], python=_python_of(words[0]))
+    if _PYTHON.fullmatch(program) and words[1:3] in _TORCHRUN_MODULES:
+        return _torchrun("torchrun", words[3:], python=words[0])
+    if program == "accelerate" and words[1:2] == ("launch",):
+        return _accelerate(words[2:], python=_python_of(words[0]))
+    if program in {"mpirun", "mpiexec", "mpiexec.hydra"}:
+        is_on_one = wishes.sizes in {None, (1, 1)}
+        return _mpirun(words[0], words[1:], is_on_one=is_on_one)
+    return _Launch(command=words)
+
+
+def _python_of(program: str) -> str:
+    """Return the Python beside a launcher that is named by its path, or the usual."""
+    return str(Path(program).with_name("python")) if "/" in program else "python"
+
+
+class _Words:
+    """The options of a launcher, taken apart.
+
+    *arities* has the number of values by option. An unknown option is taken along if
+    its value is joined by ``=``; else it could not be told from the program.
+    """
+
+    def __init__(
+        self, program: str, words: Sequence[str], arities: Mapping[str, int]
+    ) -> None:
+        self._program = program
+        self._found: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
+        rest = list(words)
+        while rest and rest[0].startswith("-") and rest[0] != "-":
+            word = rest.pop(0)
+            if word == "--":
+                break
+            name, joined, value = word.partition("=")
+            name = name.replace("_", "-")
+            if name not in arities and not joined:
+                raise UsageError(
+                    f"{program}'s option {word} is not known here. {_NOTHING} Join "
+                    f"its value by =, or write it into [launch] options of a job file."
+                )
+            count = 0 if joined else arities[name]
+            values = (value,) if joined else tuple(rest[:count])
+            if len(values) < count:
+                raise UsageError(f"{program}: {word} lacks its value. {_NOTHING}")
+            self._found.append((name, values, (word, *rest[:count])))
+            del rest[:count]
+        if not rest:
+            raise UsageError(f"{program} has no program to start. {_NOTHING}")
+        self.rest = tuple(rest)
+
+    def take(self, *names: str) -> tuple[str, ...] | None:
+        """Return the values of the last of these options; None where none is given."""
+        given = [values for name, values, _ in self._found if name in names]
+        self._found = [each for each in self._found if each[0] not in names]
+        return given[-1] if given else None
+
+    def number(self, *names: str) -> int | None:
+        """Return the number that the last of these options has."""
+        values = self.take(*names)
+        if values is None:
+            return None
+        if not re.fullmatch(r"[1-9][0-9]{0,5}", values[0], re.ASCII):
+            raise UsageError(
+                f"{self._program}'s {names[0]} is {shown(values[0])}, and FreeTrain "
+                f"needs a number. {_NOTHING} Write one."
+            )
+        return int(values[0])
+
+    def take_out(self, names: Sequence[str], why: str) -> tuple[str, ...]:
+        """Take these options out; return the note about it, if any was given."""
+        given = [words for name, _, words in self._found if name in names]
+        self._found = [each for each in self._found if each[0] not in names]
+        said = ", ".join(shlex.join(words) for words in given)
+        return (f"{self._program}'s {said}: taken out; {why}",) if given else ()
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The words of all options that were not taken."""
+        return tuple(word for _, _, words in self._found for word in words)
+
+
+_TORCHRUN_FLAGS = ("--standalone", "-m", "--module", "--no-python", "--run-path")
+_TORCHRUN_VALUES = (
+    "--nnodes",
+    "--nproc-per-node",
+    "--rdzv-backend",
+    "--rdzv-endpoint",
+    "--rdzv-id",
+    "--rdzv-conf",
+    "--max-restarts",
+    "--monitor-interval",
+    "--start-method",
+    "--event-log-handler",
+    "--role",
+    "--log-dir",
+    "-r",
+    "--redirects",
+    "-t",
+    "--tee",
+    "--local-ranks-filter",
+    "--node-rank",
+    "--master-addr",
+    "--master-port",
+    "--local-addr",
+    "--logs-specs",
+    "--numa-binding",
+    "--signals-to-handle",
+)
+_TORCHRUN = dict.fromkeys(_TORCHRUN_FLAGS, 0) | dict.fromkeys(_TORCHRUN_VALUES, 1)
+_RENDEZVOUS = (
+    "--standalone",
+    "--rdzv-backend",
+    "--rdzv-endpoint",
+    "--rdzv-id",
+    "--rdzv-conf",
+    "--node-rank",
+    "--master-addr",
+    "--master-port",
+    "--local-addr",
+)
+_AS_MANY_AS_GPUS = {"gpu", "auto"}
+
+
+def _torchrun(program: str, words: Sequence[str], *, python: str) -> _Launch:
+    found = _Words("torchrun", words, _TORCHRUN)
+    nnodes = found.take("--nnodes")
+    sizes = None if nnodes is None else parse_sizes(nnodes[0], named="--nnodes")
+    per_node = found.take("--nproc-per-node")
+    notes = (
+        *found.take_out(_RENDEZVOUS, "FreeTrain has the nodes' torchruns meet"),
+        *found.take_out(
+            ["--max-restarts"],
+            "[restart] attempts says how often FreeTrain starts it again",
+        ),
+    )
+    if found.take("--run-path") is not None:
+        raise UsageError(f"torchrun's --run-path cannot be kept. {_NOTHING} Leave it.")
+    command = found.rest
+    is_module = found.take("-m", "--module") is not None
+    if found.take("--no-python") is None:
+        command = (python, "-u", *(("-m",) if is_module else ()), *command)
+    return _Launch(
+        command=command,
+        launcher="torchrun",
+        executable=program if "/" in program else "",
+        options=found.left,
+        per_lease=None if per_node is None else _ranks(per_node[0]),
+        sizes=sizes,
+        notes=notes,
+    )
+
+
+_BY_GPUS = -1
+"""Stands for as many processes as a lease has GPUs."""
+
+
+def _ranks(text: str) -> int:
+    if text in _AS_MANY_AS_GPUS:
+        return _BY_GPUS
+    if not re.fullmatch(r"[1-9][0-9]{0,3}", text, re.ASCII):
+        raise UsageError(
+            f"torchrun's --nproc-per-node is {shown(text)}, and FreeTrain needs a "
+            f"number. {_NOTHING} Write one, or leave it out."
+        )
+    return int(text)
+
+
+_ACCELERATE_FLAGS = ("--cpu", "--multi-gpu", "--same-network", "-m", "--module")
+_ACCELERATE_VALUES = (
+    "--num-processes",
+    "--num-machines",
+    "--machine-rank",
+    "--main-process-ip",
+    "--main-process-port",
+    "--rdzv-backend",
+    "--rdzv-conf",
+    "--gpu-ids",
+    "--mixed-precision",
+    "--gradient-accumulation-steps",
+)
+_ACCELERATE = dict.fromkeys(_ACCELERATE_FLAGS, 0) | dict.fromkeys(_ACCELERATE_VALUES, 1)
+_ACCELERATE_PLACES = (
+    "--multi-gpu",
+    "--same-network",
+    "--machine-rank",
+    "--main-process-ip",
+    "--main-process-port",
+    "--rdzv-backend",
+    "--rdzv-conf",
+    "--gpu-ids",
+)
+
+
+def _accelerate(words: Sequence[str], *, python: str) -> _Launch:
+    """Translate into torchrun: what accelerate adds to it are these variables."""
+    found = _Words("accelerate launch", words, _ACCELERATE)
+    machines = found.number("--num-machines")
+    processes = found.number("--num-processes")
+    if processes is not None and processes % (machines or 1):
+        raise UsageError(
+            f"--num_processes {processes} do not divide among --num_machines "
+            f"{machines}. {_NOTHING} FreeTrain starts as many on each node."
+        )
+    variables = {}
+    for option, variable in (
+        ("--mixed-precision", "ACCELERATE_MIXED_PRECISION"),
+        ("--gradient-accumulation-steps", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"),
+    ):
+        if (value := found.take(option)) is not None:
+            variables[variable] = value[0]
+    if found.take("--cpu") is not None:
+        variables["ACCELERATE_USE_CPU"] = "true"
+    notes = (
+        "accelerate launch: torchrun starts it; accelerate's own file is not read",
+        *found.take_out(_ACCELERATE_PLACES, "FreeTrain has the nodes meet"),
+    )
+    is_module = found.take("-m", "--module") is not None
+    if found.left:
+        raise UsageError(
+            f"accelerate launch's {shlex.join(found.left)} cannot be translated. "
+            f"{_NOTHING} Start the script by torchrun, with such settings in its code."
+        )
+    return _Launch(
+        command=(python, "-u", *(("-m",) if is_module else ()), *found.rest),
+        launcher="torchrun",
+        per_lease=None if processes is None else processes // (machines or 1),
+        sizes=None if machines is None else (machines, machines),
+        environment=tuple(variables.items()),
+        notes=notes,
+    )
+
+
+_PER_NODE = ("-npernode", "--npernode", "-N", "-ppn", "--ppn", "-perhost")
+_RANKS = ("-n", "-np", "--np")
+_HOSTS = ("--hostfile", "-hostfile", "--machinefile", "-machinefile", "-f")
+_NAMED_HOSTS = ("--host", "-host", "-H", "-hosts")
+_MPIRUN = {
+    **dict.fromkeys((*_PER_NODE, *_RANKS, *_HOSTS, *_NAMED_HOSTS), 1),
+    **dict.fromkeys(("--mca", "-mca", "--prtemca", "-genv", "-env"), 2),
+    **dict.fromkeys(("-x", "--map-by", "--bind-to", "-bind-to", "--rank-by"), 1),
+    **dict.fromkeys(("--output", "--timeout", "-genvlist", "-map-by"), 1),
+    **dict.fromkeys(("--oversubscribe", "--report-bindings", "--tag-output"), 0),
+    **dict.fromkeys(("--allow-run-as-root", "-genvall", "-l", "-v", "-q"), 0),
+}
+
+
+def _mpirun(program: str, words: Sequence[str], *, is_on_one: bool) -> _Launch:
+    if ":" in words:
+        raise UsageError(
+            f"mpirun starts several programs here, apart by a colon. {_NOTHING} "
+            f"FreeTrain starts one."
+        )
+    found = _Words("mpirun", words, _MPIRUN)
+    ranks, per_node = found.number(*_RANKS), found.number(*_PER_NODE)
+    mapped = re.match(r"ppr:([1-9][0-9]*):node", " ".join(found.take("--map-by") or ()))
+    if mapped is not None:
+        per_node = int(mapped[1])
+    notes = found.take_out((*_HOSTS, *_NAMED_HOSTS), "FreeTrain names the nodes")
+    if is_on_one and per_node is None:
+        per_node = ranks
+    if ranks is not None and per_node is None:
+        raise UsageError(
+            f"mpirun -n {ranks} says how many ranks there are, and that changes with "
+            f"the nodes. {_NOTHING} Say how many on each node instead: -npernode N "
+            f"(Open MPI) or -ppn N."
+        )
+    if ranks not in {None, per_node}:
+        notes += (f"mpirun's -n {ranks}: taken out; {per_node} start on each node",)
+    return _Launch(
+        command=found.rest,
+        launcher="mpirun",
+        executable="" if program == "mpirun" else program,
+        options=found.left,
+        per_lease=per_node,
+        notes=notes,
+    )
+
+
+# ----------------------------------------------------------------------
+# From the command to the draft
+
+
+def parse_sizes(text: str, *, named: str) -> Sizes:
+    """Return the sizes that *text*, ``8`` or ``1:8``, says.
+
+    Raises:
+        UsageError: It says none.
+    """
+    found = re.fullmatch(r"([1-9][0-9]{0,5})(?::([1-9][0-9]{0,5}))?", text, re.ASCII)
+    least, most = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+    if least > most:
+        raise UsageError(
+            f"{named} {shown(text)} is neither a number of nodes nor MIN:MAX, such as "
+            f"1:8. {_NOTHING}"
+        )
+    return least, most
+
+
+def draft_of(words: Sequence[str], wishes: Wishes, *, folder: Path) -> Draft:
+    """Return the draft for the command *words*, started in *folder*.
+
+    Raises:
+        FreeTrainError: They cannot be translated, contradict each other, or name a
+            script that is not there.
+    """
+    launch = _launch_of(tuple(words), wishes)
+    script, arguments = _script_of(launch.command)
+    view = NOTHING_SEEN if script is None else look_at(folder / script)
+    program = script or launch.command[0]
+    seen = "" if view.is_elastic else view.saves_to(arguments)
+    draft = Draft(
+        name=wishes.name or _name_of(program),
+        command=launch.command,
+        program=program,
+        view=view,
+        launcher=launch.launcher or _launcher_for(view),
+        executable=launch.executable,
+        options=launch.options,
+        per_lease=_per_lease(launch, wishes),
+        environment=(*launch.environment, *_unbuffered(launch.command)),
+        sizes=wishes.sizes or launch.sizes,
+        gpus_per_lease=wishes.gpus_per_lease,
+        checkpoint=wishes.checkpoint or seen,
+        every=wishes.every,
+        notes=launch.notes,
+    )
+    if wishes.sizes and launch.sizes and wishes.sizes != launch.sizes:
+        said = ":".join(map(str, launch.sizes))
+        note = f"the launcher's number of nodes, {said}: taken out; --nodes counts"
+        draft = replace(draft, notes=(*draft.notes, note))
+    return replace(draft, notes=(*draft.notes, *_cautions(draft, arguments)))
+
+
+def check_sharing(draft: Draft) -> None:
+    """Refuse several nodes for a program whose processes would all do the same.
+
+    Raises:
+        UsageError: It is one.
+    """
+    most = (draft.sizes or (1, 1))[1]
+    if most > 1 and draft.is_one_process:
+        raise UsageError(
+            f"nothing in {draft.program} shows that several processes share the "
+            f"training: {most} of them would do the same work, and save over each "
+            f"other. {_NOTHING} Start it by torchrun or mpirun if they do, or use "
+            f"--nodes 1: it then moves from node to node."
+        )
+
+
+def _launcher_for(view: ScriptView) -> str:
+    """Return the launcher of a command that names none.
+
+    Only an elastic program that does not use PyTorch needs MPI to find its peers.
+    """
+    return "mpirun" if view.is_elastic and not view.uses("torch") else "srun"
+
+
+def _per_lease(launch: _Launch, wishes: Wishes) -> int | None:
+    gpus, ranks = wishes.gpus_per_lease, launch.per_lease
+    if ranks == _BY_GPUS:
+        if gpus is None:
+            raise UsageError(
+                f"torchrun's --nproc-per-node goes by a node's GPUs, and FreeTrain "
+                f"must know how many ranks there are. {_NOTHING} Write a number, or "
+                f"add --gpus-per-lease N."
+            )
+        return None  # the job file has one for each GPU without a word
+    if gpus is not None and ranks is not None and ranks > gpus:
+        raise UsageError(
+            f"{ranks} processes in each lease and --gpus-per-lease {gpus} contradict "
+            f"each other. {_NOTHING} Leave the launcher's number out, which gives each "
+            f"GPU one process, or say --gpus-per-lease {ranks}."
+        )
+    return ranks
+
+
+def _script_of(command: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the Python script of *command*, if it is seen, and its arguments."""
+    rest = command
+    if _PYTHON.fullmatch(Path(command[0]).name):
+        rest = command[1:]
+        while rest and rest[0].startswith("-"):
+            if rest[0] in {"-m", "-c"}:
+                return None, rest[2:]
+            rest = rest[2 if rest[0] in {"-W", "-X"} else 1 :]
+        return (rest[0], rest[1:]) if rest else (None, ())
+    return (rest[0] if rest[0].endswith(".py") else None), rest[1:]
+
+
+def _unbuffered(command: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the variable by which Python's output can be followed, if -u is missing."""
+    if _PYTHON.fullmatch(Path(command[0]).name) and "-u" not in command[1:2]:
+        yield "PYTHONUNBUFFERED", "1"
+
+
+def _name_of(program: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(program).stem).lstrip("._-")
+    return name[:64] or "training"
+
+
+def _cautions(draft: Draft, arguments: tuple[str, ...]) -> Iterator[str]:
+    """Yield what may keep an unchanged program from going on where it was."""
+    if draft.elastic:
+        return
+    option = draft.view.resume_option(arguments)
+    if option:
+        yield (
+            f"{draft.program} has an option {option}, and the command does not give "
+            f"it: it is started with these very words each time, and must go on from "
+            f"its newest checkpoint by them"
+        )
+    elif draft.view is not NOTHING_SEEN and not draft.view.resumes:
+        yield (
+            f"nothing in {draft.program} shows that it goes on from a checkpoint: "
+            f"if so, each change of nodes begins it from the start"
+        )
+    if not draft.checkpoint:
+        yield (
+            f"where {draft.program} saves is not seen; --checkpoint PATH has FreeTrain "
+            f"say what a change of nodes cost"
+        )
+
+
+# ----------------------------------------------------------------------
+# Writing it
+
+OWN_EVERY = "10min"
+"""How often a program saves of which nobody says it: a guess that is marked as such."""
+
+_Lines = list[tuple[str, object, str]]
+"""Keys with their values and comments."""
+
+
+def job_text(draft: Draft, *, origin: str) -> str:
+    """Return the job file of *draft*; *origin* is the command that made it."""
+    head = [
+        schema_line(Described.JOB).rstrip("\n"),
+        f"# Written by `{origin}`; docs/guide/job-file.md explains every key.",
+    ]
+    tables = {
+        "nodes": _nodes(draft),
+        "launch": _launch_lines(draft),
+        "checkpoint": _checkpoint(draft),
+        "stop": _stop(draft),
+        "progress": _progress(draft),
+    }
+    blocks = ["\n".join(head), _block(_top(draft))]
+    for name, lines in tables.items():
+        if lines:
+            blocks.append(f"[{name}]\n{_block(lines)}")
+    return "\n\n".join(blocks) + "\n"
+
+
+def _block(lines: _Lines) -> str:
+    pairs = [(f"{key} = {toml_value(value)}", comment) for key, value, comment in lines]
+    width = max((len(pair) for pair, comment in pairs if comment), default=0)
+    return "\n".join(
+        f"{pair:<{width}}  # {comment}" if comment else pair for pair, comment in pairs
+    )
+
+
+def _top(draft: Draft) -> _Lines:
+    lines: _Lines = [
+        ("name", draft.name, ""),
+        ("command", list(draft.command), ""),
+    ]
+    if draft.environment:
+        lines.append(("environment", dict(draft.environment), ""))
+    if not draft.elastic:
+        lines.append(("elastic", False, "it saves by itself, and goes on from there"))
+    return lines
+
+
+def _nodes(draft: Draft) -> _Lines:
+    least, most = draft.sizes or (1, 1)
+    unit = "nodes" if draft.gpus_per_lease is None else "leases"
+    unsaid = "" if draft.sizes else f"not said: how many {unit} at most"
+    if draft.sizes is None and draft.is_one_process:
+        unsaid = "one process: nothing shows that several share the work"
+    lines: _Lines = [("min", least, ""), ("max", most, unsaid)]
+    if draft.gpus_per_lease is not None:
+        gpus = ("gpus_per_lease", draft.gpus_per_lease, "GPUs of a node, beside jobs")
+        lines.insert(0, gpus)
+    return lines
+
+
+def _launch_lines(draft: Draft) -> _Lines:
+    lines: _Lines = [("launcher", draft.launcher, "")]
+    if draft.per_lease is not None:
+        lines.append(("processes_per_node", draft.per_lease, "in each lease"))
+    if draft.executable:
+        lines.append(("executable", draft.executable, ""))
+    if draft.options:
+        lines.append(("options", list(draft.options), ""))
+    return lines
+
+
+def _checkpoint(draft: Draft) -> _Lines:
+    if draft.elastic:
+        return []
+    unsaid = "" if draft.every else "not seen: how often it saves"
+    lines: _Lines = [("every", draft.every or OWN_EVERY, unsaid)]
+    if draft.checkpoint:
+        lines.insert(0, ("path", draft.checkpoint, "its newest file: the last save"))
+    return lines
+
+
+def _stop(draft: Draft) -> _Lines:
+    if draft.elastic:
+        return []
+    return [
+        ("signal", "TERM", "ends it, unless it saves first and then ends"),
+        ("kill_after", "30s", ""),
+    ]
+
+
+def _progress(draft: Draft) -> _Lines:
+    """Return where it reports progress, if a library does it in a known place."""
+    if draft.elastic or not draft.view.uses("transformers") or not draft.checkpoint:
+        return []
+    return [("format", "huggingface", ""), ("file", draft.checkpoint, "")]

@@ -1,0 +1,379 @@
+"""``freetrain run`` and ``freetrain init``: job files made of commands and scripts."""
+
+import io
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from freetrain.config.document import BaseFolders
+from freetrain.config.job import TrainerJob, parse_job
+from freetrain.state.files import StateDir
+from freetrain.state.tables import TrainerState
+from tests.cli.commands import Ran, Terminal, at_home, refused, run
+from tests.client.client_states import put_state
+
+TORCH = """\
+import argparse
+import torch.distributed as dist
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=3)
+parser.add_argument("--snapshot-path", default="snapshot.pt")
+
+def load_snapshot(): ...
+"""
+ALONE = """\
+import argparse
+from pathlib import Path
+
+CKPT_DIR = Path("ckpt")
+
+def restore(): ...
+"""
+ELASTIC = "from freetrain import elastic\n"
+
+
+def script(text: str, name: str = "train.py") -> None:
+    Path(name).write_text(text)
+
+
+def drafted(*words: str) -> tuple[dict[str, Any], str]:
+    """Return the job file that ``freetrain run --dry-run`` shows, and its notes."""
+    ran = run("run", "--dry-run", *words)
+    assert ran.code == 0, ran.stderr
+    as_job(ran.stdout)
+    return tomllib.loads(ran.stdout), ran.stderr
+
+
+def as_job(text: str) -> TrainerJob:
+    places = BaseFolders(Path.cwd(), Path.home())
+    return parse_job(text.encode(), path="job.toml", places=places)
+
+
+GOLDEN = """\
+name = "train"
+command = ["python", "-u", "train.py", "--epochs", "3"]
+elastic = false  # it saves by itself, and goes on from there
+
+[nodes]
+min = 1
+max = 8
+
+[launch]
+launcher = "torchrun"
+processes_per_node = 4              # in each lease
+options = ["--log-dir=logs"]
+
+[checkpoint]
+path = "snapshot.pt"  # its newest file: the last save
+every = "5min"
+
+[stop]
+signal = "TERM"  # ends it, unless it saves first and then ends
+kill_after = "30s"
+"""
+
+
+def test_torchruns_words_become_a_job_file() -> None:
+    script(TORCH)
+    ours = ("--standalone", "--max-restarts", "3", "--rdzv_id=7")
+    theirs = ("--nproc_per_node=4", "--log-dir=logs", "train.py", "--epochs", "3")
+
+    ran = run(
+        *("run", "--dry-run", "--nodes", "1:8", "--every", "5min", "--"),
+        *("torchrun", *ours, *theirs),
+    )
+
+    schema, origin, _, *rest = ran.stdout.split("\n")
+    assert schema.startswith("#:schema file:///")
+    assert "`freetrain run --nodes 1:8 --every 5min -- torchrun" in origin
+    assert [line.split("  #")[0].rstrip() for line in rest] == [
+        line.split("  #")[0].rstrip() for line in GOLDEN.split("\n")
+    ]
+    assert "--standalone, --rdzv_id=7: taken out" in ran.stderr
+    assert "--max-restarts 3: taken out; [restart] attempts" in ran.stderr
+    assert [path.name for path in Path.cwd().iterdir()] == ["train.py"]
+
+
+LAUNCHED = [
+    (("torchrun", "train.py"), "torchrun", None, (1, 1)),
+    (("torchrun", "--nnodes=2:6", "train.py"), "torchrun", None, (2, 6)),
+    (("python", "-m", "torch.distributed.run", "train.py"), "torchrun", None, (1, 1)),
+    (("/opt/v/bin/torchrun", "--nproc-per-node", "2", "t.py"), "torchrun", 2, (1, 1)),
+    (("accelerate", "launch", "--num_processes", "8", "--num_machines", "2", "t.py"),
+     "torchrun", 4, (2, 2)),
+    (("mpirun", "-np", "8", "-N", "4", "./train"), "mpirun", 4, (1, 1)),
+    (("mpirun", "--map-by", "ppr:2:node", "-f", "hosts", "./t"), "mpirun", 2, (1, 1)),
+    (("mpiexec", "-n", "4", "./train"), "mpirun", 4, (1, 1)),
+    (("python", "-W", "error", "train.py"), "srun", None, (1, 1)),
+    (("./train", "--lr", "1"), "srun", None, (1, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "launcher", "ranks", "sizes"), LAUNCHED)
+def test_each_launchers_command_is_translated(
+    command: tuple[str, ...],
+    launcher: str,
+    ranks: int | None,
+    sizes: tuple[int, int],
+) -> None:
+    for name in ("train.py", "t.py"):
+        script(TORCH, name)
+
+    job, _ = drafted("--", *command)
+
+    assert job["launch"]["launcher"] == launcher
+    assert job["launch"].get("processes_per_node") == ranks
+    assert (job["nodes"]["min"], job["nodes"]["max"]) == sizes
+    assert job["command"][-1] == command[-1]
+    assert job["elastic"] is False
+
+
+def test_programs_of_a_launcher_keep_its_python_and_its_settings() -> None:
+    script(TORCH)
+
+    by_path, _ = drafted("--", "/opt/v/bin/torchrun", "-m", "pkg.train", "--lr", "1")
+    mixed = ("--mixed_precision=bf16", "--main_process_port", "1", "--cpu")
+    accelerated, notes = drafted("--", "accelerate", "launch", *mixed, "train.py")
+    plain, _ = drafted("--", "python", "train.py")
+
+    assert by_path["command"][:3] == ["/opt/v/bin/python", "-u", "-m"]
+    assert by_path["launch"]["executable"] == "/opt/v/bin/torchrun"
+    assert accelerated["environment"] == {
+        "ACCELERATE_MIXED_PRECISION": "bf16",
+        "ACCELERATE_USE_CPU": "true",
+    }
+    assert "--main_process_port 1: taken out" in notes
+    assert plain["environment"] == {"PYTHONUNBUFFERED": "1"}
+
+
+REFUSED = [
+    (("--", "srun", "./train"), "leave srun out"),
+    (("--", "torchrun", "--nproc-per-node=gpu", "train.py"), "add --gpus-per-lease N"),
+    (("--", "torchrun", "--nproc-per-node=x", "train.py"), "needs a number"),
+    (("--", "torchrun", "--new", "train.py"), "option --new is not known"),
+    (("--", "torchrun", "--role"), "--role lacks its value"),
+    (("--", "torchrun", "--standalone"), "has no program"),
+    (("--", "torchrun", "--run-path", "train.py"), "--run-path cannot be kept"),
+    (("--nodes", "8:1", "--", "python", "train.py"), "neither a number of nodes nor"),
+    (("--nodes", "1:8", "--", "mpirun", "-n", "4", "./t"), "changes with the nodes"),
+    (("--", "mpirun", "./a", ":", "./b"), "several programs"),
+    (
+        ("--gpus-per-lease", "1", "--", "torchrun", "--nproc-per-node=8", "train.py"),
+        "8 processes in each lease and --gpus-per-lease 1 contradict",
+    ),
+    (
+        ("--", "accelerate", "launch", "--use_fsdp=1", "train.py"),
+        "cannot be translated",
+    ),
+    (
+        ("--", "accelerate", "launch", "--num_processes=3", "--num_machines=2", "t.py"),
+        "do not divide",
+    ),
+    (("--nodes", "1:8", "--", "python", "alone.py"), "would do the same work"),
+    (("--nodes", "1:8", "--", "bash", "run.sh"), "would do the same work"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), REFUSED)
+def test_what_contradicts_itself_is_refused_and_nothing_written(
+    words: tuple[str, ...], said: str
+) -> None:
+    script(TORCH)
+    script(ALONE, "alone.py")
+
+    line = refused("run", *words, code=64)
+
+    assert said in line
+    assert len([*Path.cwd().iterdir()]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [(None, 66, "cannot read"), ("def f(:", 65, "is not Python")],
+)
+def test_a_script_that_cannot_be_looked_at_is_refused(
+    text: str | None, code: int, said: str
+) -> None:
+    if text is not None:
+        script(text)
+
+    assert said in refused("run", "--", "python", "train.py", code=code)
+
+
+def test_a_path_that_no_job_file_may_have_is_refused_before_anything_is_written() -> (
+    None
+):
+    script(ALONE)
+
+    line = refused("run", "--checkpoint", "../a", "--", "python", "train.py", code=78)
+
+    assert "[checkpoint]: path" in line
+    assert [path.name for path in Path.cwd().iterdir()] == ["train.py"]
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "place"),
+    [
+        (TORCH, (), "snapshot.pt"),
+        (TORCH, ("--snapshot-path", "/scratch/s.pt"), "/scratch/s.pt"),
+        (ALONE, (), "ckpt"),
+        (ALONE, ("--output_dir=out",), "out"),
+        ("Trainer(default_root_dir='runs')", (), "runs"),
+        ("import torch\ntorch.save(model, 'last.pt')", (), "last.pt"),
+        ("import net", (), "deep/ckpt"),
+        ("print('hello')", ("--save", "--lr", "1"), None),
+    ],
+)
+def test_where_a_script_saves_is_seen(
+    text: str, arguments: tuple[str, ...], place: str | None
+) -> None:
+    script(text)
+    script("import train\nCHECKPOINT_DIR = 'deep/ckpt'", "net.py")
+
+    job, notes = drafted("--", "python", "train.py", *arguments)
+
+    assert job["checkpoint"].get("path") == place
+    assert ("where train.py saves is not seen" in notes) == (place is None)
+
+
+def test_a_program_that_may_not_resume_is_told_of() -> None:
+    script("parser.add_argument('--resume', action='store_true')", "a.py")
+    script("import numpy", "b.py")
+
+    without, given = (
+        drafted("--", "python", "a.py"),
+        drafted("--", "python", "a.py", "--resume"),
+    )
+
+    assert "has an option --resume, and the command does not give it" in without[1]
+    assert "--resume" not in given[1]
+    assert "begins it from the start" in drafted("--", "python", "b.py")[1]
+
+
+def test_an_elastic_program_is_found_to_be_one() -> None:
+    script(ELASTIC)
+    script(f"import torch\n{ELASTIC}", "torch_ddp.py")
+
+    plain, notes = drafted("--nodes", "1:8", "--", "python", "train.py")
+    by_torch, _ = drafted("--nodes", "1:8", "--", "python", "torch_ddp.py")
+
+    assert "elastic" not in plain
+    assert {"checkpoint", "stop"}.isdisjoint(plain)
+    assert (plain["launch"]["launcher"], notes) == ("mpirun", "")
+    assert by_torch["launch"]["launcher"] == "srun"
+
+
+def finish(state: StateDir, end: TrainerState) -> Any:  # noqa: ANN401 - a sleep
+    return lambda _: put_state(state, "train", end)
+
+
+def submitted(state: StateDir, end: TrainerState, *words: str) -> Ran:
+    """Run ``freetrain run``, and let the trainer end while it is followed."""
+    return run("run", *words, "--", "python3", "train.py", sleep=finish(state, end))
+
+
+def test_a_command_is_written_submitted_and_followed_to_its_end() -> None:
+    state = at_home()
+    script(ALONE)
+
+    ran = submitted(state, TrainerState.FINISHED)
+
+    assert ran.code == 0
+    assert as_job(Path("train.job.toml").read_text()).name == "train"
+    assert ran.stdout.startswith("train.job.toml: written;")
+    assert "train: submitted, to begin from the start." in ran.stdout
+    assert "train saves by itself: at each change of nodes it gets TERM" in ran.stderr
+    assert "no tick has come lately" in ran.stderr
+    assert ran.stderr.endswith("train is finished\n")
+    assert state.trainer("train").job.exists()
+
+
+def test_a_training_that_fails_fails_the_command() -> None:
+    state = at_home()
+    script(ALONE)
+
+    assert submitted(state, TrainerState.FAILED).code == 1
+
+
+def test_the_same_command_again_follows_the_same_trainer() -> None:
+    state = at_home()
+    script(ALONE)
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    words = ("run", "--", "python3", "train.py")
+    first = run(*words, sleep=interrupt)
+    again = run(*words, sleep=finish(state, TrainerState.FINISHED))
+    other = run("run", "--every", "1h", "--", "python3", "train.py")
+
+    assert first.code == 0
+    assert "train goes on." in first.stderr
+    assert "`freetrain cancel train` stops it" in first.stderr
+    assert "submitted before with the same job file" in again.stdout
+    assert other.code == 73
+    assert "train.job.toml exists and differs" in other.stderr
+
+
+def test_init_writes_a_commented_job_file_and_asks_nothing_without_a_terminal() -> None:
+    script(TORCH)
+
+    ran = run("init", "train.py")
+    text = Path("job.toml").read_text()
+
+    assert ran.code == 0
+    assert as_job(text).launch.launcher == "torchrun"
+    assert as_job(text).checkpoint.path == Path.cwd() / "snapshot.pt"
+    assert "max = 1  # not said: how many nodes at most" in text
+    assert "# not seen: how often it saves" in text
+    assert run("init", "train.py").code == 0
+    assert run("init", "train.py", "--nodes", "1:4").code == 73
+    assert run("init", "train.py", "--nodes", "1:4", "--force").code == 0
+    assert as_job(Path("job.toml").read_text()).nodes.max_nodes == 4
+
+
+def test_init_asks_on_a_terminal_what_it_cannot_see() -> None:
+    script(TORCH.replace('default="snapshot.pt"', ""))
+    answers = Terminal("2:8\n4\n/scratch/ckpt\n\n")
+
+    ran = run("init", stdin=answers, is_terminal=True, stderr=Terminal())
+    job = as_job(Path("job.toml").read_text())
+
+    assert ran.code == 0
+    assert ran.stderr.count("]: ") == 4
+    assert (job.nodes.min_nodes, job.nodes.max_nodes) == (2, 8)
+    assert job.launch.processes_per_node == 4
+    assert job.checkpoint.path == Path("/scratch/ckpt")
+    assert job.checkpoint.every_s == 600.0
+
+
+def test_init_asks_nothing_of_what_is_said_or_with_yes() -> None:
+    script(TORCH)
+    said = ("--nodes", "1:2", "--gpus-per-lease", "1", "--every", "1h")
+
+    for words in (said, ("--yes", "--out", "other.toml")):
+        stdin = Terminal("never read\n")
+        ran = run("init", *words, stdin=stdin, is_terminal=True, stderr=Terminal())
+        assert ran.code == 0
+        assert stdin.tell() == 0
+
+
+def test_init_needs_a_script() -> None:
+    assert "there are no scripts" in refused("init", code=64)
+    script(ALONE)
+    script(ALONE, "other.py")
+    assert "there are 2 scripts" in refused("init", code=64)
+
+
+def test_a_closed_input_takes_what_is_offered() -> None:
+    script(ALONE)
+    stdin = Terminal("")
+
+    ran = run("init", stdin=stdin, is_terminal=True, stderr=Terminal())
+
+    assert ran.code == 0
+    assert as_job(Path("job.toml").read_text()).nodes.max_nodes == 1
+    assert isinstance(stdin, io.StringIO)
