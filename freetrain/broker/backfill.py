@@ -784,7 +784,7 @@ class Bookings:
 
     @property
     def overlapped(self) -> Mapping[str, float]:
-        """By node whose lease outlasts the start of jobs booked there: the first one."""
+        """By node whose lease outlasts starts of jobs booked there: the first one."""
         return self._overlapped
 
     @property

@@ -12,13 +12,8 @@ from typing import Annotated
 
 import typer
 
-from freetrain.cli.context import (
-    CliContext,
-    Config,
-    Force,
-    write_file,
-    write_out,
-)
+from freetrain.api.writing import write_file
+from freetrain.cli.context import CliContext, Config, Force, write_out
 from freetrain.cli.submit import submit_and_show
 from freetrain.cli.trainer_logs import show_logs
 from freetrain.client.draft import (
