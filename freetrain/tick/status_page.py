@@ -99,7 +99,7 @@ class PageCurve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseSpan:
+class PastLease:
     """A lease that is over, and had a node from ``start_s`` to ``end_s``, Unix time."""
 
     node: str
@@ -124,7 +124,7 @@ class PagePast:
     curves: tuple[PageCurve, ...] = ()
     rescales: tuple[Event, ...] = ()
     given_up: tuple[Event, ...] = ()
-    spans: tuple[LeaseSpan, ...] = ()
+    spans: tuple[PastLease, ...] = ()
     fresh_fits: tuple[LossForecastRow, ...] = ()
 
 
@@ -159,7 +159,7 @@ def past_of(context: TickContext, observed: Observed) -> PagePast:
     )
 
 
-def _spans(context: TickContext, now_s: float) -> Iterator[LeaseSpan]:
+def _spans(context: TickContext, now_s: float) -> Iterator[PastLease]:
     since_s = now_s - HOURS_S
     ended = latest_events(
         context.state, [EventKind.ENDED], since_s=since_s, most=10 * MOST_EVENTS
@@ -168,7 +168,7 @@ def _spans(context: TickContext, now_s: float) -> Iterator[LeaseSpan]:
     for lease in leases(context.state, ending_after_s=since_s):
         end_s = ended_s.get(lease_name(lease.key))
         if lease.start_s is not None and end_s is not None and not lease.is_live:
-            yield LeaseSpan(node=lease.node, start_s=lease.start_s, end_s=end_s)
+            yield PastLease(node=lease.node, start_s=lease.start_s, end_s=end_s)
 
 
 def _curves(

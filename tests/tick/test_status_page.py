@@ -15,9 +15,9 @@ from freetrain.page.drawing import Axis, Bar, draw_rows, round_values, table
 from freetrain.state.tables import Event, EventKind
 from freetrain.tick.status_page import (
     MOST_FITS,
-    LeaseSpan,
     PageCurve,
     PagePast,
+    PastLease,
     render_page,
 )
 from freetrain.tick.status_report import HoleLine, LeaseLine, StatusReport, TrainerLine
@@ -97,7 +97,7 @@ def everything(text: str = "") -> tuple[StatusReport, PagePast]:
             Event(NOW_S - 60.0, EventKind.ASSIGNED, name, 2, f"g 2 by {text}: w{text}"),
         ),
         given_up=(Event(NOW_S - 30.0, EventKind.YIELDED, "u", 2, f"others{text}"),),
-        spans=(LeaseSpan(node=f"n1{text}", start_s=NOW_S - 900, end_s=NOW_S - 600),),
+        spans=(PastLease(node=f"n1{text}", start_s=NOW_S - 900, end_s=NOW_S - 600),),
     )
     return report, past
 
