@@ -685,7 +685,8 @@ VERBS: Mapping[str, Verbs] = {
         ),
         "init": (
             "freetrain.cli.run",
-            "Write a commented job file for a training script.",
+            "Write a commented job file for a training script; ask what it does not "
+            "show.",
         ),
         "submit": submit,
         "cancel": cancel,

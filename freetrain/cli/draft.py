@@ -1,0 +1,236 @@
+"""Job files made of a command or a script, for ``freetrain run`` and ``init``.
+
+``run_and_follow`` submits what it made, and follows what it prints. ``write_draft``
+asks on a terminal what a script does not show.
+"""
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+
+from freetrain.api.writing import write_file
+from freetrain.cli.context import CliContext, write_out
+from freetrain.cli.submit import submit_and_show
+from freetrain.cli.trainer_logs import show_logs
+from freetrain.client.draft import (
+    OWN_EVERY,
+    Draft,
+    Wishes,
+    check_sharing,
+    draft_of,
+    job_text,
+    parse_sizes,
+)
+from freetrain.client.status import overview
+from freetrain.client.submit import SubmitRequest
+from freetrain.client.trainers import LIVE
+from freetrain.config.document import BaseFolders
+from freetrain.config.job import parse_job
+from freetrain.errors import UsageError
+from freetrain.state.files import StateDir
+from freetrain.state.tables import TrainerState
+from freetrain.text import one_line, shown
+
+EX_FAILED = 1
+
+
+def wishes_of(
+    *, nodes: str, gpus: int | None, name: str, checkpoint: str, every: str
+) -> Wishes:
+    """Return what the options of both verbs say; *nodes* is ``MIN:MAX`` or "".
+
+    Raises:
+        UsageError: *nodes* is neither.
+    """
+    return Wishes(
+        name=name,
+        sizes=parse_sizes(nodes, named="--nodes") if nodes else None,
+        gpus_per_lease=gpus,
+        checkpoint=checkpoint,
+        every=every,
+    )
+
+
+def run_and_follow(  # noqa: PLR0913 - one parameter an option
+    context: CliContext,
+    config: Path | None,
+    command: Sequence[str],
+    wishes: Wishes,
+    *,
+    is_dry_run: bool,
+    go_on: bool,
+    force: bool,
+) -> None:
+    """Make a job file of *command*, submit it, and follow what it prints.
+
+    Raises:
+        typer.Exit: The training has failed.
+        FreeTrainError: Nothing was submitted.
+    """
+    draft = draft_of(command, wishes, folder=context.folder)
+    check_sharing(draft)
+    origin = shlex.join(["freetrain", "run", *_options(wishes), "--", *command])
+    path = Path(f"{draft.name}.job.toml")
+    text = _checked(context, draft, origin=one_line(origin), path=path)
+    for note in draft.notes:
+        context.stderr.write(f"note: {one_line(note)}\n")
+    if is_dry_run:
+        write_out(context, text)
+        return
+    write_file(context.folder / path, text.encode(), force=force)
+    write_out(context, f"{path}: written; `freetrain submit {path}` submits it again\n")
+    request = SubmitRequest(path=context.folder / path, named=str(path), go_on=go_on)
+    submit_and_show(context, config, request, as_json=False)
+    _follow(context, config, draft.name)
+
+
+def _options(wishes: Wishes) -> list[str]:
+    sizes = ":".join(map(str, wishes.sizes or ()))
+    said = {
+        "--nodes": sizes,
+        "--gpus-per-lease": str(wishes.gpus_per_lease or ""),
+        "--name": wishes.name,
+        "--checkpoint": wishes.checkpoint,
+        "--every": wishes.every,
+    }
+    return [word for option, value in said.items() if value for word in (option, value)]
+
+
+def _checked(context: CliContext, draft: Draft, *, origin: str, path: Path) -> str:
+    """Return the job file, after the reader of job files has taken it.
+
+    Raises:
+        BadConfigurationError: It has not; nothing is written yet.
+    """
+    text = job_text(draft, origin=origin)
+    places = BaseFolders(context.folder, context.home)
+    parse_job(text.encode(), path=str(path), places=places)
+    return text
+
+
+def _follow(context: CliContext, config: Path | None, name: str) -> None:
+    """Follow what *name* prints until it has ended, or the user interrupts that.
+
+    Raises:
+        typer.Exit: It has failed.
+    """
+    state = StateDir(context.site(config).state_directory)
+    view = overview(state, name=name, uid=context.uid, now_s=context.now_s())
+    if view.report is None or view.is_tick_missing:
+        context.stderr.write(
+            "note: no tick has come lately, and without ticks nothing starts; "
+            "`freetrain cron install` has them come every minute\n"
+        )
+    context.stderr.write(
+        "following what it prints; Ctrl-C ends that, and not the training\n"
+    )
+    show_logs(
+        context,
+        config,
+        name,
+        follow=True,
+        generation=None,
+        tail=None,
+        agent=False,
+        as_json=False,
+    )
+    view = overview(state, name=name, uid=context.uid, now_s=context.now_s())
+    row = view.standings[0].row
+    if row.state in LIVE:
+        context.stderr.write(
+            f"\n{name} goes on. `freetrain logs -f {name}` follows it again, "
+            f"`freetrain status {name}` shows how far it is, and "
+            f"`freetrain cancel {name}` stops it.\n"
+        )
+        return
+    why = f": {one_line(row.message)}" if row.message else ""
+    context.stderr.write(f"{name} is {row.state}{why}\n")
+    if row.state is TrainerState.FAILED:
+        raise typer.Exit(EX_FAILED)
+
+
+def write_draft(  # noqa: PLR0913 - one parameter an option
+    context: CliContext,
+    script: str | None,
+    wishes: Wishes,
+    *,
+    out: Path,
+    asks: bool,
+    force: bool,
+) -> None:
+    """Write a job file for *script*, or the only one here; ask if *asks*.
+
+    Raises:
+        FreeTrainError: Nothing was written.
+    """
+    found = script or _only_script(context, asks=asks)
+    words = ["python", found] if found.endswith(".py") else [found]
+    draft = draft_of(words, wishes, folder=context.folder)
+    draft = _with_launcher(draft)
+    if asks:
+        draft = _asked(context, draft)
+    check_sharing(draft)
+    origin = one_line(shlex.join(["freetrain", "init", *_options(wishes), found]))
+    text = _checked(context, draft, origin=origin, path=out)
+    write_file(context.folder / out, text.encode(), force=force)
+    for note in draft.notes:
+        context.stderr.write(f"note: {one_line(note)}\n")
+    write_out(
+        context,
+        f"{out}: written. Check it, and the program's arguments in command; "
+        f"`freetrain submit {out} --dry-run` shows what it would do.\n",
+    )
+
+
+def _with_launcher(draft: Draft) -> Draft:
+    """Return *draft* with the launcher that its script is usually started by."""
+    if draft.elastic or not draft.view.shares_work:
+        return draft
+    if draft.view.uses("mpi4py") or draft.view.uses("horovod"):
+        return replace(draft, launcher="mpirun")
+    return replace(draft, launcher="torchrun") if draft.view.uses("torch") else draft
+
+
+def _only_script(context: CliContext, *, asks: bool) -> str:
+    scripts = sorted(path.name for path in context.folder.glob("*.py"))
+    if len(scripts) == 1:
+        return scripts[0]
+    if not asks:
+        raise UsageError(
+            f"there are {len(scripts) or 'no'} scripts in this folder. Nothing was "
+            f"written. Name the one that trains: freetrain init train.py"
+        )
+    return _ask(context, "The training script", "train.py")
+
+
+def _asked(context: CliContext, draft: Draft) -> Draft:
+    """Return *draft* with the answers to what is open in it."""
+    if draft.sizes is None and not draft.is_one_process:
+        answer = _ask(context, "Nodes that it may have, from least to most", "1:1")
+        draft = replace(draft, sizes=parse_sizes(answer, named="MIN:MAX"))
+    says_ranks = draft.per_lease is not None or draft.gpus_per_lease is not None
+    if draft.launcher in {"torchrun", "mpirun"} and not says_ranks:
+        draft = replace(draft, per_lease=_ask_ranks(context))
+    if not draft.elastic and not draft.checkpoint:
+        answer = _ask(context, "The file or folder in which it saves", "none")
+        draft = replace(draft, checkpoint="" if answer == "none" else answer)
+    if not draft.elastic and not draft.every:
+        draft = replace(draft, every=_ask(context, "How often it saves", OWN_EVERY))
+    return draft
+
+
+def _ask_ranks(context: CliContext) -> int:
+    answer = _ask(context, "Processes on each node, one for each GPU", "1")
+    if not re.fullmatch(r"[1-9][0-9]{0,3}", answer, re.ASCII):
+        raise UsageError(f"{shown(answer)} is no number. Nothing was written.")
+    return int(answer)
+
+
+def _ask(context: CliContext, question: str, otherwise: str) -> str:
+    context.stderr.write(f"{question} [{otherwise}]: ")
+    context.stderr.flush()
+    return context.stdin.readline().strip() or otherwise
