@@ -685,8 +685,7 @@ VERBS: Mapping[str, Verbs] = {
         ),
         "init": (
             "freetrain.cli.run",
-            "Write a commented job file for a training script; ask what it does not "
-            "show.",
+            "Write a commented job file for a training script; ask the rest.",
         ),
         "submit": submit,
         "cancel": cancel,

@@ -142,7 +142,7 @@ def init(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     ] = False,
     force: Force = False,
 ) -> None:
-    """Write a commented job file for a training script; ask what it does not show."""
+    """Write a commented job file for a training script; ask the rest."""
     from freetrain.cli.draft import wishes_of, write_draft  # noqa: PLC0415
 
     context: CliContext = ctx.obj

@@ -110,6 +110,7 @@ class Starter:
         self._orders = orders
         self._running: dict[int, tuple[subprocess.Popen[bytes], str]] = {}
         self._heeds = orders.heeds
+        self._unasked: set[int] = set()
 
     def run(self) -> int:
         """Run all commands to their ends and return the exit status.
@@ -154,24 +155,35 @@ class Starter:
 
     def _next_signal(self, watched: set[signal.Signals]) -> signal.Signals | None:
         """Return the next signal; None, once, where the heeded file has appeared."""
-        while self._heeds:
-            if Path(self._heeds).name in _names(Path(self._heeds).parent):
+        while self._heeds or self._unasked:
+            if self._heeds and Path(self._heeds).name in _names(
+                Path(self._heeds).parent
+            ):
                 self._heeds = ""
                 return None
             if found := signal.sigtimedwait(watched, _LOOK_EVERY_S):
                 return signal.Signals(found.si_signo)
+            self._ask()
         return signal.Signals(signal.sigwait(watched))
 
     def _pass_on_request(self) -> None:
         if self._orders.announces:
             Path(self._orders.announces).touch()
             return
+        self._unasked = set(self._running)
+        self._ask()
+
+    def _ask(self) -> None:
+        """Ask those that were not asked; torchrun takes seconds to start a worker."""
         number = signal.Signals[f"SIG{self._orders.sends}"]
-        for pid in list(self._running):
-            targets = _children(pid) if self._orders.to_children else (pid,)
+        self._unasked &= self._running.keys()
+        for pid in tuple(self._unasked):
+            targets = tuple(_children(pid)) if self._orders.to_children else (pid,)
             for target in targets:
                 with suppress(ProcessLookupError):
                     os.kill(target, number)
+            if targets:
+                self._unasked.remove(pid)
 
     def _reap(self) -> int:
         """Forget ended commands; return the status of one that failed, or 0."""

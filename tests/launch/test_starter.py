@@ -32,6 +32,16 @@ while True:
 """
 
 
+# Starts its only child a second after it is up, and ends well if a signal ends it.
+_LATE = """\
+import subprocess, sys, time
+sys.stdout.write("up\\n"); sys.stdout.flush()
+time.sleep(1)
+code = subprocess.run(["sleep", "30"]).returncode
+raise SystemExit(0 if code < 0 else 1)
+"""
+
+
 def hears(log: Path, ends_by: str = "SIGUSR2") -> Command:
     return Command((sys.executable, "-c", _HEARS, str(log), ends_by))
 
@@ -179,6 +189,18 @@ def test_it_can_ask_the_processes_that_a_command_started_instead_of_it(
 
     assert world.end()[0] == 0
     assert log.read_text() == "SIGUSR2\n"
+
+
+def test_a_child_that_begins_after_the_request_is_asked_too(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "late.py").write_text(_LATE)
+    late = Command((sys.executable, str(tmp_path / "late.py")))
+    world = start(late, to_children=True, up=1)
+
+    world.process.send_signal(signal.SIGUSR2)
+
+    assert world.end()[0] == 0
 
 
 def test_a_signal_that_comes_at_once_is_not_lost(start: Start, tmp_path: Path) -> None:
