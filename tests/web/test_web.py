@@ -4,6 +4,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -198,36 +199,39 @@ def test_what_is_no_token_is_refused(state: StateDir, content: str) -> None:
 # The server.
 
 
-@pytest.fixture
-def connection(state: StateDir) -> Iterator[HTTPConnection]:
-    """A connection to a server of *state*."""
+@contextmanager
+def connected(state: StateDir) -> Iterator[HTTPConnection]:
+    """Serve *state*, and wait at the end until all that was asked has been answered."""
     with server(status_app(state.path, token=TOKEN), port=0) as serving:
+        serving.daemon_threads = False  # type: ignore[attr-defined] # threads are ours
         thread = threading.Thread(target=serving.serve_forever)
         thread.start()
-        yield HTTPConnection(LOOPBACK, serving.server_port, timeout=10)
-        serving.shutdown()
-        thread.join()
+        try:
+            yield HTTPConnection(LOOPBACK, serving.server_port, timeout=5)
+        finally:
+            serving.shutdown()
+            thread.join()
 
 
 def test_the_server_answers_on_loopback_and_logs_no_token(
-    connection: HTTPConnection, capfd: pytest.CaptureFixture[str]
+    state: StateDir, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    connection.request("GET", f"/?token={TOKEN}")
-    answer = connection.getresponse()
+    with connected(state) as connection:
+        connection.request("GET", f"/?token={TOKEN}")
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (200, b"<p>the page</p>")
 
-    assert (answer.status, answer.read()) == (200, b"<p>the page</p>")
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_client_that_says_nothing_keeps_no_other_waiting(
-    connection: HTTPConnection,
-) -> None:
-    silent = HTTPConnection(LOOPBACK, connection.port)
-    silent.connect()
-    connection.request("GET", f"/?token={TOKEN}")
-
-    assert connection.getresponse().status == 200
-    silent.close()
+def test_a_client_that_says_nothing_keeps_no_other_waiting(state: StateDir) -> None:
+    with (
+        connected(state) as connection,
+        closing(HTTPConnection(LOOPBACK, connection.port)) as silent,
+    ):
+        silent.connect()
+        connection.request("GET", f"/?token={TOKEN}")
+        assert connection.getresponse().status == 200
 
 
 def test_a_taken_port_is_refused_with_what_to_do(
