@@ -54,6 +54,7 @@ from freetrain.state.tables import (
     put_histories,
     put_loss_forecasts,
 )
+from freetrain.tick.plan import make_plan
 from freetrain.tick.rate import (
     LossForecaster,
     MeasuredSpeeds,
@@ -76,6 +77,7 @@ from tests.tick.tick_worlds import (
     TickWorld,
     again,
     assigned,
+    observing,
     printed,
     printing,
     tell,
@@ -174,14 +176,13 @@ def test_a_tick_fits_losses_only_for_a_priority_that_looks_at_them(
     world = tick_world(quick_folder, planner=PlannerSettings(priority=priority))
     tell(world.submit("a"), *(0.9 / n for n in range(1, 12)))
     world.tick(dry_run=True)
-    dry = saved_fits(world)
-    world.tick()
-    assert (dry, saved_fits(world)) == (0, fits)
 
+    with observing(world) as (context, observed):
+        plan = make_plan(context, observed)
+        saved = context.state.execute("SELECT * FROM outlooks").fetchall()
 
-def saved_fits(world: TickWorld) -> int:
-    with world.reading() as state:
-        return len(state.execute("SELECT * FROM outlooks").fetchall())
+    assert len(plan.loss_forecasts) == fits
+    assert not saved, "by a dry run"
 
 
 def test_a_priority_that_does_not_exist_is_a_matter_of_configuration() -> None:
