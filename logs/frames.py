@@ -6,6 +6,7 @@ are ``attrs["comments"]`` of a frame; pandas keeps them in Parquet files.
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from dataclasses import replace
@@ -115,7 +116,8 @@ def parquet_as_csv(content: Content, *, most_bytes: int = MAX_BYTES) -> Content:
         UnreadableLogError: It is damaged, or larger than *most_bytes* as CSV.
     """
     try:
-        import pyarrow as pa  # noqa: PLC0415 - an extra, and few logs need it
+        import pandas as pd  # noqa: PLC0415 - few logs need it
+        import pyarrow as pa  # noqa: PLC0415 - an extra
         from pyarrow import parquet  # noqa: PLC0415
     except ImportError as error:
         raise UnusableLogError(
@@ -133,8 +135,10 @@ def parquet_as_csv(content: Content, *, most_bytes: int = MAX_BYTES) -> Content:
         columns = [name for name in schema.names if not name.startswith(_INDEX)]
         text.write((",".join(map(quote_field, columns)) + "\n").encode())
         for batch in table.iter_batches(columns=columns):
-            frame = batch.to_pandas(ignore_metadata=True)
-            rows = frame.to_csv(index=False, header=False)
+            # As pandas' own, numbers beside missing values would become floats.
+            frame = batch.to_pandas(ignore_metadata=True, types_mapper=pd.ArrowDtype)
+            # Quoted, a name that begins with # is no comment.
+            rows = frame.to_csv(index=False, header=False, quoting=_QUOTED)
             text.write(rows.encode("utf-8", "surrogateescape"))
             if text.tell() > most_bytes:
                 why = f"there are more than {most_bytes:,} bytes in it; split it first"
@@ -146,6 +150,7 @@ def parquet_as_csv(content: Content, *, most_bytes: int = MAX_BYTES) -> Content:
 
 
 _INDEX = "__index_level_"
+_QUOTED = csv.QUOTE_NONNUMERIC
 
 
 def _attrs_comments(schema: pa.Schema) -> list[str]:

@@ -259,8 +259,8 @@ TEXT = Dialect(
 )
 """Quick, small, and shows planned nodes on every release."""
 
-SNAPSHOT_REQUESTS = 6
-"""Commands of one snapshot where no job waits; two more where jobs do."""
+SNAPSHOT_REQUESTS = 8
+"""Commands of one snapshot where jobs wait, at the most; two fewer where none does."""
 
 _PER_COMMAND = 100  # a command line has room for more, a site's patience may not
 

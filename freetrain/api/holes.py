@@ -13,6 +13,7 @@ from freetrain.config.job import NodeSettings, read_job
 from freetrain.config.site import requirement_on
 from freetrain.tick.environment import slurm_connector
 from freetrain.tick.leases import margin_s
+from slurm.backend import SNAPSHOT_REQUESTS
 from slurm.holes import find_holes, why_no_hole
 from slurm.records import choose_partition
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 SNAPSHOTS = 3
 """A snapshot that a backfill cycle overlaps is taken again; on a busy site all are."""
 
-MOST_REQUESTS = 1 + 6 * SNAPSHOTS
+MOST_REQUESTS = 1 + SNAPSHOT_REQUESTS * SNAPSHOTS
 WAIT_S = 1.0
 
 

@@ -137,22 +137,27 @@ class Line:
     band: Sequence[tuple[float, float, float]] = ()
 
 
+_FARTHEST = 1e300
+"""Values beyond are drawn at the edge: programs report 1.8e308 for no value."""
+
+
 def draw_lines(
     lines: Sequence[Line], *, axis: Axis, title: str, are_counts: bool = False
 ) -> Markup:
     """Return a drawing of *lines*; *are_counts* for whole numbers, from 0 on."""
     values = [y for line in lines for _, y in line.points]
     values += [y for line in lines for _, *ends in line.band for y in ends]
-    low = min(values, default=0.0)
-    high = max(values, default=1.0)
+    low = max(min(values, default=0.0), -_FARTHEST)
+    high = min(max(values, default=1.0), _FARTHEST)
     if are_counts:
         low, high = min(low, 0.0), max(high, 1.0)
-    if high - low < 1e-9 * max(abs(high), 1e-300):
-        low, high = low - 0.5, high + 0.5
+    if high - low < max(1e-9 * max(abs(low), abs(high)), 1e-300):
+        around = max(0.5, 1e-9 * abs(high))
+        low, high = low - around, high + around
     scale = (_HEIGHT - 2 * _HEADROOM) / (high - low)
 
     def up(value: float) -> float:
-        return _HEIGHT - _HEADROOM - scale * (value - low)
+        return _HEIGHT - _HEADROOM - scale * (min(max(value, low), high) - low)
 
     levels = [
         level

@@ -308,10 +308,10 @@ def _finish(
     faults: list[OSError] = []
     steps: dict[str, Callable[[], None]] = {
         "reporting": lambda: write_whole(folder.status_report, render_report(status)),
-        "drawing": lambda: _write_page(context, observed, status),
         "measuring": lambda: write_whole(folder.metrics, render_metrics(status, sums)),
         "logging": lambda: append_line(folder.log, line),
         "delivering": lambda: deliver(context, observed),
+        "drawing": lambda: _write_page(context, observed, status),  # all else first
     }
     if has_sign:
         steps = {"leaving a sign": lambda: _leave_sign(context, observed), **steps}
@@ -329,13 +329,17 @@ def _write_page(context: TickContext, observed: Observed, status: StatusReport) 
     """Write the status page, and keep what was fitted for it.
 
     Raises:
-        OSError: It could not be written; the old one stays.
+        OSError: It could not be drawn or written; the old one stays.
     """
     past = past_of(context, observed)
     if past.fresh_fits:
         with context.writing("fits") as state:
             put_loss_forecasts(state, past.fresh_fits)
-    page = render_page(status, past)
+    try:
+        page = render_page(status, past)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # Programs report anything; a page is worth no tick that stops.
+        raise OSError(f"status.html could not be drawn: {error!r}") from error
     write_whole(context.folder.status_page, page, mode=0o600)
 
 

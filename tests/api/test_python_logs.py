@@ -117,6 +117,27 @@ def test_parquet_of_gpu_jobs_with_dates_is_read_as_such_csv(tmp_path: Path) -> N
     assert log.start == pd.Timestamp("2024-03-01 10:00", tz="UTC")
 
 
+def test_what_parquet_says_of_jobs_is_read_to_the_letter(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.parquet"
+    frame = pd.DataFrame(
+        {
+            "job": ["#c", "a,b", "c"],
+            "submit_s": [0.0, 0.0, 0.0],
+            "start_s": [0.0, 1.0, 2.0],
+            "run_s": [10.0, 10.0, 10.0],
+            "nodes": [1, 1, 1],
+            "req_s": [60.0, 60.0, 60.0],
+            "user": pd.array([9_007_199_254_740_993, None, 1001], dtype="Int64"),
+        }
+    )
+    frame.to_parquet(path)
+
+    jobs = ft.read_log(path).jobs
+
+    assert jobs["job"].tolist() == ["#c", "a,b", "c"]
+    assert jobs["user"].astype(str).tolist()[::2] == ["9007199254740993", "1001"]
+
+
 def test_nodes_have_their_holes_and_idle_time(idle: ft.Log) -> None:
     nodes = idle.nodes
 

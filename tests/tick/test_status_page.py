@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from freetrain.losscurve.forecast import Expected
-from freetrain.page.drawing import Axis, Bar, draw_rows, round_values, table
+from freetrain.page.drawing import (
+    Axis,
+    Bar,
+    Line,
+    draw_lines,
+    draw_rows,
+    round_values,
+    table,
+)
 from freetrain.state.tables import Event, EventKind
 from freetrain.tick.status_page import (
     MOST_FITS,
@@ -216,6 +224,23 @@ def test_levels_are_round_values_between_the_ends(
     low: float, high: float, expected: list[float]
 ) -> None:
     assert round_values(low, high) == expected
+
+
+@pytest.mark.parametrize(
+    "values",
+    [(1e17, 1e17), (1.7e308, -1.7e308), (0.0, 0.0), (5e-324, 0.0), (-1e300, 1.0)],
+)
+def test_any_finite_values_are_drawn_within_the_picture(
+    values: tuple[float, float],
+) -> None:
+    line = Line(points=[*enumerate(values)], colour="red", label="a loss")
+
+    drawn = str(draw_lines([line], axis=Axis(first=0.0, last=1.0), title="losses"))
+
+    points = re.search(r'<polyline points="([^"]*)"', drawn)
+    assert points
+    for pair in points[1].split():
+        assert 0.0 <= float(pair.split(",")[1]) <= 180.0, drawn
 
 
 def test_cells_of_tables_are_escaped() -> None:
