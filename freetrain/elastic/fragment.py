@@ -503,6 +503,29 @@ class Fragment:
         if self._agreement.is_due():
             self._agree()
 
+    def poll(self) -> Stop:
+        """Commit or stop between two steps, where that is due; collective.
+
+        For long work that is no step, such as an evaluation: call it on every rank once
+        a batch. The state that the last step ended with is committed, so that nothing
+        in it may have changed since.
+
+        Returns:
+            Why all ranks stop; ``Stop.NO`` to go on.
+        """
+        if not self.stop and self._agreement.is_due():
+            self._agree()
+        return self.stop
+
+    def report(self, **metrics: float) -> None:
+        """Report metrics that were measured after the last step had ended.
+
+        Raises:
+            ProgramError: A metric's name is taken.
+        """
+        if self._progress is not None:
+            self._progress.measured(self.position, metrics)
+
     def stop_for_good(self, reason: str) -> None:
         """Give up: stop soon, and have this training never launched again.
 
@@ -726,12 +749,13 @@ class _Committer:
 
 
 _TAIL_BYTES = 1 << 16
-_RESERVED = frozenset(
+RESERVED = frozenset(
     (
         *("t", "step", "samples", "epoch", "generation", "world_size"),
         *("event", "nonfinite", "rewound_from_step"),
     )
 )
+"""Names that progress lines use themselves, and no metric can have."""
 
 
 class _ProgressLog:
@@ -779,15 +803,23 @@ class _ProgressLog:
         Raises:
             ProgramError: A metric has the name of one of the line's own fields.
         """
-        if taken := _RESERVED & metrics.keys():
-            raise ProgramError(
-                f"the metrics {sorted(taken)} have names that progress lines use "
-                f"themselves. The step was not recorded. Give them other names."
-            )
+        _check_names(metrics)
         now_s = self._clock.elapsed_s()
         if batch.last_of_epoch or now_s >= self._due_s:
             self._due_s = now_s + self._every_s
             self._append({**_finite(metrics), "epoch": batch.epoch}, batch.after)
+
+    def measured(self, position: Position, metrics: Mapping[str, float]) -> None:
+        """Write *metrics* of the training at *position*, whenever the last line was.
+
+        Raises:
+            ProgramError: A metric has the name of one of the line's own fields.
+        """
+        _check_names(metrics)
+        # The epoch of the last step: a position names that of the next one.
+        ended = position.offset == 0 and position.step > 0
+        epoch = position.epoch - ended
+        self._append({**_finite(metrics), "epoch": epoch}, position)
 
     def _append(self, fields: Mapping[str, Any], position: Position) -> None:
         if not self._may_write():
@@ -830,6 +862,14 @@ class _ProgressLog:
                 f"goes on, and so do the attempts; the lines in between are lost."
             )
         self._warned = True
+
+
+def _check_names(metrics: Mapping[str, float]) -> None:
+    if taken := RESERVED & metrics.keys():
+        raise ProgramError(
+            f"the metrics {sorted(taken)} have names that progress lines use "
+            f"themselves. Nothing of them was recorded. Give them other names."
+        )
 
 
 def _is_torn(descriptor: int) -> bool:

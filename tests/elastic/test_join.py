@@ -176,6 +176,36 @@ def test_leaving_with_exit_code_0_finishes_and_any_other_error_is_a_failure(
     assert outcome(tmp_path) == expected
 
 
+def test_an_evaluation_is_left_with_the_last_step_committed(tmp_path: Path) -> None:
+    evaluated = []
+
+    def evaluate(run: elastic.Fragment) -> None:
+        ask(run)
+        for batch in range(100):
+            if run.poll():
+                return
+            evaluated.append(batch)
+
+    train(tmp_path, evaluate)
+
+    # Asked to stop, it evaluates no further; the step that had begun is ended.
+    assert len(evaluated) < 3
+    assert outcome(tmp_path) == ("rescaled", 6, "")
+
+
+def test_an_evaluation_does_not_put_off_a_commit(tmp_path: Path) -> None:
+    seen = []
+
+    def evaluate(run: elastic.Fragment) -> None:
+        for _ in range(1000):  # of a clock's tenths of a second
+            assert not run.poll()
+        seen.append(committed(tmp_path))
+
+    train(tmp_path, evaluate)
+
+    assert [checkpoint.position.step for checkpoint in seen] == [5]
+
+
 @pytest.mark.parametrize(
     ("number", "environment"),
     [
@@ -328,6 +358,19 @@ def test_progress_lines_tell_where_training_is(tmp_path: Path) -> None:
         "loss": 1.0,
     }
     assert (last["step"], last["samples"], last["epoch"]) == (16, 40, 3)
+
+
+def test_what_is_measured_after_a_step_is_told_with_it(tmp_path: Path) -> None:
+    train(tmp_path, lambda run: run.report(accuracy=0.5), step=4)
+
+    (line,) = [line for line in lines(tmp_path) if "accuracy" in line]
+    last = next(line for line in lines(tmp_path) if line["step"] == 4)
+    assert line["accuracy"] == 0.5
+    assert {n: line[n] for n in ("step", "samples", "epoch", "generation")} == {
+        n: last[n] for n in ("step", "samples", "epoch", "generation")
+    }
+    with pytest.raises(ProgramError, match="names"):
+        train(tmp_path / "other", lambda run: run.report(samples=1))
 
 
 def test_a_rewind_is_visible_and_time_never_runs_backwards(tmp_path: Path) -> None:
