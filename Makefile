@@ -7,10 +7,12 @@ RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
 MPI := $(VENV)/.mpi-installed
 DOCS := $(VENV)/.docs-installed
+TORCH := .venv-torch
+TORCH_INSTALLED := $(TORCH)/.torch-installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST ?= $(BIN)/python -m pytest
 
-.PHONY: help demo docs test test-all test-slurm test-slurm-rest soak fuzz cluster cluster-down lint types format coverage test-wheel wheel bench sample curves constraints clean
+.PHONY: help demo docs test test-all test-slurm test-slurm-rest test-torch soak fuzz cluster cluster-down lint types format coverage test-wheel wheel bench sample curves constraints clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -41,6 +43,13 @@ $(DOCS): $(RUNTIME) zensical.toml
 	@$(INSTALL) --group docs
 	@touch $@
 
+$(TORCH_INSTALLED): pyproject.toml constraints.txt
+	@echo "installing PyTorch and the libraries on it into $(TORCH) ..."
+	@test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
+	@$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade 'pip>=25.1'
+	@$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . --group torch
+	@touch $@
+
 demo: $(MPI)  ## Replay the sample logs, then train live; writes demo-report/ and demo-live/
 	@$(BIN)/freetrain demo --out demo-report --force
 	@$(BIN)/freetrain demo --live --out demo-live --force
@@ -62,7 +71,10 @@ test-slurm-rest: $(DEV)
 	@if $(BIN)/python -m tests.cluster prepare; then $(ON_SLURM) $(TWO_FILES) -m "slurm and not main_path"; \
 	else echo "NO FURTHER TEST ON A REAL SLURM WAS RUN" >&2; fi
 
-test-all: test test-slurm-rest lint types docs test-wheel  ## All tests: on a real Slurm, against the wheel, and of style, types and links
+test-all: test test-slurm-rest test-torch lint types docs test-wheel  ## All tests: on a real Slurm, against the wheel, and of style, types and links
+
+test-torch: $(TORCH_INSTALLED)  ## Tests with PyTorch, Transformers, Lightning and Accelerate, in a venv of their own
+	@$(TORCH)/bin/python -m pytest -n 2 tests/integrations
 
 test-slurm: export FREETRAIN_SLURM_RELEASE = $(RELEASE)
 test-slurm: $(DEV)  ## Only the tests on a real Slurm; RELEASE=24.11 or 26.05 for another
@@ -117,9 +129,9 @@ sample: $(RUNTIME)  ## Make logs/samples/ anew; the same bytes every time
 curves: $(DEV)  ## Make freetrain/losscurve/curves/ anew; step times: docs/notes/recorded-curves.md
 	@$(BIN)/python -m examples.record_curves curves --out freetrain/losscurve/curves
 
-constraints: $(DEV)  ## Renew constraints.txt from what is installed
-	@{ head -n 1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools; } > constraints.new
+constraints: $(DEV) $(TORCH_INSTALLED)  ## Renew constraints.txt from what is installed
+	@{ head -n 1 constraints.txt; for bin in $(BIN) $(TORCH)/bin; do $$bin/python -m pip list --format freeze --exclude-editable --exclude pip --exclude setuptools; done | sed 's/+.*//' | sort --ignore-case --unique; } > constraints.new
 	@mv constraints.new constraints.txt
 
 clean:  ## Remove what make made
-	@rm -rf $(VENV) dist site demo-report demo-live bench-results .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	@rm -rf $(VENV) $(TORCH) dist site demo-report demo-live bench-results .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

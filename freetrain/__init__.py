@@ -25,7 +25,7 @@ node                   pure; ``state``: database and files; ``page``: tables and
                        drawings of its status page
 in a lease             ``agent``; ``launch``: starts worlds; ``pack``: several
                        trainers on a node; ``progress``: reads what programs print
-in a training program  ``elastic``
+in a training program  ``elastic``; ``integrations``: loops of libraries
 priorities, forecasts  ``priority``; ``losscurve``; ``lookahead``: how long nodes stay
 planning               ``planning``: policies, for ticks and replays alike
 replay                 ``replay``: engine and policies; ``report``: its pages

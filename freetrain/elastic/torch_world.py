@@ -46,17 +46,18 @@ _SETTLED_WITHIN_S = 5.0
 
 
 class TorchWorld:
-    """The ranks of PyTorch's default process group.
+    """The ranks of a process group of PyTorch's: the default one unless it is given.
 
     Its arrays lie in main memory, so the group needs a backend for that: gloo, which
     PyTorch sets up beside NCCL by default.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, members: Any = None) -> None:  # noqa: ANN401  # PyTorch may be absent
         self._torch = import_module("torch")
         self._group = import_module("torch.distributed")
-        self.rank: int = self._group.get_rank()
-        self.size: int = self._group.get_world_size()
+        self._members = members
+        self.rank: int = self._group.get_rank(members)
+        self.size: int = self._group.get_world_size(members)
         self._sent: deque[weakref.ref[Any]] = deque(maxlen=_WATCHED)
 
     def maxima(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -70,7 +71,7 @@ class TorchWorld:
         if self.rank == 0:
             content[:] = np.frombuffer(payload, dtype=np.uint8)
         if len(content):
-            self._group.broadcast(self._tensor(content), src=0)
+            self._group.broadcast(self._tensor(content), src=0, group=self._members)
         return content.tobytes()
 
     def exchange(
@@ -83,6 +84,7 @@ class TorchWorld:
             self._tensor(np.concatenate(blocks)),
             list(incoming),
             [len(block) for block in blocks],
+            group=self._members,
         )
         return np.split(received, np.cumsum(incoming)[:-1])
 
@@ -93,7 +95,7 @@ class TorchWorld:
         padded = np.zeros(max(sizes), dtype=np.float64)
         padded[: len(part)] = part
         rows = [self._tensor(np.empty_like(padded)) for _ in sizes]
-        self._group.all_gather(rows, self._tensor(padded))
+        self._group.all_gather(rows, self._tensor(padded), group=self._members)
         return np.concatenate(
             [row.numpy()[:size] for row, size in zip(rows, sizes, strict=True)]
         )
@@ -112,7 +114,7 @@ class TorchWorld:
 
     def _reduced(self, values: NDArray[Any], operation: object) -> NDArray[Any]:
         reduced = values.copy()
-        self._group.all_reduce(self._tensor(reduced), op=operation)
+        self._group.all_reduce(self._tensor(reduced), op=operation, group=self._members)
         return reduced
 
     def _tensor(self, values: NDArray[Any]) -> Any:  # noqa: ANN401  # PyTorch may be absent
