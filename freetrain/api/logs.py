@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from freetrain.api.context import UserContext, member_named, missing
 from freetrain.errors import UsageError
+from freetrain.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +24,7 @@ PassesName = Literal["moment", "event"]
 """The values of ``logs.simulation.Passes``."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Log:
     """A scheduler log.
 
@@ -45,6 +46,16 @@ class Log:
     skip_bad: int = 0
     cores_per_node: int | None = None
     gpus_per_node: int | None = None
+
+    def __repr__(self) -> str:
+        """Return the name, and what the log is of; a log has many lines."""
+        from logs.trace import IdleTrace  # noqa: PLC0415 - NumPy
+
+        if isinstance(self.trace, IdleTrace):
+            holds = counted(len(self.trace.start_s), "idle interval")
+        else:
+            holds = counted(len(self.trace.jobs), "job")
+        return f"<Log {self.named}: {holds}>"
 
     @property
     def start(self) -> pd.Timestamp | None:

@@ -27,10 +27,10 @@ def replay(  # noqa: PLR0913 - the options of `freetrain replay`
     *,
     pool: int | None = None,
     trainers: str | Path = "hps",
-    policies: Sequence[str] = (),
-    priorities: Sequence[str] = (),
+    policies: str | Sequence[str] = (),
+    priorities: str | Sequence[str] = (),
     settings: Mapping[str, float] | None = None,
-    forecasters: Sequence[str] = (),
+    forecasters: str | Sequence[str] = (),
     against: str | None = None,
     accounting: str = "real",
     schedule: MethodName = "recorded",
@@ -108,10 +108,10 @@ def replay(  # noqa: PLR0913 - the options of `freetrain replay`
         named="" if log is None else log.named,
         pool=pool,
         trainers=str(trainers),
-        policies=policies,
-        priorities=priorities,
+        policies=_several(policies),
+        priorities=_several(priorities),
         settings=settings,
-        forecasters=forecasters,
+        forecasters=_several(forecasters),
         against=against,
         accounting=accounting,
         schedule=schedule,
@@ -141,7 +141,11 @@ def replay(  # noqa: PLR0913 - the options of `freetrain replay`
     return Replay(*compare(request, UserContext.of_process(), log=log))
 
 
-@dataclass(frozen=True, eq=False)
+def _several(names: str | Sequence[str]) -> Sequence[str]:
+    return [names] if isinstance(names, str) else names
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Replay:
     """Policies compared on one log: frames, drawings, and the report.
 
@@ -155,6 +159,10 @@ class Replay:
 
     comparison: Comparison
     load_s: float
+
+    def __repr__(self) -> str:
+        """Return the command that shows the same again, in place of all figures."""
+        return f"<Replay: {self.command}>"
 
     @property
     def cautions(self) -> tuple[str, ...]:

@@ -145,8 +145,8 @@ def findings_of(name: str, look: Callable[[], Iterable[Finding]]) -> Iterator[Fi
 
 PACKAGES = ("freetrain", "milp", "slurm", "logs")
 _REMEDY = (
-    "PyPI has packages of the same names. Install FreeTrain alone, with `pipx install "
-    "freetrain` or `uv tool install freetrain`."
+    "PyPI has packages of the same names. Install FreeTrain alone, in a virtual "
+    "environment of its own, as pipx and `uv tool install` do."
 )
 
 
@@ -177,7 +177,8 @@ def look_at_imports(origins: dict[str, Path | None]) -> Finding:
             f"{package} from {path}" for package, path in paths.items()
         )
         return bad(name, origins_text, _REMEDY)
-    strange = [package for package, path in paths.items() if not is_bare(path)]
+    libraries = {name: path for name, path in paths.items() if name != "freetrain"}
+    strange = [package for package, path in libraries.items() if not is_bare(path)]
     if strange:
         seen = f"{', '.join(strange)}/__init__.py is not FreeTrain's"
         return bad(name, seen, _REMEDY)
@@ -185,7 +186,7 @@ def look_at_imports(origins: dict[str, Path | None]) -> Finding:
 
 
 def is_bare(path: Path) -> bool:
-    """Tell whether a module holds a docstring and nothing more, as all ours do."""
+    """Tell whether a module has a docstring and nothing more, as our libraries do."""
     try:
         body = ast.parse(path.read_bytes()).body
     except (OSError, SyntaxError, ValueError):

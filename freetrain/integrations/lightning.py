@@ -2,7 +2,7 @@
 
 For example::
 
-with ElasticTraining(samples=len(data), global_batch=64, epochs=3) as training:
+with ElasticCallback(samples=len(data), global_batch=64, epochs=3) as training:
 loader = DataLoader(data, batch_sampler=training.sampler())
 trainer = Trainer(**training.options)
 training.fit(trainer, model, loader)
@@ -38,7 +38,7 @@ _FILE = "lightning.ckpt"
 _PIECES = "pieces"
 
 
-class ElasticTraining(Callback):
+class ElasticCallback(Callback):
     """Joins the run, and has a ``Trainer`` commit, report and leave as it is asked to.
 
     Attributes:

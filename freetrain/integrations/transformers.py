@@ -3,7 +3,7 @@
 The arguments come first, as they set up PyTorch's process group::
 
     arguments = TrainingArguments("out", per_device_train_batch_size=8)
-    with ElasticTraining(arguments, global_batch=64) as training:
+    with ElasticTrainerCallback(arguments, global_batch=64) as training:
         trainer = Trainer(model, arguments, train_dataset=data)
         training.train(trainer)
         if training.finished:
@@ -43,7 +43,7 @@ _EVALUATING = "evaluating"
 _ORDERS = ("random", "sequential")
 
 
-class ElasticTraining(TrainerCallback):
+class ElasticTrainerCallback(TrainerCallback):
     """Joins the run, and has a ``Trainer`` commit, report and leave as it is asked to.
 
     Attributes:

@@ -1,5 +1,6 @@
 """``ft.read_log`` and its frames, which are read back from Parquet as they were."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -213,3 +214,7 @@ def test_without_pyarrow_a_parquet_file_says_what_to_install(
 
     with pytest.raises(UnusableLogError, match=r"pip install 'freetrain\[data\]'"):
         ft.read_log(path)
+
+
+def test_a_log_is_shown_in_one_line(week: ft.Log) -> None:
+    assert re.fullmatch(r"<Log .*week-512.swf: [\d,]+ jobs>", repr(week))

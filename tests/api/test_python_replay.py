@@ -215,3 +215,10 @@ def test_a_parameter_that_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=said):
         ft.replay(**options)  # type: ignore[arg-type]
+
+
+def test_one_policy_may_be_said_without_a_list() -> None:
+    result = ft.replay(pool=2, days=0.01, policies="equal")
+
+    assert list(result.summary.index) == ["equal"]
+    assert repr(result).startswith("<Replay: freetrain replay --pool 2 ")

@@ -6,7 +6,7 @@ from typing import Any
 import lightning.pytorch as library
 import torch
 
-from freetrain.integrations.lightning import ElasticTraining
+from freetrain.integrations.lightning import ElasticCallback
 from tests.integrations.tiny import (
     EPOCHS,
     EVALUATE_EVERY,
@@ -68,7 +68,7 @@ class Module(PlainModule):
 def main() -> None:
     library.seed_everything(1)
     data = TinyData()
-    with ElasticTraining(
+    with ElasticCallback(
         samples=len(data), global_batch=GLOBAL_BATCH, epochs=EPOCHS, pieces=PIECES
     ) as training:
         module = Module()

@@ -93,13 +93,13 @@ def test_unequal_shares_are_refused_with_the_way_out() -> None:
 
 def test_lightning_refuses_another_number_of_pieces() -> None:
     module: Any = pytest.importorskip("freetrain.integrations.lightning")
-    with module.ElasticTraining(**NUMBERS, pieces=2) as training:
+    with module.ElasticCallback(**NUMBERS, pieces=2) as training:
         next(iter(training.sampler()))
         training.run.end_step(save)
 
     with (
         pytest.raises(elastic.ChangedTrainingError, match="pieces=2"),
-        module.ElasticTraining(**NUMBERS, pieces=1),
+        module.ElasticCallback(**NUMBERS, pieces=1),
     ):
         pass
 
@@ -125,6 +125,6 @@ def test_transformers_arguments_that_cannot_be_resumed_are_refused(
 
     with (
         pytest.raises(elastic.ProgramError, match=why),
-        module.ElasticTraining(arguments, global_batch=4) as training,
+        module.ElasticTrainerCallback(arguments, global_batch=4) as training,
     ):
         training.train(type("Trainer", (), {"train_dataset": data, "model": None})())

@@ -5,7 +5,7 @@ from typing import Any
 
 import transformers as library
 
-from freetrain.integrations.transformers import ElasticTraining
+from freetrain.integrations.transformers import ElasticTrainerCallback
 from tests.integrations.tiny import (
     DROPOUT,
     EPOCHS,
@@ -82,7 +82,7 @@ def main() -> None:
     )
     library.set_seed(1)
     model = make_model()
-    with ElasticTraining(arguments, global_batch=GLOBAL_BATCH) as training:
+    with ElasticTrainerCallback(arguments, global_batch=GLOBAL_BATCH) as training:
         record = Record(training.run.fragment)
         recording = Recording(record)
         model.register_forward_pre_hook(recording.use, with_kwargs=True)
