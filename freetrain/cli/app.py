@@ -755,7 +755,10 @@ class LazyVerb(TyperCommand):
         module, name = importlib.import_module(self._module), str(self.name)
         alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
         epilog = _examples(module.EXAMPLES[name])
-        alone.command(name, epilog=epilog)(getattr(module, name))
+        settings = getattr(module, "CONTEXT_SETTINGS", {}).get(name)
+        alone.command(name, epilog=epilog, context_settings=settings)(
+            getattr(module, name)
+        )
         command = typer.main.get_command(alone)
         assert isinstance(command, TyperCommand)  # noqa: S101 - for mypy
         return command

@@ -169,8 +169,7 @@ def write_draft(  # noqa: PLR0913 - one parameter an option
     """
     found = script or _only_script(context, asks=asks)
     words = ["python", found] if found.endswith(".py") else [found]
-    draft = draft_of(words, wishes, folder=context.folder)
-    draft = _with_launcher(draft)
+    draft = draft_of(words, wishes, folder=context.folder, is_typed=False)
     if asks:
         draft = _asked(context, draft)
     check_sharing(draft)
@@ -184,15 +183,6 @@ def write_draft(  # noqa: PLR0913 - one parameter an option
         f"{out}: written. Check it, and the program's arguments in command; "
         f"`freetrain submit {out} --dry-run` shows what it would do.\n",
     )
-
-
-def _with_launcher(draft: Draft) -> Draft:
-    """Return *draft* with the launcher that its script is usually started by."""
-    if draft.elastic or not draft.view.shares_work:
-        return draft
-    if draft.view.uses("mpi4py") or draft.view.uses("horovod"):
-        return replace(draft, launcher="mpirun")
-    return replace(draft, launcher="torchrun") if draft.view.uses("torch") else draft
 
 
 def _only_script(context: CliContext, *, asks: bool) -> str:

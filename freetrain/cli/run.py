@@ -24,6 +24,8 @@ freetrain init train.py
 freetrain init train.py --nodes 1:8 --yes --out resnet.toml
 """,
 }
+CONTEXT_SETTINGS = {"run": {"allow_interspersed_args": False}}
+"""Words after the program's name are the program's, also without ``--``."""
 
 Nodes = Annotated[
     str,

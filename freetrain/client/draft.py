@@ -108,10 +108,10 @@ _NOT_TRANSLATED = {
     "horovodrun": "use mpirun in place of horovodrun",
 }
 _PYTHON = re.compile(r"python[0-9.]*")
-_TORCHRUN_MODULES = {
-    ("-m", "torch.distributed.run"),
-    ("-m", "torch.distributed.launch"),
-}
+_TORCHRUN_MODULE = ("-m", "torch.distributed.run")
+_OLD_MODULE = ("-m", "torch.distributed.launch")
+_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+"""A variable before a command, as a shell takes it."""
 
 
 def _launch_of(words: tuple[str, ...], wishes: Wishes) -> _Launch:
@@ -120,13 +120,14 @@ def _launch_of(words: tuple[str, ...], wishes: Wishes) -> _Launch:
         raise UsageError(f"{program}: {_NOT_TRANSLATED[program]}. {_NOTHING}")
     if program == "torchrun":
         return _torchrun(words[0], words[1:], python=_python_of(words[0]))
-    if _PYTHON.fullmatch(program) and words[1:3] in _TORCHRUN_MODULES:
+    if _PYTHON.fullmatch(program) and words[1:3] == _TORCHRUN_MODULE:
         return _torchrun("torchrun", words[3:], python=words[0])
+    if _PYTHON.fullmatch(program) and words[1:3] == _OLD_MODULE:
+        return _torchrun("torchrun", _without_use_env(words[3:]), python=words[0])
     if program == "accelerate" and words[1:2] == ("launch",):
         return _accelerate(words[2:], python=_python_of(words[0]))
     if program in {"mpirun", "mpiexec", "mpiexec.hydra"}:
-        is_on_one = wishes.sizes in {None, (1, 1)}
-        return _mpirun(words[0], words[1:], is_on_one=is_on_one)
+        return _mpirun(words[0], words[1:], sizes=wishes.sizes)
     return _Launch(command=words)
 
 
@@ -242,6 +243,19 @@ _RENDEZVOUS = (
 _AS_MANY_AS_GPUS = {"gpu", "auto"}
 
 
+def _without_use_env(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return torchrun's words; its predecessor is like it with ``--use-env`` alone."""
+    option = "--use-env"
+    found = _Words("torch.distributed.launch", words, _TORCHRUN | {option: 0})
+    if found.take(option) is None:
+        raise UsageError(
+            f"python -m torch.distributed.launch gives --local-rank to the script, and "
+            f"torchrun does not. {_NOTHING} Have the script read the variable "
+            f"LOCAL_RANK, and add {option} or start it by torchrun."
+        )
+    return (*found.left, "--", *found.rest)
+
+
 def _torchrun(program: str, words: Sequence[str], *, python: str) -> _Launch:
     found = _Words("torchrun", words, _TORCHRUN)
     nnodes = found.take("--nnodes")
@@ -272,7 +286,7 @@ def _torchrun(program: str, words: Sequence[str], *, python: str) -> _Launch:
 
 
 _BY_GPUS = -1
-"""Stands for as many processes as a lease has GPUs."""
+"""Stands for as many processes as a lease has GPUs, or as its launcher finds room."""
 
 
 def _ranks(text: str) -> int:
@@ -329,8 +343,10 @@ def _accelerate(words: Sequence[str], *, python: str) -> _Launch:
     ):
         if (value := found.take(option)) is not None:
             variables[variable] = value[0]
+    per_lease = _BY_GPUS if processes is None else processes // (machines or 1)
     if found.take("--cpu") is not None:
         variables["ACCELERATE_USE_CPU"] = "true"
+        per_lease = 1 if processes is None else per_lease
     notes = (
         "accelerate launch: torchrun starts it; accelerate's own file is not read",
         *found.take_out(_ACCELERATE_PLACES, "FreeTrain has the nodes meet"),
@@ -344,7 +360,7 @@ def _accelerate(words: Sequence[str], *, python: str) -> _Launch:
     return _Launch(
         command=(python, "-u", *(("-m",) if is_module else ()), *found.rest),
         launcher="torchrun",
-        per_lease=None if processes is None else processes // (machines or 1),
+        per_lease=per_lease,
         sizes=None if machines is None else (machines, machines),
         environment=tuple(variables.items()),
         notes=notes,
@@ -365,7 +381,7 @@ _MPIRUN = {
 }
 
 
-def _mpirun(program: str, words: Sequence[str], *, is_on_one: bool) -> _Launch:
+def _mpirun(program: str, words: Sequence[str], *, sizes: Sizes | None) -> _Launch:
     if ":" in words:
         raise UsageError(
             f"mpirun starts several programs here, apart by a colon. {_NOTHING} "
@@ -373,17 +389,16 @@ def _mpirun(program: str, words: Sequence[str], *, is_on_one: bool) -> _Launch:
         )
     found = _Words("mpirun", words, _MPIRUN)
     ranks, per_node = found.number(*_RANKS), found.number(*_PER_NODE)
-    mapped = re.match(r"ppr:([1-9][0-9]*):node", " ".join(found.take("--map-by") or ()))
-    if mapped is not None:
-        per_node = int(mapped[1])
+    mapped, kept = _mapping(found.take("--map-by", "-map-by"))
+    per_node = mapped or per_node
     notes = found.take_out((*_HOSTS, *_NAMED_HOSTS), "FreeTrain names the nodes")
-    if is_on_one and per_node is None:
+    if per_node is None and (sizes == (1, 1) or (sizes is None and not notes)):
         per_node = ranks
     if ranks is not None and per_node is None:
         raise UsageError(
             f"mpirun -n {ranks} says how many ranks there are, and that changes with "
             f"the nodes. {_NOTHING} Say how many on each node instead: -npernode N "
-            f"(Open MPI) or -ppn N."
+            f"(Open MPI) or -ppn N; or add --nodes 1 for all on one node."
         )
     if ranks not in {None, per_node}:
         notes += (f"mpirun's -n {ranks}: taken out; {per_node} start on each node",)
@@ -391,10 +406,26 @@ def _mpirun(program: str, words: Sequence[str], *, is_on_one: bool) -> _Launch:
         command=found.rest,
         launcher="mpirun",
         executable="" if program == "mpirun" else program,
-        options=found.left,
-        per_lease=per_node,
+        options=(*found.left, *kept),
+        per_lease=_BY_GPUS if per_node is None else per_node,
         notes=notes,
     )
+
+
+def _mapping(values: tuple[str, ...] | None) -> tuple[int | None, tuple[str, ...]]:
+    """Return the ranks on each node by ``--map-by``, and the words to be kept of it."""
+    if values is None:
+        return None, ()
+    kept = ("--map-by", *values)
+    per_node = re.fullmatch(r"ppr:([1-9][0-9]{0,5}):node([:,].*)?", values[0], re.ASCII)
+    if per_node is not None:
+        return int(per_node[1]), kept if per_node[2] else ()
+    if re.search(r"ppr:|pe=", values[0], re.IGNORECASE):
+        raise UsageError(
+            f"mpirun's --map-by {shown(values[0])} does not say how many ranks a node "
+            f"has. {_NOTHING} Write ppr:N:node, with :PE=M behind it for M cores each."
+        )
+    return None, kept
 
 
 # ----------------------------------------------------------------------
@@ -417,28 +448,33 @@ def parse_sizes(text: str, *, named: str) -> Sizes:
     return least, most
 
 
-def draft_of(words: Sequence[str], wishes: Wishes, *, folder: Path) -> Draft:
+def draft_of(
+    words: Sequence[str], wishes: Wishes, *, folder: Path, is_typed: bool = True
+) -> Draft:
     """Return the draft for the command *words*, started in *folder*.
+
+    Where it was not typed, but is a guess for a script, the launcher is one, too.
 
     Raises:
         FreeTrainError: They cannot be translated, contradict each other, or name a
             script that is not there.
     """
-    launch = _launch_of(tuple(words), wishes)
-    script, arguments = _script_of(launch.command)
+    _check_unicode(words, wishes)
+    variables, words = _variables_of(words)
+    launch = _launch_of(words, wishes)
+    script, program, arguments = _script_of(launch.command)
     view = NOTHING_SEEN if script is None else look_at(folder / script)
-    program = script or launch.command[0]
     seen = "" if view.is_elastic else view.saves_to(arguments)
     draft = Draft(
         name=wishes.name or _name_of(program),
         command=launch.command,
         program=program,
         view=view,
-        launcher=launch.launcher or _launcher_for(view),
+        launcher=launch.launcher or _launcher_for(view, is_typed=is_typed),
         executable=launch.executable,
         options=launch.options,
         per_lease=_per_lease(launch, wishes),
-        environment=(*launch.environment, *_unbuffered(launch.command)),
+        environment=(*launch.environment, *_unbuffered(launch.command), *variables),
         sizes=wishes.sizes or launch.sizes,
         gpus_per_lease=wishes.gpus_per_lease,
         checkpoint=wishes.checkpoint or seen,
@@ -450,6 +486,33 @@ def draft_of(words: Sequence[str], wishes: Wishes, *, folder: Path) -> Draft:
         note = f"the launcher's number of nodes, {said}: taken out; --nodes counts"
         draft = replace(draft, notes=(*draft.notes, note))
     return replace(draft, notes=(*draft.notes, *_cautions(draft, arguments)))
+
+
+def _check_unicode(words: Sequence[str], wishes: Wishes) -> None:
+    for word in (*words, wishes.name, wishes.checkpoint, wishes.every):
+        try:
+            word.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"{shown(word)} is not UTF-8, as all of a job file must be. {_NOTHING} "
+                f"Name files and arguments in UTF-8."
+            ) from error
+
+
+def _variables_of(
+    words: Sequence[str],
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Return the variables that *words* begin with, and the words after them."""
+    found = []
+    for word in words:
+        if (assigned := _ASSIGNED.fullmatch(word)) is None:
+            break
+        found.append((assigned[1], assigned[2]))
+    if len(found) == len(words):
+        raise UsageError(
+            f"{shlex.join(words)} names no program to start. {_NOTHING} Add it."
+        )
+    return tuple(found), tuple(words[len(found) :])
 
 
 def check_sharing(draft: Draft) -> None:
@@ -468,12 +531,19 @@ def check_sharing(draft: Draft) -> None:
         )
 
 
-def _launcher_for(view: ScriptView) -> str:
+def _launcher_for(view: ScriptView, *, is_typed: bool) -> str:
     """Return the launcher of a command that names none.
 
-    Only an elastic program that does not use PyTorch needs MPI to find its peers.
+    Elastic programs without PyTorch, and those of MPI's packages, find their peers by
+    MPI alone. PyTorch's find them by variables that srun's have, too: a command that
+    was typed stays one process in each lease.
     """
-    return "mpirun" if view.is_elastic and not view.uses("torch") else "srun"
+    if view.is_elastic:
+        return "srun" if view.uses("torch") else "mpirun"
+    if view.uses("mpi4py") or view.uses("horovod"):
+        return "mpirun"
+    is_of_torch = view.shares_work and view.uses("torch")
+    return "torchrun" if is_of_torch and not is_typed else "srun"
 
 
 def _per_lease(launch: _Launch, wishes: Wishes) -> int | None:
@@ -481,9 +551,10 @@ def _per_lease(launch: _Launch, wishes: Wishes) -> int | None:
     if ranks == _BY_GPUS:
         if gpus is None:
             raise UsageError(
-                f"torchrun's --nproc-per-node goes by a node's GPUs, and FreeTrain "
-                f"must know how many ranks there are. {_NOTHING} Write a number, or "
-                f"add --gpus-per-lease N."
+                f"how many processes this command starts goes by what a node has, and "
+                f"FreeTrain must know it. {_NOTHING} Write a number (torchrun "
+                f"--nproc-per-node, accelerate launch --num_processes, mpirun "
+                f"-npernode), or add --gpus-per-lease N."
             )
         return None  # the job file has one for each GPU without a word
     if gpus is not None and ranks is not None and ranks > gpus:
@@ -495,17 +566,24 @@ def _per_lease(launch: _Launch, wishes: Wishes) -> int | None:
     return ranks
 
 
-def _script_of(command: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
-    """Return the Python script of *command*, if it is seen, and its arguments."""
+def _script_of(
+    command: tuple[str, ...],
+) -> tuple[str | None, str, tuple[str, ...]]:
+    """Return the script of *command*, or None, what to call it, and its arguments.
+
+    What Python runs by ``-m`` is called as the last word of the module.
+    """
     rest = command
     if _PYTHON.fullmatch(Path(command[0]).name):
         rest = command[1:]
         while rest and rest[0].startswith("-"):
+            if rest[0] == "-m" and len(rest) > 1:
+                return None, rest[1].rpartition(".")[2], rest[2:]
             if rest[0] in {"-m", "-c"}:
-                return None, rest[2:]
+                return None, command[0], rest[2:]
             rest = rest[2 if rest[0] in {"-W", "-X"} else 1 :]
-        return (rest[0], rest[1:]) if rest else (None, ())
-    return (rest[0] if rest[0].endswith(".py") else None), rest[1:]
+        return (rest[0], rest[0], rest[1:]) if rest else (None, command[0], ())
+    return (rest[0] if rest[0].endswith(".py") else None), rest[0], rest[1:]
 
 
 def _unbuffered(command: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -107,6 +107,12 @@ LAUNCHED = [
     (("mpirun", "-np", "8", "-N", "4", "./train"), "mpirun", 4, (1, 1)),
     (("mpirun", "--map-by", "ppr:2:node", "-f", "hosts", "./t"), "mpirun", 2, (1, 1)),
     (("mpiexec", "-n", "4", "./train"), "mpirun", 4, (1, 1)),
+    (("mpirun", "-map-by", "ppr:4:node", "./train"), "mpirun", 4, (1, 1)),
+    (("mpirun", "-N", "2", "--map-by", "core", "./t"), "mpirun", 2, (1, 1)),
+    (("mpirun", "-n", "6", "-N", "3", "-H", "a,b", "./t"), "mpirun", 3, (1, 1)),
+    (("python", "-m", "torch.distributed.launch", "--use_env", "--nproc_per_node=2",
+      "train.py"), "torchrun", 2, (1, 1)),
+    (("accelerate", "launch", "--cpu", "t.py"), "torchrun", 1, (1, 1)),
     (("python", "-W", "error", "train.py"), "srun", None, (1, 1)),
     (("./train", "--lr", "1"), "srun", None, (1, 1)),
 ]  # fmt: skip
@@ -129,6 +135,73 @@ def test_each_launchers_command_is_translated(
     assert (job["nodes"]["min"], job["nodes"]["max"]) == sizes
     assert job["command"][-1] == command[-1]
     assert job["elastic"] is False
+
+
+def test_words_after_the_programs_name_are_the_programs() -> None:
+    script(TORCH)
+    theirs = ("--name", "hello", "--config", "c.yaml", "--nodes", "x", "--force", "-h")
+
+    job, _ = drafted("--nodes", "1:2", "python", "train.py", *theirs)
+
+    assert job["command"] == ["python", "train.py", *theirs]
+    assert (job["name"], job["nodes"]["max"]) == ("train", 2)
+
+
+@pytest.mark.parametrize("mapping", ["ppr:4:node:PE=2", "ppr:4:node,pe=2"])
+def test_cores_of_mpiruns_ranks_are_kept(mapping: str) -> None:
+    job, _ = drafted("--", "mpirun", "-map-by", mapping, "./train")
+
+    assert job["launch"]["processes_per_node"] == 4
+    assert job["launch"]["options"] == ["--map-by", mapping]
+
+
+@pytest.mark.parametrize(
+    "command", [("mpirun", "./t"), ("accelerate", "launch", "train.py")]
+)
+def test_with_leases_of_gpus_each_gpu_has_a_process(command: tuple[str, ...]) -> None:
+    script(TORCH)
+
+    job, _ = drafted("--gpus-per-lease", "2", "--", *command)
+
+    assert "processes_per_node" not in job["launch"]
+
+
+@pytest.mark.parametrize("package", ["mpi4py", "horovod.torch", "mpi4py, torch"])
+def test_ranks_of_mpi_are_started_by_mpirun_by_both_commands(package: str) -> None:
+    script(f"import {package}")
+
+    job, _ = drafted("--nodes", "1:4", "--", "python", "train.py")
+    run("init", "train.py")
+
+    assert job["launch"]["launcher"] == "mpirun"
+    assert as_job(Path("job.toml").read_text()).launch.launcher == "mpirun"
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("torchrun", "-m", "pkg.train", "--lr", "1"), "train"),
+        (("python", "-u", "-m", "pkg.deep.fit"), "fit"),
+        (("python", "-W", "error", "-m", "alone"), "alone"),
+        (("python", "-c", "pass"), "python"),
+    ],
+)
+def test_a_module_gives_its_name(command: tuple[str, ...], name: str) -> None:
+    assert drafted("--", *command)[0]["name"] == name
+
+
+def test_variables_before_the_command_are_kept() -> None:
+    script(TORCH)
+    variables = ("OMP_NUM_THREADS=4", "EMPTY=", "PYTHONUNBUFFERED=0")
+
+    job, _ = drafted("--", *variables, "python", "train.py", "A=1")
+
+    assert job["command"] == ["python", "train.py", "A=1"]
+    assert job["environment"] == {
+        "OMP_NUM_THREADS": "4",
+        "EMPTY": "",
+        "PYTHONUNBUFFERED": "0",
+    }
 
 
 def test_programs_of_a_launcher_keep_its_python_and_its_settings() -> None:
@@ -159,6 +232,16 @@ REFUSED = [
     (("--", "torchrun", "--run-path", "train.py"), "--run-path cannot be kept"),
     (("--nodes", "8:1", "--", "python", "train.py"), "neither a number of nodes nor"),
     (("--nodes", "1:8", "--", "mpirun", "-n", "4", "./t"), "changes with the nodes"),
+    (("--", "mpirun", "-n", "16", "-H", "a,b", "./t"), "or add --nodes 1 for all"),
+    (("--", "mpirun", "-n", "16", "--hostfile", "h", "./t"), "changes with the nodes"),
+    (("--", "mpirun", "--map-by", "ppr:2:socket", "./t"), "Write ppr:N:node"),
+    (("--", "mpirun", "-n", "2", "-map-by", "socket:PE=4", "./t"), "Write ppr:N:node"),
+    (("--", "mpirun", "./t"), "goes by what a node has"),
+    (("--", "accelerate", "launch", "train.py"), "goes by what a node has"),
+    (("--", "python", "-m", "torch.distributed.launch", "train.py"), "--local-rank"),
+    (("--", "A=1", "B=2"), "names no program"),
+    (("--", "python", "train.py", "\udcff"), "is not UTF-8"),
+    (("--checkpoint", "\udcff", "--", "python", "train.py"), "is not UTF-8"),
     (("--", "mpirun", "./a", ":", "./b"), "several programs"),
     (
         ("--gpus-per-lease", "1", "--", "torchrun", "--nproc-per-node=8", "train.py"),
