@@ -535,23 +535,38 @@ def _stamp_of(path: Path) -> Hashable:
         if not path.is_dir():
             status = path.stat()
             return (status.st_size, status.st_mtime_ns)
-        with os.scandir(path) as entries:
-            found = [(e.name, e.stat()) for e in islice(entries, _MOST_ENTRIES)]
+        found, _ = _entries(path)
     except FileNotFoundError:
         return ()
     return frozenset((name, s.st_size, s.st_mtime_ns) for name, s in found)
 
 
+def _entries(path: Path) -> tuple[list[tuple[str, os.stat_result]], bool]:
+    """Return what is in a folder, ``_MOST_ENTRIES`` at most, and whether that is all.
+
+    Links to nothing are left out, and files that go away meanwhile.
+    """
+    found = []
+    with os.scandir(path) as entries:
+        for entry in islice(entries, _MOST_ENTRIES):
+            with suppress(FileNotFoundError):
+                found.append((entry.name, entry.stat()))
+        return found, next(entries, None) is None
+
+
 def _newest_s(path: Path) -> float | None:
-    """Return the time of a file, or of the newest in a folder; None for neither."""
+    """Return the time of a file, or of the newest in a folder; None for neither.
+
+    None, too, where a folder has more than ``_MOST_ENTRIES``: any may be the newest.
+    """
     try:
-        times = [path.stat().st_mtime]
-        if path.is_dir():
-            with os.scandir(path) as entries:
-                times = [e.stat().st_mtime for e in islice(entries, _MOST_ENTRIES)]
+        if not path.is_dir():
+            return path.stat().st_mtime
+        found, is_all = _entries(path)
     except FileNotFoundError:
         return None
-    return max(times, default=None)
+    times = [status.st_mtime for _, status in found]
+    return max(times, default=None) if is_all else None
 
 
 _READ_AGAIN_S = 1.0

@@ -7,11 +7,12 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from freetrain.agent.board import Board, Listing, UnknownNowError
 from freetrain.agent.observation import HeartbeatWatch, Patience
 from freetrain.broker.lease import LeaseKey
-from freetrain.config.job import render_job
+from freetrain.config.job import CheckpointSettings, render_job
 from freetrain.elastic.contract import Outcome, OutcomeKind, write_outcome
 from freetrain.state.files import (
     AgentState,
@@ -395,3 +396,37 @@ def test_time_of_the_agents_own_freeze_or_without_a_look_is_no_silence() -> None
     assert not frozen.peer.is_lost(PATIENCE)
     assert frozen.peer.silent_s == 1.0 + 2.0  # of one step, two seconds count
     assert blind.peer.silent_s == 0.0
+
+
+@pytest.mark.parametrize(("files", "is_known"), [(3, True), (999, True), (1000, False)])
+def test_the_last_save_is_the_newest_file_or_unknown_among_too_many(
+    board: Board, folder: TrainerDir, tmp_path: Path, files: int, *, is_known: bool
+) -> None:
+    saves = tmp_path / "saves"
+    saves.mkdir()
+    checkpoint = CheckpointSettings(path=saves)
+    job = structs.replace(a_job("t"), elastic=False, checkpoint=checkpoint)
+    folder.job.write_text(render_job(job), encoding="utf-8")
+    (saves / "latest").symlink_to("gone.pt")
+    for number in range(files):
+        (saves / f"{number}.pt").touch()
+        os.utime(saves / f"{number}.pt", (number, number))
+
+    assert board.last_saved_s("t") == (files - 1 if is_known else None)
+
+
+def test_a_link_to_nothing_hides_no_save(
+    board: Board, folder: TrainerDir, tmp_path: Path
+) -> None:
+    saves = tmp_path / "saves"
+    saves.mkdir()
+    checkpoint = CheckpointSettings(path=saves)
+    job = structs.replace(a_job("t"), elastic=False, checkpoint=checkpoint)
+    folder.job.write_text(render_job(job), encoding="utf-8")
+    (saves / "a.pt").touch()
+    before = board.checkpoint_stamp("t")
+    os.utime(saves / "a.pt", (7, 7))
+    (saves / "latest").symlink_to("gone.pt")
+
+    assert board.last_saved_s("t") == 7
+    assert board.checkpoint_stamp("t") not in {before, ()}
