@@ -115,5 +115,5 @@ def _temporary(folder: Path, path: Path) -> Iterator[Path]:
 def _refusal(path: Path, error: OSError) -> CannotWriteError:
     return CannotWriteError(
         f"cannot write {path}: {error.strerror or error}. Nothing was written. "
-        f"Make room there, or name another place with --out."
+        f"Make room there, or choose another place."
     )

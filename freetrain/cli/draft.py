@@ -14,7 +14,7 @@ import typer
 
 from freetrain.api.writing import write_file
 from freetrain.cli.context import CliContext, write_out
-from freetrain.cli.submit import submit_and_show
+from freetrain.cli.submit import check_submission, submit_and_show
 from freetrain.cli.trainer_logs import show_logs
 from freetrain.client.draft import (
     OWN_EVERY,
@@ -24,13 +24,14 @@ from freetrain.client.draft import (
     draft_of,
     job_text,
     parse_sizes,
+    without_guessed_place,
 )
 from freetrain.client.status import overview
 from freetrain.client.submit import SubmitRequest
 from freetrain.client.trainers import LIVE
 from freetrain.config.document import BaseFolders
-from freetrain.config.job import parse_job
-from freetrain.errors import UsageError
+from freetrain.config.job import TrainerJob, parse_job
+from freetrain.errors import BadConfigurationError, CannotWriteError, UsageError
 from freetrain.state.files import StateDir
 from freetrain.state.tables import TrainerState
 from freetrain.text import one_line, shown
@@ -75,15 +76,26 @@ def run_and_follow(  # noqa: PLR0913 - one parameter an option
     check_sharing(draft)
     origin = shlex.join(["freetrain", "run", *_options(wishes), "--", *command])
     path = Path(f"{draft.name}.job.toml")
-    text = _checked(context, draft, origin=one_line(origin), path=path)
+    draft, text = _checked(context, draft, origin=one_line(origin), path=path)
     for note in draft.notes:
         context.stderr.write(f"note: {one_line(note)}\n")
     if is_dry_run:
         write_out(context, text)
         return
-    write_file(context.folder / path, text.encode(), force=force)
-    write_out(context, f"{path}: written; `freetrain submit {path}` submits it again\n")
-    request = SubmitRequest(path=context.folder / path, named=str(path), go_on=go_on)
+    place = context.folder / path
+    is_there = _is_same_job(context, path, text)
+    if place.exists() and not is_there and not force:
+        raise CannotWriteError(
+            f"{path} exists and differs. Nothing was written or submitted. Give this "
+            f"training another name with --name, or replace the file with --force."
+        )
+    request = SubmitRequest(path=place, named=str(path), go_on=go_on)
+    if not is_there:
+        promised = replace(request, content=text.encode())
+        check_submission(context, config, promised)
+        write_file(place, text.encode(), force=force)
+    done = "there already" if is_there else "written"
+    write_out(context, f"{path}: {done}; `freetrain submit {path}` submits it again\n")
     submit_and_show(context, config, request, as_json=False)
     _follow(context, config, draft.name)
 
@@ -100,16 +112,43 @@ def _options(wishes: Wishes) -> list[str]:
     return [word for option, value in said.items() if value for word in (option, value)]
 
 
-def _checked(context: CliContext, draft: Draft, *, origin: str, path: Path) -> str:
+def _checked(
+    context: CliContext, draft: Draft, *, origin: str, path: Path
+) -> tuple[Draft, str]:
     """Return the job file, after the reader of job files has taken it.
+
+    The draft is returned, too: a guess that the reader refuses is taken out.
 
     Raises:
         BadConfigurationError: It has not; nothing is written yet.
     """
     text = job_text(draft, origin=origin)
+    try:
+        _parsed(context, text.encode(), path)
+    except (BadConfigurationError, UnicodeEncodeError):
+        if not (draft.checkpoint and draft.is_place_guessed):
+            raise
+        draft = without_guessed_place(draft)
+        return _checked(context, draft, origin=origin, path=path)
+    return draft, text
+
+
+def _parsed(context: CliContext, content: bytes, path: Path) -> TrainerJob:
     places = BaseFolders(context.folder, context.home)
-    parse_job(text.encode(), path=str(path), places=places)
-    return text
+    return parse_job(content, path=str(path), places=places)
+
+
+def _is_same_job(context: CliContext, path: Path, text: str) -> bool:
+    """Return whether the file at *path* describes the trainer of *text* already.
+
+    Comments do not count: they say where this FreeTrain is installed.
+    """
+    place = context.folder / path
+    try:
+        found = place.read_bytes() if place.is_file() else b""
+        return _parsed(context, found, path) == _parsed(context, text.encode(), path)
+    except (OSError, BadConfigurationError):
+        return False
 
 
 def _follow(context: CliContext, config: Path | None, name: str) -> None:
@@ -174,13 +213,16 @@ def write_draft(  # noqa: PLR0913 - one parameter an option
         draft = _asked(context, draft)
     check_sharing(draft)
     origin = one_line(shlex.join(["freetrain", "init", *_options(wishes), found]))
-    text = _checked(context, draft, origin=origin, path=out)
-    write_file(context.folder / out, text.encode(), force=force)
+    draft, text = _checked(context, draft, origin=origin, path=out)
+    is_there = _is_same_job(context, out, text)
+    if not is_there:
+        write_file(context.folder / out, text.encode(), force=force)
     for note in draft.notes:
         context.stderr.write(f"note: {one_line(note)}\n")
+    done = "there already" if is_there else "written"
     write_out(
         context,
-        f"{out}: written. Check it, and the program's arguments in command; "
+        f"{out}: {done}. Check it, and the program's arguments in command; "
         f"`freetrain submit {out} --dry-run` shows what it would do.\n",
     )
 

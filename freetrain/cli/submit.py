@@ -3,6 +3,7 @@
 import math
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from freetrain.client.submit import (
 )
 from freetrain.client.trainers import Changed, Verb, change, job_of
 from freetrain.config.job import TrainerJob
+from freetrain.config.site import Site
 from freetrain.progress import ProgressSurvey, survey_of
 from freetrain.state.files import StateDir
 from freetrain.state.tables import TrainerState
@@ -38,14 +40,7 @@ def submit_and_show(
 ) -> None:
     """Submit a trainer, or only look at it, and show what became of it."""
     site = context.site(config)
-    result = submit_file(
-        request,
-        site,
-        environ=context.environ,
-        home=context.home,
-        uid=context.uid,
-        now_s=context.now_s(),
-    )
+    result = _submitted(context, site, request)
     preview = survey = None
     if request.is_dry_run:
         outside = real_environment(context.environ)
@@ -74,6 +69,30 @@ def submit_and_show(
             write_out(context, survey_text(survey, result.submission.job))
         for remark in result.remarks:
             context.stderr.write(f"note: {remark}\n")
+
+
+def check_submission(
+    context: CliContext, config: Path | None, request: SubmitRequest
+) -> None:
+    """Refuse what ``submit_and_show`` would refuse; change and show nothing.
+
+    Raises:
+        FreeTrainError: It would; the message says why.
+    """
+    _submitted(context, context.site(config), replace(request, is_dry_run=True))
+
+
+def _submitted(
+    context: CliContext, site: Site, request: SubmitRequest
+) -> SubmissionOutcome:
+    return submit_file(
+        request,
+        site,
+        environ=context.environ,
+        home=context.home,
+        uid=context.uid,
+        now_s=context.now_s(),
+    )
 
 
 def _submitted_record(

@@ -52,6 +52,7 @@ class Draft:
         per_lease: Processes in each lease; None for the launcher's usual number.
         sizes: None where nobody said.
         checkpoint: Where it saves; "" where nobody said and nothing was seen.
+        is_place_guessed: Whether that was only seen.
         every: How often; "" likewise.
         notes: What became of the command's words, and what its user should know.
     """
@@ -68,6 +69,7 @@ class Draft:
     sizes: Sizes | None = None
     gpus_per_lease: int | None = None
     checkpoint: str = ""
+    is_place_guessed: bool = False
     every: str = ""
     notes: tuple[str, ...] = ()
 
@@ -478,6 +480,7 @@ def draft_of(
         sizes=wishes.sizes or launch.sizes,
         gpus_per_lease=wishes.gpus_per_lease,
         checkpoint=wishes.checkpoint or seen,
+        is_place_guessed=not wishes.checkpoint,
         every=wishes.every,
         notes=launch.notes,
     )
@@ -513,6 +516,17 @@ def _variables_of(
             f"{shlex.join(words)} names no program to start. {_NOTHING} Add it."
         )
     return tuple(found), tuple(words[len(found) :])
+
+
+def without_guessed_place(draft: Draft) -> Draft:
+    """Return *draft* without the place at which its program seems to save."""
+    note = (
+        f"{draft.program} seems to save to {shown(draft.checkpoint)}, which no job "
+        f"file may name: left out; --checkpoint PATH names it in full"
+    )
+    return replace(
+        draft, checkpoint="", is_place_guessed=False, notes=(*draft.notes, note)
+    )
 
 
 def check_sharing(draft: Draft) -> None:
@@ -601,6 +615,8 @@ def _cautions(draft: Draft, arguments: tuple[str, ...]) -> Iterator[str]:
     """Yield what may keep an unchanged program from going on where it was."""
     if draft.elastic:
         return
+    if draft.view.problem:
+        yield f"nothing of {draft.program} is seen: {draft.view.problem}"
     option = draft.view.resume_option(arguments)
     if option:
         yield (
@@ -608,7 +624,7 @@ def _cautions(draft: Draft, arguments: tuple[str, ...]) -> Iterator[str]:
             f"it: it is started with these very words each time, and must go on from "
             f"its newest checkpoint by them"
         )
-    elif draft.view is not NOTHING_SEEN and not draft.view.resumes:
+    elif not (draft.view is NOTHING_SEEN or draft.view.problem or draft.view.resumes):
         yield (
             f"nothing in {draft.program} shows that it goes on from a checkpoint: "
             f"if so, each change of nodes begins it from the start"

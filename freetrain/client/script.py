@@ -10,11 +10,11 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from freetrain.errors import BadDataError, MissingInputError
+from freetrain.errors import MissingInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -62,12 +62,14 @@ class ScriptView:
         words: Names and short texts in it.
         options: Its command line options, with their defaults; "" for none.
         places: Texts by the name of the option, argument or variable that has them.
+        problem: Why nothing of it is seen; "" where it was read.
     """
 
     modules: frozenset[str] = frozenset()
     words: frozenset[str] = frozenset()
     options: Mapping[str, str]
     places: Mapping[str, str]
+    problem: str = ""
 
     def uses(self, package: str) -> bool:
         """Tell whether it imports *package* or a module of it."""
@@ -128,19 +130,30 @@ def _plain(name: str) -> str:
 def look_at(script: Path) -> ScriptView:
     """Return what *script* and the modules beside it show.
 
+    Of a script that is not Python, or of a later Python than this one, nothing is seen.
+
     Raises:
-        MissingInputError: It cannot be read.
-        BadDataError: It is not Python, of this version at least.
+        MissingInputError: There is no such file, or it cannot be read.
     """
     seen = _Seen()
     waiting, known = [script], {script}
     while waiting and len(known) <= _MOST_FILES:
         path = waiting.pop()
         try:
-            seen.visit(_parsed(path))
-        except BadDataError:
+            tree = _parsed(path)
+        except OSError as error:
             if path == script:
-                raise
+                raise MissingInputError(
+                    f"cannot read {path}: {error.strerror}. Nothing was written. Name "
+                    f"a script that is there."
+                ) from error
+            continue
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            if path == script:
+                return replace(NOTHING_SEEN, problem=str(error))
+            continue
+        for node in ast.walk(tree):
+            seen.visit(node)
         for module in sorted(seen.modules):
             place = script.parent.joinpath(*module.split("."))
             for other in (place.with_suffix(".py"), place / "__init__.py"):
@@ -156,32 +169,27 @@ def look_at(script: Path) -> ScriptView:
 
 
 def _parsed(path: Path) -> ast.Module:
-    try:
-        with path.open("rb") as file:
-            source = file.read(_MOST_BYTES)
-    except OSError as error:
-        raise MissingInputError(
-            f"cannot read {path}: {error.strerror}. Nothing was written. Name a script "
-            f"that is there."
-        ) from error
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the script's own
-            return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise BadDataError(
-            f"{path} is not Python: {error}. Nothing was written. Name a Python script."
-        ) from error
+    with path.open("rb") as file:
+        source = file.read(_MOST_BYTES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the script's own
+        return ast.parse(source)
 
 
 class _Seen(ast.NodeVisitor):
-    """Collects what one file after the other shows."""
+    """Collects what one file after the other shows, one node at a time.
+
+    It does not go into a node's children: a long sum is deeper than Python recurses.
+    """
 
     def __init__(self) -> None:
         self.modules: set[str] = set()
         self.words: set[str] = set()
         self.options: dict[str, str] = {}
         self.places: dict[str, str] = {}
+
+    def generic_visit(self, node: ast.AST) -> None:
+        """Take nothing from a node of another kind."""
 
     def visit_Import(self, node: ast.Import) -> None:
         self.modules.update(alias.name for alias in node.names)
@@ -198,7 +206,6 @@ class _Seen(ast.NodeVisitor):
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self.words.add(node.attr)
-        self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str) and node.value.isidentifier():
@@ -208,7 +215,6 @@ class _Seen(ast.NodeVisitor):
         for target in node.targets:
             if isinstance(target, ast.Name):
                 self._note(target.id, node.value)
-        self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
         called = getattr(node.func, "attr", getattr(node.func, "id", ""))
@@ -222,7 +228,6 @@ class _Seen(ast.NodeVisitor):
                 self._note(keyword.arg, keyword.value)
         if called == "save" and len(node.args) > 1:  # as torch.save
             self._note("saved", node.args[1])
-        self.generic_visit(node)
 
     def _note(self, name: str, value: ast.expr) -> None:
         if text := _text(value):

@@ -31,7 +31,8 @@ from freetrain.client.trainers import (
     left_over,
     next_generation,
 )
-from freetrain.config.job import read_job, render_job
+from freetrain.config.document import BaseFolders
+from freetrain.config.job import parse_job, read_job, render_job
 from freetrain.config.site import requirement_of
 from freetrain.elastic.files import replaced, sync_folder
 from freetrain.errors import (
@@ -105,6 +106,7 @@ class SubmitRequest:
 
     Attributes:
         path: The job file, absolute.
+        content: What it will hold; None where it is there.
         named: The job file as the user named it.
         go_on: Whether to go on from an earlier training's checkpoints.
         anew: Whether to begin from the start under a name that was used.
@@ -114,6 +116,7 @@ class SubmitRequest:
 
     path: Path
     named: str
+    content: bytes | None = None
     go_on: bool = False
     anew: bool = False
     is_checked: bool = True
@@ -190,7 +193,11 @@ def submit_file(  # noqa: PLR0913 - the environment, piece by piece
         FreeTrainError: Nothing was submitted; the message says why.
         OSError: A file could not be written. Nothing was submitted.
     """
-    job = read_job(asked.path, named=asked.named, home=home)
+    if asked.content is None:
+        job = read_job(asked.path, named=asked.named, home=home)
+    else:
+        places = BaseFolders(asked.path.parent, home)
+        job = parse_job(asked.content, path=asked.named, places=places)
     kept = kept_environment(environ)
     theirs = kept | dict(job.environment)
     members = members_of(job, home=home) if asked.is_checked else ()

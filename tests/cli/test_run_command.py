@@ -273,17 +273,38 @@ def test_what_contradicts_itself_is_refused_and_nothing_written(
     assert len([*Path.cwd().iterdir()]) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "said"),
-    [(None, 66, "cannot read"), ("def f(:", 65, "is not Python")],
-)
-def test_a_script_that_cannot_be_looked_at_is_refused(
-    text: str | None, code: int, said: str
-) -> None:
-    if text is not None:
-        script(text)
+def test_a_script_that_is_not_there_is_refused() -> None:
+    assert "cannot read" in refused("run", "--", "python", "train.py", code=66)
 
-    assert said in refused("run", "--", "python", "train.py", code=code)
+
+@pytest.mark.parametrize("text", ["def f(:", "x = 1\0", "x = " + "(" * 300])
+def test_of_a_script_that_is_not_understood_nothing_is_seen(text: str) -> None:
+    script(f"CKPT_DIR = 'ckpt'\n{text}\n")
+
+    job, notes = drafted("--", "python", "train.py")
+
+    assert "path" not in job["checkpoint"]
+    assert "nothing of train.py is seen: " in notes
+    assert "begins it from the start" not in notes
+
+
+def test_a_long_sum_is_read() -> None:
+    script(f"CKPT_DIR = 'ckpt'\nx = {' + '.join(['1'] * 1000)}\n")
+
+    assert drafted("--", "python", "train.py")[0]["checkpoint"]["path"] == "ckpt"
+
+
+@pytest.mark.parametrize("place", ["../outputs", "a\\0b", "\\ud800"])
+def test_a_guess_that_no_job_file_may_have_is_left_out(place: str) -> None:
+    script(f"import transformers\nOUTPUT_DIR = '{place}'\n")
+
+    job, notes = drafted("--", "python", "train.py")
+    made = run("init", "train.py")
+
+    assert "path" not in job["checkpoint"]
+    assert "progress" not in job
+    assert "train.py seems to save to " in notes
+    assert "train.py seems to save to " in made.stderr
 
 
 def test_a_path_that_no_job_file_may_have_is_refused_before_anything_is_written() -> (
@@ -399,6 +420,35 @@ def test_the_same_command_again_follows_the_same_trainer() -> None:
     assert "submitted before with the same job file" in again.stdout
     assert other.code == 73
     assert "train.job.toml exists and differs" in other.stderr
+    assert "--out" not in other.stderr
+    assert "another name with --name" in other.stderr
+
+
+def test_the_same_command_of_another_installation_follows_the_same_trainer() -> None:
+    state = at_home()
+    script(ALONE)
+    words = ("run", "--", "python3", "train.py")
+    run(*words, sleep=finish(state, TrainerState.FINISHED))
+    path = Path("train.job.toml")
+    elsewhere = "#:schema file:///elsewhere/job.schema.json\n" + path.read_text()
+    path.write_text(elsewhere)
+
+    again = run(*words, sleep=finish(state, TrainerState.FINISHED))
+
+    assert again.code == 0
+    assert again.stdout.startswith("train.job.toml: there already;")
+    assert path.read_text() == elsewhere
+
+
+def test_a_job_that_is_not_submitted_is_not_written() -> None:
+    at_home()
+
+    ran = run("run", "--", "./not-there")
+
+    assert ran.code == 78
+    assert "not-there" in ran.stderr
+    assert ran.stdout == ""
+    assert not Path("not-there.job.toml").exists()
 
 
 def test_init_writes_a_commented_job_file_and_asks_nothing_without_a_terminal() -> None:
