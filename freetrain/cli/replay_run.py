@@ -283,7 +283,7 @@ ABREAST = 3
 
 SWEEP_LEGEND = """\
 Changes in % against the same trainers on the same nodes: the mean over the seeds,
-then the best and the worst seed. `freetrain docs notes/replay` defines all figures."""
+then the best and the worst seed. All figures: `freetrain docs notes/replay`."""
 
 
 def sweep_text(scores: Sequence[Score], context: CliContext, *, against: str) -> str:

@@ -180,7 +180,8 @@ def test_digits_begun_by_two_ranks_is_finished_by_one_with_the_losses_of_one(
 
 
 def ten_lines() -> str:
-    found = re.search(r"::\n\n(.*?)\n\nThe same", elastic.__doc__ or "", re.DOTALL)
+    shown = elastic.__doc__ or ""
+    found = re.search(r"elastic:\n\n(.*?)\n\nThe same", shown, re.DOTALL)
     assert found
     return textwrap.dedent(found[1])
 
