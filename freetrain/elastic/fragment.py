@@ -15,6 +15,7 @@ import math
 import os
 import sys
 import traceback
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from enum import IntEnum
@@ -61,6 +62,9 @@ if TYPE_CHECKING:
     from freetrain.elastic.checkpoint import State
     from freetrain.elastic.contract import Launch
     from freetrain.elastic.world import World
+
+    SavedState = Mapping[str, Any] | Future[Any]
+    GivenState = Mapping[str, Any] | Callable[[], SavedState]
 
 _DEFAULT_RUN_DIR = "freetrain-run"
 _CLOCK = Clock()
@@ -367,7 +371,9 @@ class Fragment:
             self._progress.start(self.position)
         self._sampler: Sampler | None = None
         self._batch: Batch | None = None
-        self._state: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None
+        self._state: GivenState | None = None
+        # A position whose state is still being saved.
+        self._saving: tuple[Position, Future[Any]] | None = None
 
     @property
     def rank(self) -> int:
@@ -443,6 +449,7 @@ class Fragment:
             self._batch = sampler.batch_at(self.position)
             if self._batch is None:
                 self._commit()
+                self._end_saving()
                 return
             yield self._batch
             if self._batch is not None:
@@ -478,7 +485,7 @@ class Fragment:
 
     def end_step(
         self,
-        state: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
+        state: GivenState,
         **metrics: float,
     ) -> None:
         """End the step: report it, and commit or stop where that is due; collective.
@@ -486,7 +493,9 @@ class Fragment:
         Args:
             state: All that the next step depends on, the same on every rank; rank
                 0's is kept. A function is called, on every rank, only when a
-                commit is due: it may gather a state that is spread over ranks.
+                commit is due: it may gather a state that is spread over ranks. It may
+                return a future of the state, where a thread saves what the state
+                names: training goes on, and the commit is made once it is done.
             **metrics: The loss and other values to report.
 
         Raises:
@@ -545,11 +554,14 @@ class Fragment:
             wanted = Stop.FOR_GOOD
         if self._committer.superseded:
             wanted = Stop.SUPERSEDED
-        self.stop, commits = self._agreement.agree(
-            wanted, commit=self._committer.is_due()
-        )
+        if self._saving and self._saving[1].done():
+            self._end_saving()
+        is_due = self._committer.is_due() and not self._saving
+        self.stop, commits = self._agreement.agree(wanted, commit=is_due)
         if commits or self.stop:
             self._commit()
+        if self.stop:
+            self._end_saving()
 
     def _commit(self) -> None:
         # Forgotten at once, on every rank: a step is committed once, and a function
@@ -557,12 +569,25 @@ class Fragment:
         given, self._state = self._state, None
         if given is None:
             return
+        self._end_saving()
         state = given() if callable(given) else given
+        if isinstance(state, Future):
+            self._saving = (self.position, state)
+        else:
+            self._keep(self.position, state)
+
+    def _end_saving(self) -> None:
+        """Commit the state that is being saved, if one is, once that is done."""
+        saving, self._saving = self._saving, None
+        if saving is not None:
+            self._keep(saving[0], saving[1].result())
+
+    def _keep(self, position: Position, state: Mapping[str, Any]) -> None:
         sampler = self._sampler
         self._committer.commit(
             Checkpoint(
                 generation=self.generation,
-                position=self.position,
+                position=position,
                 training=sampler.unchanging() if sampler else {},
                 state=dict(state),
             )
@@ -580,6 +605,7 @@ class Fragment:
             The number of committed steps, and whether a later generation exists.
         """
         self._commit()
+        self._end_saving()
         facts = [self._committer.committed_step, self._committer.superseded]
         committed, superseded = self.world.maxima(np.array(facts, dtype=np.int64))
         return int(committed), bool(superseded)

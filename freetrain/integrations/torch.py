@@ -7,11 +7,12 @@ So all that is promised for those, one writer and nothing half written, holds fo
 library's checkpoints too::
 
     with join(samples=len(data), global_batch=64, epochs=3) as run:
+        saved = ShardedCheckpoint(model, optimizer)
         if run.checkpoint:
-            load_sharded(run.checkpoint, model, optimizer)
+            saved.load(run.checkpoint)
         for inputs in run.batches(DataLoader(data, batch_sampler=run.sampler())):
             ...
-            run.end_step(save_sharded(model, optimizer), loss=loss.item())
+            run.end_step(saved.save, loss=loss.item())
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
     from freetrain.elastic import Batch, Fragment
 
-    Save = Callable[[Path], None]
+    Save = Callable[[Path], Future[Any] | None]
 
 # What the sampler and the run's own checkpoint hold; both are of the whole world.
 _EPOCH, _OFFSET = "epoch", "offset"
@@ -268,7 +270,8 @@ class TorchRun:
         Args:
             save: Saves all but samples' position and random generators, into a new
                 folder that is there; called on every rank when a commit is due, at the
-                end of this step or in :meth:`poll`.
+                end of this step or in :meth:`poll`. It may return a future, by which
+                rank 0 knows that all ranks are done.
             **metrics: The loss and other values to report; rank 0's count.
         """
         self._random = _random_state()
@@ -304,7 +307,7 @@ class TorchRun:
         for sampler in self._samplers:
             sampler.start_at(position.epoch, position.offset)
 
-    def _saved(self, save: Save) -> dict[str, Any]:
+    def _saved(self, save: Save) -> dict[str, Any] | Future[Mapping[str, Any]]:
         """Save, each rank its part, and return the state that names what was saved."""
         fragment = self.fragment
         step, generation = fragment.position.step, fragment.generation
@@ -313,15 +316,18 @@ class TorchRun:
             _remove_unnamed(fragment.run_dir, generation)
             folder.mkdir(parents=True, exist_ok=True)
         self._meet()
+        torch.save(self._random, folder / f"random-{fragment.rank}-of-{fragment.size}")
         before = _random_state()
         self.rewind_random()
-        save(folder)
+        begun = save(folder)
         _set_random_state(before)
-        torch.save(self._random, folder / f"random-{fragment.rank}-of-{fragment.size}")
+        name = str(folder.relative_to(fragment.run_dir))
+        state = {_FOLDER: name, _NOTES: dict(self.notes)}
+        if begun is not None:
+            return _once(begun, partial(_sync, folder), state)
         _sync(folder)
         self._meet()
-        name = str(folder.relative_to(fragment.run_dir))
-        return {_FOLDER: name, _NOTES: dict(self.notes)}
+        return state
 
     def _saved_random(self, folder: Path) -> dict[str, Any]:
         rank, size = self.fragment.rank, self.fragment.size
@@ -400,45 +406,59 @@ def _world() -> Iterator[TorchWorld]:
 # Checkpoints that each rank writes its shard of, and that any number of ranks reads.
 
 
-def save_sharded(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, **more: Any
-) -> Save:
-    """Return what ``end_step`` calls to save, by ``torch.distributed.checkpoint``.
+class ShardedCheckpoint:
+    """What a plain loop saves by ``torch.distributed.checkpoint``, and loads anew."""
 
-    Args:
-        model: The model, which FSDP, DDP or DTensor may have spread over ranks.
-        optimizer: Its optimizer.
-        **more: Further objects with a ``state_dict``, as a scheduler.
-    """
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        wait: bool = True,
+        **more: Any,
+    ) -> None:
+        """Take what is saved; collective.
 
-    def save(folder: Path) -> None:
-        sharded.save(_state(model, optimizer, more), checkpoint_id=folder)
+        Args:
+            model: The model, which FSDP, DDP or DTensor may have spread over ranks.
+            optimizer: Its optimizer.
+            wait: Whether a step waits until its state is on disk. If not, it waits for
+                a copy in main memory only, and a thread writes that.
+            **more: Further objects with a ``state_dict``, as a scheduler.
+        """
+        self._model = model
+        self._optimizer = optimizer
+        self._more = more
+        # The thread has calls of its own among the ranks, so it needs its own group.
+        self._group = None if wait else distributed.new_group(backend="gloo")
 
-    return save
+    def load(self, folder: Path) -> None:
+        """Load what any number of ranks saved; collective."""
+        state = self._state()
+        sharded.load(state, checkpoint_id=folder)
+        set_state_dict(
+            self._model,
+            self._optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+        )
+        for name, stateful in self._more.items():
+            stateful.load_state_dict(state[name])
 
+    def save(self, folder: Path) -> Future[Any] | None:
+        """Save into *folder*, or begin to; for :meth:`TorchRun.end_step`."""
+        if self._group is None:
+            sharded.save(self._state(), checkpoint_id=folder)
+            return None
+        begun: Future[Any] = sharded.async_save(
+            self._state(), checkpoint_id=folder, process_group=self._group
+        )
+        return begun
 
-def load_sharded(
-    folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, **more: Any
-) -> None:
-    """Load what :func:`save_sharded` saved, on any number of ranks; collective."""
-    state = _state(model, optimizer, more)
-    sharded.load(state, checkpoint_id=folder)
-    set_state_dict(
-        model,
-        optimizer,
-        model_state_dict=state["model"],
-        optim_state_dict=state["optimizer"],
-    )
-    for name, stateful in more.items():
-        stateful.load_state_dict(state[name])
-
-
-def _state(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, more: Mapping[str, Any]
-) -> dict[str, Any]:
-    weights, moments = get_state_dict(model, optimizer)
-    rest = {name: stateful.state_dict() for name, stateful in more.items()}
-    return {"model": weights, "optimizer": moments, **rest}
+    def _state(self) -> dict[str, Any]:
+        weights, moments = get_state_dict(self._model, self._optimizer)
+        rest = {name: stateful.state_dict() for name, stateful in self._more.items()}
+        return {"model": weights, "optimizer": moments, **rest}
 
 
 # Folders of checkpoints, beside the files that name them.
@@ -462,6 +482,25 @@ def _remove_unnamed(run_dir: Path, generation: int) -> None:
         made_by = int(folder.parent.name)
         if made_by <= generation and (made_by, folder.name) not in named:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _once(
+    begun: Future[Any], finish: Callable[[], None], state: Mapping[str, Any]
+) -> Future[Mapping[str, Any]]:
+    """Return a future of *state*, done once *begun* and then *finish* are."""
+    named: Future[Mapping[str, Any]] = Future()
+
+    def go_on(done: Future[Any]) -> None:
+        try:
+            done.result()
+            finish()
+        except BaseException as error:  # noqa: BLE001 -- handed on
+            named.set_exception(error)
+        else:
+            named.set_result(state)
+
+    begun.add_done_callback(go_on)
+    return named
 
 
 def _sync(folder: Path) -> None:

@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -290,6 +292,40 @@ def test_a_state_may_be_a_function_called_only_for_commits(tmp_path: Path) -> No
 
     assert len(calls) == 1
     assert committed(tmp_path).state["weights"].tolist() == [1, 1]
+
+
+def test_a_state_that_a_thread_saves_is_committed_once_it_is_saved(
+    tmp_path: Path,
+) -> None:
+    begun: list[Future[dict[str, int]]] = []
+    seen: list[tuple[int, int]] = []
+
+    def save() -> Future[dict[str, int]]:
+        assert all(future.done() for future in begun)
+        begun.append(Future())
+        if len(begun) > 1:  # a thread's, which the end must wait for
+            threading.Timer(0.2, begun[-1].set_result, [{"number": 2}]).start()
+        return begun[-1]
+
+    tick = Ticking()
+    with elastic.join(
+        run_dir=tmp_path,
+        commit_every_s=0,
+        environment={},
+        clock=Clock(unix_s=tick.read, elapsed_s=tick.read),
+    ) as run:
+        run.restore({})
+        for batch in run.batches(**NUMBERS):
+            if batch.step == 5:
+                begun[0].set_result({"number": 1})
+            run.end_step(save)
+            if batch.step < 6:
+                seen.append((len(begun), run.committed_step))
+
+    # Steps go on meanwhile; what is committed is the step at which it began.
+    assert seen == [(1, 0)] * 5 + [(2, 1)]
+    assert committed(tmp_path).position.step == STEPS
+    assert committed(tmp_path).state == {"number": 2}
 
 
 def test_a_program_that_breaks_off_is_finished(tmp_path: Path) -> None:

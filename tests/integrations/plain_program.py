@@ -7,7 +7,7 @@ import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from freetrain.integrations.torch import join, load_sharded, save_sharded
+from freetrain.integrations.torch import ShardedCheckpoint, join
 from tests.integrations.tiny import (
     EPOCHS,
     EVALUATE_EVERY,
@@ -33,8 +33,11 @@ def main() -> None:
     with join(samples=len(data), global_batch=GLOBAL_BATCH, epochs=EPOCHS) as run:
         model = spread(TinyModel())
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        saved = ShardedCheckpoint(
+            model, optimizer, wait=run.fragment.generation % 2 == 1
+        )
         if run.checkpoint:
-            load_sharded(run.checkpoint, model, optimizer)
+            saved.load(run.checkpoint)
         record = Record(run.fragment)
         sampler = run.sampler(pieces=PIECES)
         loader = torch.utils.data.DataLoader(data, batch_sampler=sampler)
@@ -54,7 +57,7 @@ def main() -> None:
             mean = run.fragment.world.total(np.array([total])) / run.fragment.size
             total, pieces = 0.0, 0
             record.step(step)
-            run.end_step(save_sharded(model, optimizer), loss=float(mean[0]))
+            run.end_step(saved.save, loss=float(mean[0]))
             if step % EVALUATE_EVERY == 0 and not run.leaving:
                 for batch in range(EVALUATION_BATCHES):
                     record.evaluate("evaluation", step, batch)
