@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from freetrain.cli.context import (
     EX_IOERR,
@@ -761,6 +761,10 @@ class LazyVerb(TyperCommand):
         )
         command = typer.main.get_command(alone)
         assert isinstance(command, TyperCommand)  # noqa: S101 - for mypy
+        for group, options in getattr(module, "OPTION_GROUPS", {}).items():
+            for param in command.params:
+                if isinstance(param, TyperOption) and param.name in options:
+                    param.rich_help_panel = group
         return command
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Typer's

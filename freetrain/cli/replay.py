@@ -465,6 +465,28 @@ Blind = Annotated[
 ]
 
 
+OPTION_GROUPS = {
+    "The machine": (
+        *("pool", "packs", "schedule", "passes", "nodes", "start", "days"),
+        *("cores_per_node", "gpus_per_node", "gpus_per_lease", "skip_bad"),
+    ),
+    "The trainers": (
+        *("trainers", "load", "curves", "better", "parallel", "requeue", "learned"),
+        "seed",
+    ),
+    "The policies": (
+        *("policy", "priority", "settings", "forecaster", "topology", "against"),
+        *("accounting", "cost_factor", "t_fwd", "every", "solver"),
+    ),
+    "Over seeds and loads": ("seeds", "loads", "processes"),
+    "The broker in the loop": (
+        *("in_the_loop", "tick", "lead", "last", "notice", "commit", "margin"),
+        *("careful", "blind"),
+    ),
+}
+"""How help groups the parameters of ``replay``; those of output are in none."""
+
+
 def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     ctx: typer.Context,
     log: MaybeLogFile = None,

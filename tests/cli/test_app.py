@@ -1,6 +1,7 @@
 """The command as a whole: help, version, cost of starting, ways out."""
 
 import importlib.metadata
+import inspect
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from typing import IO
 import pytest
 
 import logs
+from freetrain.cli import replay as replay_verb
 from freetrain.cli.app import LazyVerb
 from tests.cli.commands import lazy_verbs, run, verbs, written
 
@@ -250,3 +252,15 @@ def test_the_record_of_a_demo_is_one_document_of_the_first_week() -> None:
     assert [r["policy"] for r in records] == [
         "freetrain", "equal", "scavenger", "static",
     ]  # fmt: skip
+
+
+def test_help_groups_the_options_of_a_replay_but_for_those_of_output() -> None:
+    grouped = [name for names in replay_verb.OPTION_GROUPS.values() for name in names]
+    params = set(inspect.signature(replay_verb.replay).parameters)
+    assert len(grouped) == len(set(grouped))
+    assert params - set(grouped) == {"ctx", "log", "as_json", "out", "force"}
+    verb = dict(lazy_verbs())[("replay",)]
+    assert isinstance(verb, LazyVerb)
+    shown = {str(p.name): getattr(p, "rich_help_panel", "") for p in verb.loaded.params}
+    assert shown["tick"] == "The broker in the loop"
+    assert shown["out"] is None
