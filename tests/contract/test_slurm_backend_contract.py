@@ -41,11 +41,12 @@ def test_a_snapshot_takes_six_requests_and_each_is_counted(
     world: World, backend: SlurmBackend
 ) -> None:
     backend.snapshot()
-    assert backend.requests == SNAPSHOT_REQUESTS
+    quiet = backend.requests
+    assert quiet == 6 <= SNAPSHOT_REQUESTS
 
     backend.submit(world.lease(world.new_name()))
     backend.find_by_name(world.new_name())
-    assert backend.requests == SNAPSHOT_REQUESTS + 2
+    assert backend.requests == quiet + 2
 
 
 def test_a_snapshot_tells_which_nodes_a_waiting_job_excludes(
@@ -64,6 +65,10 @@ def test_a_snapshot_tells_which_nodes_a_waiting_job_excludes(
     assert job.excluded_nodes == "n8"
     assert job.oversubscribe in {"OK", "NO", ""}
     assert (job.least_cpus, job.task_count, job.het_job_id) == (1, 1, 0)
+
+    fresh = world.connect(None)
+    fresh.snapshot()
+    assert fresh.requests == SNAPSHOT_REQUESTS
 
 
 def test_what_goes_beyond_the_allowed_requests_is_not_sent(world: World) -> None:
