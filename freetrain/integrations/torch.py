@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from freetrain.elastic import Batch, Fragment
 
-    Save = Callable[[Path], Future[Any] | None]
+    Save = Callable[[Path], object]
 
 # What the sampler and the run's own checkpoint hold; both are of the whole world.
 _EPOCH, _OFFSET = "epoch", "offset"
@@ -270,8 +270,8 @@ class TorchRun:
         Args:
             save: Saves all but samples' position and random generators, into a new
                 folder that is there; called on every rank when a commit is due, at the
-                end of this step or in :meth:`poll`. It may return a future, by which
-                rank 0 knows that all ranks are done.
+                end of this step or in :meth:`poll`. If it returns a future (of
+                ``concurrent.futures``), rank 0 knows by it that all ranks are done.
             **metrics: The loss and other values to report; rank 0's count.
         """
         self._random = _random_state()
@@ -323,7 +323,7 @@ class TorchRun:
         _set_random_state(before)
         name = str(folder.relative_to(fragment.run_dir))
         state = {_FOLDER: name, _NOTES: dict(self.notes)}
-        if begun is not None:
+        if isinstance(begun, Future):
             return _once(begun, partial(_sync, folder), state)
         _sync(folder)
         self._meet()
