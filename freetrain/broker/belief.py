@@ -217,6 +217,10 @@ def _our_jobs(
         else:
             key = LeaseKey(uuid, job.array_task_id or 0)
             by_lease.setdefault(key, []).append(job)
+    for jobs in by_lease.values():
+        # Where the tasks that waited were cancelled, Slurm shows the rest of their
+        # array as a cancelled job without a task, beside the tasks that run.
+        jobs.sort(key=lambda job: job.array_task_id is None)
     return by_lease, frozenset(waiting)
 
 

@@ -70,6 +70,15 @@ def test_being_seen_again_starts_the_count_anew_and_revives_the_gone() -> None:
     assert first(look((), RUNS, before=gone)) is LeaseState.RUNNING
 
 
+def test_what_is_left_of_an_array_that_was_cancelled_is_not_its_first_task() -> None:
+    rest = replace(job(0, JobState.CANCELLED, array_task_id=None), array_job_id=None)
+    assert rest.job_id == SUBMITTED.job_id
+
+    assert first(look(RUNS, (rest, *RUNS))) is LeaseState.RUNNING
+    assert first(look(RUNS, (*RUNS, rest))) is LeaseState.RUNNING
+    assert first(look((), (rest,))) is LeaseState.GONE
+
+
 @pytest.mark.parametrize(
     ("state", "ended"),
     [
