@@ -6,7 +6,7 @@ several GPUs, ours take one of them each.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from slurm.holes import Hole, HoleEnd
 from slurm.records import JobRecord, JobState
@@ -205,7 +205,23 @@ class ModelSlurm:
         return tuple(j.record() for j in self.jobs if j.is_live and self._shows(j))
 
     def lookup(self) -> tuple[JobRecord, ...]:
-        return tuple(j.record() for j in self.jobs if j.uid == UID and self._shows(j))
+        """Return our jobs, ended ones too; what never ran of an array is one job."""
+        rests: dict[int, JobRecord] = {}
+        shown = []
+        for job in self.jobs:
+            if job.uid != UID or not self._shows(job):
+                continue
+            if job.array_id is None or job.is_live or job.start_s is not None:
+                shown.append(job.record())
+            else:
+                rests[job.array_id] = replace(
+                    job.record(),
+                    job_id=job.array_id,
+                    display_id=str(job.array_id),
+                    array_job_id=None,
+                    array_task_id=None,
+                )
+        return (*rests.values(), *shown)
 
     def _shows(self, job: ModelJob) -> bool:
         return job.job_id not in self.unseen
