@@ -22,8 +22,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from slurm.demands import held_by
 from slurm.errors import UnreadableOutputError
-from slurm.pieces import lacks, never_fits, room
+from slurm.pieces import ANY_GPU, free_gres, lacks, never_fits, room, without
 from slurm.records import WHOLE_NODES, Grain, NodeState, choose_partition, expand
 
 if TYPE_CHECKING:
@@ -634,6 +635,40 @@ def find_idle(snapshot: Snapshot, *, is_ours: Callable[[JobRecord], bool]) -> Id
     unclear = {node.name for node in here if _is_unclear(node)} - idle
     planned = first_starts(snapshot, starts_of(snapshot), idle, is_ours=is_ours)
     return IdleNodes(frozenset(idle), frozenset(unclear), planned)
+
+
+def find_free_gpus(
+    snapshot: Snapshot, *, is_ours: Callable[[JobRecord], bool]
+) -> tuple[dict[str, int], frozenset[str]]:
+    """Return how many GPUs of each node no job but ours has.
+
+    Args:
+        snapshot: One snapshot.
+        is_ours: Tells our own leases from other jobs.
+
+    Returns:
+        Their number by node; and nodes in a state that passes by itself, of which it is
+        not known.
+
+    Raises:
+        UnreadableOutputError: A list of nodes is unreadable.
+    """
+    ours: dict[str, list[Requirement]] = {}
+    for job in snapshot.jobs:
+        if job.holds_nodes and is_ours(job):
+            held, _ = held_by(job)
+            for name in expand(job.nodes):
+                ours.setdefault(name, []).append(held)
+    free, unclear = {}, set()
+    for node in snapshot.nodes:
+        own = ours.get(node.name, ())
+        if is_open_in_part(node, is_held=bool(own)):
+            bare = without(node, own)
+            has_cpus = bare.allocated_cpus < bare.cpus
+            free[node.name] = free_gres(bare, ANY_GPU) if has_cpus else 0
+        elif _is_unclear(node):
+            unclear.add(node.name)
+    return free, frozenset(unclear)
 
 
 def _is_unclear(node: Node) -> bool:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from freetrain.broker.limits import HoleReason, TrainerReason
-from freetrain.broker.pool import classify, classify_by, pool_of, rank_by
+from freetrain.broker.pool import classify, classify_by, divided, pool_of, rank_by
 from freetrain.broker.reconcile import Wanted, WantedLeases, WantedTrainer, reconcile
 from freetrain.config.job import size_within
 from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
@@ -81,38 +81,31 @@ def decide_leases(
         limits: Caps and time-outs.
         t_fwd_s: Look-ahead over which a plan's gain is counted, seconds.
         foresight: How long nodes are expected to stay, by which they are sorted and
-            planned with; None where that is not known. It is of whole nodes, and not
-            used where leases take pieces.
+            planned with; None where that is not known. Where leases take pieces, the
+            policy first plans without it, which divides idle nodes among the shapes;
+            looking ahead then says which trainer gets what of those of its shape.
 
     Raises:
         MalformedProblemError: Two trainers have one name, or a curve makes no sense.
     """
     now_s = situation.now_s
-    # Without forecasts nothing was learned of how long trainers keep nodes.
-    stay_s, reach_s = ASSUMED_STAY_S, t_fwd_s
-    if foresight is None or situation.widths:
-        nodes, refused = pool_of(situation, limits)
-        classes = classify(nodes, now_s=now_s)
-        forecast = None
+    stay_s = ASSUMED_STAY_S if foresight is None else foresight.stay_s
+    ask = partial(_asked, situation, t_fwd_s=t_fwd_s, stay_s=stay_s)
+    rank = None if foresight is None else partial(rank_by, foresight, now_s=now_s)
+    nodes, refused = pool_of(situation, limits, rank=rank)
+    if foresight is None:
+        usable = classes = classify(nodes, now_s=now_s)
+        planned = policy.plan(ask(classes))
+    elif situation.widths:
+        usable = classify(nodes, now_s=now_s)
+        given = _given_idle(policy.plan(ask(usable)), situation.trainers, usable)
+        parts = divided(usable, given)
+        classes, forecast = classify_by(foresight, parts, now_s=now_s)
+        planned = policy.plan(ask(classes, forecast=forecast))
     else:
-        stay_s, reach_s = foresight.stay_s, foresight.horizon_s
-        rank = partial(rank_by, foresight, now_s=now_s)
-        nodes, refused = pool_of(situation, limits, rank=rank)
         classes, forecast = classify_by(foresight, nodes, now_s=now_s)
-    held_of = held_nodes(situation.trainers, classes.nodes)
-    trainers = [
-        trainer if held else _waiting(trainer, stay_s=stay_s, reach_s=reach_s)
-        for trainer, held in zip(situation.trainers, held_of, strict=True)
-    ]
-    planned = policy.plan(
-        request_of(
-            trainers,
-            classes,
-            t_fwd_s=t_fwd_s,
-            background=situation.background,
-            forecast=forecast,
-        )
-    )
+        usable = classes
+        planned = policy.plan(ask(classes, forecast=forecast))
     wanted = wanted_of(
         planned.holdings, situation.trainers, classes, now_s=now_s, limits=limits
     )
@@ -129,12 +122,43 @@ def decide_leases(
         refused=refused,
         planned=planned,
         brake=brake,
-        trainers=_explain_trainers(situation, wanted, classes, refused, brake),
+        trainers=_explain_trainers(situation, wanted, usable, refused, brake),
         holes=_explain_holes(situation, wanted, nodes, refused, brake),
     )
 
 
 # What the policy is asked, and the leases that its answer takes.
+
+
+def _asked(
+    situation: Situation,
+    classes: Classes,
+    *,
+    t_fwd_s: float,
+    stay_s: float,
+    forecast: ClassForecast | None = None,
+) -> Request:
+    """Return what the policy is asked about *classes*.
+
+    Args:
+        situation: All that is known.
+        classes: The nodes.
+        t_fwd_s: Look-ahead of a plan without a forecast, seconds.
+        stay_s: How long trainers keep nodes, over which a start is spread.
+        forecast: How long the nodes of the classes stay; None where that is not known.
+    """
+    reach_s = t_fwd_s if forecast is None else forecast.reach_s
+    held_of = held_nodes(situation.trainers, classes.nodes)
+    return request_of(
+        [
+            trainer if held else _waiting(trainer, stay_s=stay_s, reach_s=reach_s)
+            for trainer, held in zip(situation.trainers, held_of, strict=True)
+        ],
+        classes,
+        t_fwd_s=t_fwd_s,
+        background=situation.background,
+        forecast=forecast,
+    )
 
 
 def _waiting(trainer: Trainer, *, stay_s: float, reach_s: float) -> Trainer:
@@ -237,6 +261,41 @@ def wanted_of(
     Raises:
         MalformedProblemError: The plan is for another pool.
     """
+    wanted, idle = [], []
+    for trainer, nodes in zip(
+        trainers, _given(holdings, trainers, classes), strict=True
+    ):
+        leases = frozenset(n.lease.key for n in nodes if n.lease is not None)
+        awaited = [node for node in nodes if node.lease is None]
+        del awaited[_useful(trainer, len(leases), len(awaited)) :]
+        idle += [(trainer.shape, node) for node in awaited]
+        wanted.append(
+            WantedTrainer(trainer.name, trainer.curve.sizes, leases, len(awaited))
+        )
+    return Wanted(tuple(wanted), _requests(idle, now_s=now_s, limits=limits))
+
+
+def _given_idle(
+    planned: Planned, trainers: Sequence[Trainer], classes: Classes
+) -> Counter[tuple[str, str]]:
+    """Return how many leases of idle nodes a plan gives, by node and shape."""
+    given = _given(planned.holdings, trainers, classes)
+    return Counter(
+        (node.name, trainer.shape)
+        for trainer, nodes in zip(trainers, given, strict=True)
+        for node in nodes
+        if node.lease is None
+    )
+
+
+def _given(
+    holdings: Sequence[Holding], trainers: Sequence[Trainer], classes: Classes
+) -> list[list[PoolNode]]:
+    """Return the nodes that a plan gives, by trainer, once for each lease.
+
+    Raises:
+        MalformedProblemError: The plan is for another pool.
+    """
     held = held_nodes(trainers, classes.nodes)
     taken = {node.name for mine in held for node in mine}
     node_of = {node.name: node for node in classes.nodes}
@@ -261,17 +320,10 @@ def wanted_of(
         class_of=lambda name: classes.index[name],
     )
     pieces = _pieces(holdings, trainers, classes, shared)
-    wanted, idle = [], []
-    for trainer, names, own in zip(trainers, given, pieces, strict=True):
-        nodes = [node_of[name] for name in sorted(names)]
-        leases = frozenset(n.lease.key for n in nodes if n.lease is not None)
-        awaited = [*(node for node in nodes if node.lease is None), *own]
-        del awaited[_useful(trainer, len(leases), len(awaited)) :]
-        idle += [(trainer.shape, node) for node in awaited]
-        wanted.append(
-            WantedTrainer(trainer.name, trainer.curve.sizes, leases, len(awaited))
-        )
-    return Wanted(tuple(wanted), _requests(idle, now_s=now_s, limits=limits))
+    return [
+        [*(node_of[name] for name in sorted(names)), *own]
+        for names, own in zip(given, pieces, strict=True)
+    ]
 
 
 def _pieces(

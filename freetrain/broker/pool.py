@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from freetrain.broker.lease import LeaseState
@@ -152,13 +151,14 @@ class PoolNode:
     """A node that can be planned with, or a piece of one: idle, or held by a lease.
 
     Attributes:
-        name: NodeName; for a piece, with its number among those of the node behind it.
+        name: NodeName; of a piece as ``piece_name`` has it.
         shapes: Requirements that it meets, or that its lease was asked with.
         end_s: Until when it lasts, Unix time, perhaps ``math.inf``.
         lease: The lease that holds it, None where it is idle.
         units: Its GPUs; 1 where no lease takes a piece.
         is_apart: Whether it is idle, and on a node that no job is on.
         fits: How many leases of each shape fit that takes pieces.
+        below: GPUs of its node that jobs are expected to take later than its own.
     """
 
     name: str
@@ -168,6 +168,7 @@ class PoolNode:
     units: int = 1
     is_apart: bool = False
     fits: tuple[tuple[str, int], ...] = ()
+    below: int = 0
 
     @property
     def most_leases(self) -> int:
@@ -177,11 +178,48 @@ class PoolNode:
     @property
     def node(self) -> str:
         """Its NodeName."""
-        return self.name.partition(_PIECE)[0]
+        return node_of_piece(self.name)
 
 
 _PIECE = "#"
 """Stands before the number of a piece; no NodeName contains it."""
+
+
+def piece_name(node: str, gpus: int) -> str:
+    """Return the name of the piece that lasts as long as so many *gpus* are left.
+
+    The GPUs of *node* that no job of others has are numbered from 1. As jobs take some,
+    those of the highest numbers go: idle ones first, then those of the youngest lease.
+    """
+    return f"{node}{_PIECE}{gpus}"
+
+
+def is_piece(name: str) -> bool:
+    """Tell whether *name* is one of ``piece_name``."""
+    return _PIECE in name
+
+
+def node_of_piece(name: str) -> str:
+    """Return the NodeName in *name*, a NodeName or one of ``piece_name``."""
+    return name.partition(_PIECE)[0]
+
+
+def held_pieces(belief: Belief, widths: Mapping[str, int]) -> dict[LeaseKey, str]:
+    """Return the names of the pieces that our leases have.
+
+    Args:
+        belief: The leases.
+        widths: GPUs of a lease, by shape of those that take pieces of nodes.
+    """
+    names = {}
+    for node, leases in _held(belief.leases)[0].items():
+        gpus = 0
+        for lease in leases:
+            if lease.shape in widths:
+                gpus += widths[lease.shape]
+                names[lease.key] = piece_name(node, gpus)
+    return names
+
 
 Rank: TypeAlias = "Callable[[Sequence[PoolNode]], Sequence[PoolNode]]"
 """Sorts nodes, those to be had first."""
@@ -293,19 +331,21 @@ def _parts(
         return now_s + limits.unknown_life_s if hole.end_s is None else hole.end_s
 
     first = next(iter(holes.values()))
-    numbers = count()
+    below = 0
     for place, lease in enumerate(leases):
         width = widths.get(lease.shape)
         if width is None and place:
             continue  # Slurm has put two leases where each should have a node
         end_s = math.inf if lease.end_s is None else lease.end_s
         end_s = min(end_s, end_of(holes.get(lease.shape, first)))
-        shown = name if width is None else f"{name}{_PIECE}{next(numbers)}"
         shapes = frozenset({lease.shape})
-        fits: tuple[tuple[str, int], ...] = ()
-        if width is not None:
-            fits = ((lease.shape, 1),)
-        yield PoolNode(shown, shapes, end_s, lease, units=width or 1, fits=fits)
+        if width is None:
+            yield PoolNode(name, shapes, end_s, lease)
+        else:
+            fits: tuple[tuple[str, int], ...] = ((lease.shape, 1),)
+            shown = piece_name(name, below + width)
+            yield PoolNode(shown, shapes, end_s, lease, width, fits=fits, below=below)
+            below += width
     rooms = {s: hole.room for s, hole in holes.items() if s in widths and hole.room}
     free = max((room * widths[shape] for shape, room in rooms.items()), default=0)
     whole = {shape for shape in holes if shape not in widths}
@@ -328,10 +368,11 @@ def _parts(
             )
             if not shapes:
                 break
-            shown = f"{name}{_PIECE}{next(numbers)}"
             end_s = min(end_of(holes[shape]) for shape in shapes)
             fits = tuple(sorted((shape, width // widths[shape]) for shape in shapes))
-            yield PoolNode(shown, shapes, end_s, None, width, is_apart, fits)
+            under = below + begin
+            shown = piece_name(name, under + width)
+            yield PoolNode(shown, shapes, end_s, None, width, is_apart, fits, under)
             begin += width
 
 
@@ -385,7 +426,7 @@ def _cut(node: PoolNode, most: int) -> PoolNode:
     units = most * min(widths.values())
     fits = tuple((s, units // width) for s, width in widths.items() if width <= units)
     shapes = frozenset(shape for shape, _ in fits)
-    name = f"{node.node}{_PIECE}"
+    name = piece_name(node.node, node.below + units)
     return replace(node, name=name, shapes=shapes, units=units, fits=fits)
 
 
@@ -394,7 +435,11 @@ def _by_end(nodes: Sequence[PoolNode]) -> list[PoolNode]:
 
 
 def _held(leases: Iterable[Lease]) -> tuple[dict[str, list[Lease]], frozenset[str]]:
-    """Return the leases that can be used on each node, and nodes of leaving ones."""
+    """Return the leases that can be used on each node, the oldest first.
+
+    Returns:
+        These, and the nodes of leaving ones.
+    """
     held: dict[str, list[Lease]] = {}
     leaving = set()
     for lease in leases:
@@ -404,6 +449,8 @@ def _held(leases: Iterable[Lease]) -> tuple[dict[str, list[Lease]], frozenset[st
             held.setdefault(lease.node, []).append(lease)
         else:
             leaving.add(lease.node)
+    for there in held.values():
+        there.sort(key=lambda lease: (lease.start_s or math.inf, lease.key))
     return held, frozenset(leaving)
 
 
@@ -492,6 +539,58 @@ def classify(nodes: tuple[PoolNode, ...], *, now_s: float) -> Classes:
     )
 
 
+def divided(
+    classes: Classes, given: Mapping[tuple[str, str], int]
+) -> tuple[PoolNode, ...]:
+    """Return the nodes of *classes*, each for one lease of one shape.
+
+    What nobody was given stays whole where a lease may take it so, and is else for the
+    narrowest leases.
+
+    Args:
+        classes: The nodes.
+        given: How many leases each shape was given of an idle node, by the names of
+            both.
+    """
+    return tuple(
+        part
+        for node in classes.nodes
+        for part in (
+            [node] if node.lease is not None else _divided(node, classes, given)
+        )
+    )
+
+
+def _divided(
+    node: PoolNode, classes: Classes, given: Mapping[tuple[str, str], int]
+) -> Iterator[PoolNode]:
+    k = classes.index[node.name]
+    leases = {s: given.get((node.name, s), 0) for s in sorted(node.shapes)}
+    of_pieces = {shape for shape, _ in node.fits}
+    whole = [shape for shape in leases if shape not in of_pieces]
+    given_whole = [shape for shape in whole if leases[shape]]
+    if given_whole or (whole and not any(leases.values())):
+        (shape,) = given_whole or whole[:1]
+        yield replace(node, shapes=frozenset({shape}), units=1, fits=())
+        return
+    widths = {shape: classes.width(shape, k) for shape in sorted(of_pieces)}
+    left = node.units - sum(leases[shape] * width for shape, width in widths.items())
+    narrowest = min(widths, key=lambda shape: widths[shape])
+    leases[narrowest] += left // widths[narrowest]
+    below = node.below
+    for shape in sorted(widths, key=lambda shape: -widths[shape]):
+        for _ in range(leases[shape]):
+            yield replace(
+                node,
+                name=piece_name(node.node, below + widths[shape]),
+                shapes=frozenset({shape}),
+                units=widths[shape],
+                fits=((shape, 1),),
+                below=below,
+            )
+            below += widths[shape]
+
+
 def _width(units: int, fits: int) -> int:
     """Return the units that a lease takes of a node of which so many leases fit.
 
@@ -539,11 +638,14 @@ class Forecast(Protocol):
     """What is expected of nodes: ``lookahead.live.LiveForecast``, or a fake of it."""
 
     def group(self, node: str) -> str:
-        """Return the name of the group that is expected to leave with *node*."""
+        """Return the name of the group that is expected to leave with *node*.
+
+        *node* is a NodeName, or the name of a piece.
+        """
         ...
 
     def size(self, node: str) -> int:
-        """Return how many idle nodes that group has, usable ones or not."""
+        """Return how many idle nodes, or GPUs, that group has, usable or not."""
         ...
 
     def prospect(self, node: str, usable_s: float) -> Prospect:
@@ -589,16 +691,18 @@ def classify_by(
     forecast, horizon_s = foresight.forecast, foresight.horizon_s
     groups = {node.name: forecast.group(node.name) for node in nodes}
     sizes = Counter(groups.values())
-    wholes: dict[tuple[str, int], WindowClass] = {}
+    wholes: dict[tuple[str, int, int], WindowClass] = {}
     found: dict[Key, list[Member]] = {}
     for node in nodes:
         group = groups[node.name]
         until = _until(max(0.0, node.end_s - now_s), horizon_s)
-        if (group, until) not in wholes:
+        if (group, until, node.units) not in wholes:
             known_s = math.inf if until < 0 else until * _STEP_S
             prospect = forecast.prospect(node.name, known_s)
-            wholes[group, until] = WindowClass(forecast.size(node.name), *prospect)
-        whole = wholes[group, until]
+            # Of pieces the forecast counts GPUs. Leases in part of a group are of it.
+            size = max(sizes[group], forecast.size(node.name) // node.units)
+            wholes[group, until, node.units] = WindowClass(size, *prospect)
+        whole = wholes[group, until, node.units]
         is_alone = sizes[group] == 1
         alike = f"alone {int(whole.life_s / _ALIKE_S)}" if is_alone else group
         waits = foresight.wait_s > 0.0 and node.lease is None

@@ -1,9 +1,8 @@
 """The policy ``lookahead``: plans by how long nodes are expected to stay idle.
 
 docs/notes/lookahead.md has the objective, W0. The search for a plan starts from the
-present one and from the counts of the published plan. That search moves whole nodes:
-where a lease takes more units of a class than one, as on shared nodes, the published
-plan is taken.
+present one and from the counts of the published plan. In a request with a forecast
+every lease takes one unit of its class.
 """
 
 from __future__ import annotations
@@ -56,9 +55,6 @@ class Lookahead:
 
     def plan(self, request: Request) -> Planned:
         """Return a verified plan; the published one where this cannot be planned."""
-        if any(map(_has_wide_leases, request.trainers)):
-            whole = replace(request, forecast=None)
-            return self._instead(whole, "trainers take leases of several units")
         self._search.begin()
         return plan_in_order(self._plan, request)
 
@@ -133,10 +129,6 @@ class Lookahead:
         nodes = window.free_nodes + sum([own.state.held[0] for own in known])
         start = self._starts.counts(known, nodes, forecast.reach_s)
         return self._search.find(window, start)
-
-
-def _has_wide_leases(trainer: PlanTrainer) -> bool:
-    return trainer.widths is not None and max(trainer.widths.values(), default=1) > 1
 
 
 def _sum(judged: Sequence[Judged | None]) -> Judged:

@@ -144,7 +144,8 @@ class Request:
             gain the same, ``freetrain`` takes one in the classes named first.
         t_fwd_s: [T_fwd] Look-ahead over which the published objective counts a gain.
         background: Names of trainers that get only what the others leave.
-        forecast: How long nodes stay; None where that is not known.
+        forecast: How long nodes stay; None where that is not known, or where leases
+            take several units.
     """
 
     trainers: Sequence[PlanTrainer]

@@ -3,6 +3,10 @@
 ``foresee`` goes on from what the last tick saved, and learns from what this one
 observed. A saved forecast that cannot be used is discarded and reported. Which leaf
 switch nodes are below is asked once an hour, and saved with the forecasts.
+
+While trainers take pieces of nodes, a second forecast learns how long each GPU of a
+node stays free. GPUs of one node stand below one leaf there, so how often they leave
+together is learned as for leaf switches.
 """
 
 from __future__ import annotations
@@ -15,7 +19,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from freetrain.broker.lease import LeaseKey, LeaseState
-from freetrain.broker.pool import Foresight
+from freetrain.broker.pool import (
+    Foresight,
+    held_pieces,
+    is_piece,
+    node_of_piece,
+    piece_name,
+)
 from freetrain.lookahead.affinity import KEPT, RecentAffinity
 from freetrain.lookahead.live import IdleSnapshot, LiveForecast, validate_forecast
 from freetrain.lookahead.promises import Promise
@@ -35,15 +45,25 @@ from freetrain.state.tables import (
     put_lease_forecasts,
 )
 from slurm.errors import SlurmError
-from slurm.holes import find_idle
+from slurm.holes import find_free_gpus, find_idle
 from slurm.records import Leaf, leaf_by_node, may_have_leaves, must_have_leaves
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import (
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from freetrain.broker.lease import Lease
+    from freetrain.broker.pool import Situation
     from freetrain.config.site import PlannerSettings
+    from freetrain.lookahead.base import Prospect
+    from freetrain.state.files import AssignedLease
     from freetrain.tick.environment import TickContext
     from freetrain.tick.observe import Observed
     from slurm.backend import SlurmBackend
@@ -73,6 +93,8 @@ class NodeForecasts:
             them.
         ended: The latter, the newest first.
         leaves: Which leaf switches nodes are below; None where there are none.
+        pieces: The forecast of pieces of nodes; None where no trainer has taken any.
+        takes_whole: Whether any trainer takes whole nodes.
         problem: Why the saved forecast could not be used; empty if it could.
         text: The state to save, JSON; empty until it is ``settled``.
         changes: New and changed forecasts of leases, to save likewise.
@@ -84,6 +106,8 @@ class NodeForecasts:
     lease_forecasts: Mapping[LeaseKey, LeaseForecast]
     ended: tuple[LeaseForecast, ...]
     leaves: LeafSwitches | None = None
+    pieces: LiveForecast | None = None
+    takes_whole: bool = True
     problem: str = ""
     text: str = ""
     changes: tuple[LeaseForecast, ...] = ()
@@ -99,6 +123,8 @@ class NodeForecasts:
         saved = {"cluster": observed.config.cluster, **self.forecast.to_state()}
         if self.leaves is not None:
             saved["topology"] = self.leaves.to_state()
+        if self.pieces is not None:
+            saved["pieces"] = {"names": self.pieces.names, **self.pieces.to_state()}
         try:
             text = json.dumps(saved, separators=(",", ":"))
         except TypeError as error:
@@ -107,6 +133,17 @@ class NodeForecasts:
                 f"{error}"
             ) from error
         return replace(self, text=text, changes=tuple(_changes(self, observed)))
+
+    @property
+    def weighing(self) -> LiveForecast:
+        """The forecast whose weights and reach plans go by.
+
+        That of pieces where all trainers take pieces; else trainers of whole nodes have
+        most to lose.
+        """
+        if self.pieces is None or self.takes_whole:
+            return self.forecast
+        return self.pieces
 
     @property
     def known_leaves(self) -> int:
@@ -121,9 +158,19 @@ class NodeForecasts:
 
 
 def foresee(
-    context: TickContext, observed: Observed, *, is_ours: Callable[[JobRecord], bool]
+    context: TickContext,
+    observed: Observed,
+    *,
+    is_ours: Callable[[JobRecord], bool],
+    situation: Situation,
 ) -> NodeForecasts:
     """Return forecasts, from the saved one and from what this tick observed.
+
+    Args:
+        context: The tick.
+        observed: What it observed.
+        is_ours: Tells our own leases from other jobs.
+        situation: What is decided by; says which trainers take pieces of nodes.
 
     Raises:
         StoreError: The state cannot be read.
@@ -133,9 +180,13 @@ def foresee(
     saved, problem = load_saved(state, observed.config.cluster)
     topology = None if saved is None else saved.get("topology")
     leaves = leaf_switches_of(context.backend, observed.config, topology, now_s=now_s)
-    snapshot = _pool_snapshot(observed, is_ours)
+    widths = situation.widths
+    of_pieces = held_pieces(situation.belief, widths)
+    snapshot = _pool_snapshot(observed, is_ours, of_pieces)
 
-    def begin(saved: Saved | None) -> tuple[LiveForecast, RecentAffinity, int]:
+    def begin(
+        saved: Saved | None,
+    ) -> tuple[LiveForecast, RecentAffinity, int, LiveForecast | None]:
         names = () if saved is None else node_names(state)
         pairs = (
             RecentAffinity()
@@ -153,9 +204,28 @@ def foresee(
         forecast.look(now_s, snapshot)
         if saved is not None:
             validate_forecast(forecast, snapshot.idle, horizon_s=HORIZON_S)
-        return forecast, pairs, len(names)
+        return forecast, pairs, len(names), pieces_from(saved)
 
-    (forecast, pairs, known_names), dropped = restored(saved, begin)
+    def pieces_from(saved: Saved | None) -> LiveForecast | None:
+        state = None if saved is None else saved.get("pieces")
+        if not widths and state is None:
+            return None
+        known = () if state is None else [str(name) for name in state["names"]]
+        seen = _piece_snapshot(observed, is_ours, of_pieces, known)
+        forecast = LiveForecast(
+            HORIZON_S,
+            names=known,
+            state=state,
+            leaf_of={name: node_of_piece(name) for name in (*known, *seen.idle)},
+            forecaster=context.site.planner.forecaster,
+        )
+        if widths:
+            forecast.look(now_s, seen)
+        if widths and state is not None:
+            validate_forecast(forecast, seen.idle, horizon_s=HORIZON_S)
+        return forecast
+
+    (forecast, pairs, known_names, pieces), dropped = restored(saved, begin)
     ended = ended_lease_forecasts(state, most=MOST_ENDED)
     lease_forecasts = (*pending_lease_forecasts(state), *ended)
     return NodeForecasts(
@@ -165,13 +235,19 @@ def foresee(
         lease_forecasts={LeaseKey(f.uuid, f.task): f for f in lease_forecasts},
         ended=ended,
         leaves=leaves,
+        pieces=pieces,
+        takes_whole=not widths
+        or any(own.shape not in widths for own in situation.trainers),
         problem=problem or dropped,
     )
 
 
 def _pool_snapshot(
-    observed: Observed, is_ours: Callable[[JobRecord], bool]
+    observed: Observed,
+    is_ours: Callable[[JobRecord], bool],
+    of_pieces: Collection[LeaseKey],
 ) -> IdleSnapshot:
+    """Return the idle nodes, and those that leases of whole nodes have."""
     idle = find_idle(observed.snapshot, is_ours=is_ours)
     return IdleSnapshot(
         idle=idle.nodes,
@@ -181,11 +257,66 @@ def _pool_snapshot(
             for name, plan in idle.planned.items()
         },
         held={
-            trainer.row.name: frozenset(m.node for m in trainer.newest.members)
-            for trainer in observed.trainers
-            if trainer.is_wanted and trainer.newest is not None
+            name: frozenset(m.node for m in members if m.key not in of_pieces)
+            for name, members in _members(observed)
         },
     )
+
+
+def _piece_snapshot(
+    observed: Observed,
+    is_ours: Callable[[JobRecord], bool],
+    of_pieces: Mapping[LeaseKey, str],
+    known: Iterable[str],
+) -> IdleSnapshot:
+    """Return the GPUs that no job of others has, each as a piece, and leased ones.
+
+    Where backfill plans a start, holes end: nothing is promised here besides.
+    """
+    free, unclear = find_free_gpus(observed.snapshot, is_ours=is_ours)
+    return IdleSnapshot(
+        idle=frozenset(
+            piece_name(node, gpu)
+            for node, gpus in free.items()
+            for gpu in range(1, gpus + 1)
+        ),
+        unclear=frozenset(name for name in known if node_of_piece(name) in unclear),
+        promised={},
+        held={
+            name: frozenset(of_pieces[m.key] for m in members if m.key in of_pieces)
+            for name, members in _members(observed)
+        },
+    )
+
+
+def _members(observed: Observed) -> Iterator[tuple[str, Sequence[AssignedLease]]]:
+    """Yield the leases of every trainer that wants nodes and has had some."""
+    for trainer in observed.trainers:
+        if trainer.is_wanted and trainer.newest is not None:
+            yield trainer.row.name, trainer.newest.members
+
+
+@dataclass(frozen=True, slots=True)
+class _NodesAndPieces:
+    """Forecasts of nodes and of pieces, each asked by its names."""
+
+    nodes: LiveForecast
+    pieces: LiveForecast
+
+    def group(self, node: str) -> str:
+        """Return the name of the group that is expected to leave with *node*."""
+        return self._of(node).group(node)
+
+    def size(self, node: str) -> int:
+        """Return how many idle nodes, or GPUs, that group has."""
+        return self._of(node).size(node)
+
+    def prospect(self, node: str, usable_s: float) -> Prospect:
+        """Return what is expected of the group of *node*, usable for so long."""
+        return self._of(node).prospect(node, usable_s)
+
+    def _of(self, node: str) -> LiveForecast:
+        return self.pieces if is_piece(node) else self.nodes
 
 
 def foresight_of(settings: PlannerSettings, forecasts: NodeForecasts) -> Foresight:
@@ -194,13 +325,15 @@ def foresight_of(settings: PlannerSettings, forecasts: NodeForecasts) -> Foresig
     Until enough has been watched a change costs what it costs, and plans reach as far
     as published ones, so that the published plan is the best there is.
     """
-    is_learning = forecasts.forecast.is_learning
+    weighing, nodes = forecasts.weighing, forecasts.forecast
+    is_learning = weighing.is_learning
+    pieces = forecasts.pieces
     return Foresight(
-        forecast=forecasts.forecast,
+        forecast=nodes if pieces is None else _NodesAndPieces(nodes, pieces),
         horizon_s=min(settings.t_fwd_s, HORIZON_S) if is_learning else HORIZON_S,
-        stay_s=forecasts.forecast.stay_s,
-        hit_weight=forecasts.forecast.hit_weight,
-        change_weight=forecasts.forecast.change_weight,
+        stay_s=weighing.stay_s,
+        hit_weight=weighing.hit_weight,
+        change_weight=weighing.change_weight,
         wait_s=0.0 if is_learning else WAIT_S,
     )
 

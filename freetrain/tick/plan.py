@@ -192,7 +192,7 @@ def make_plan(
 
         try:
             forecasts = (foresee or lookahead.foresee)(
-                context, observed, is_ours=is_ours
+                context, observed, is_ours=is_ours, situation=situation
             )
             decision = decide_leases(
                 situation,
@@ -866,12 +866,11 @@ def _left_idle(plan: TickPlan, submit: Submit) -> set[str]:
         if request.shape == submit.shape
         for node in request.nodes
     }
-    if plan.situation.widths:
-        return {node.node for node in decision.classes.nodes if node.is_apart} - wanted
-    if forecasts is None or forecasts.forecast.is_learning:
-        return set()
+    if forecasts is None or forecasts.weighing.is_learning:
+        apart = {node.node for node in decision.classes.nodes if node.is_apart}
+        return apart - wanted
     refused = decision.refused.items()
-    idle = {node.name for node in decision.classes.nodes if node.lease is None}
+    idle = {node.node for node in decision.classes.nodes if node.lease is None}
     capped = {name for name, why in refused if why is Refusal.LEASE_CAP}
     return (idle | capped) - wanted
 

@@ -11,7 +11,6 @@ from freetrain.planning.equal import Equal
 from freetrain.planning.freetrain import FreeTrain, Static
 from freetrain.planning.lookahead import ProvingSearch
 from freetrain.planning.policy import (
-    ClassForecast,
     PlanTrainer,
     Request,
     Tools,
@@ -22,7 +21,6 @@ from freetrain.planning.settings import LIVE_POLICIES
 from milp.answer import PlanStatus
 from milp.planner import Planner
 from milp.problem import custom, throughput, violations
-from milp.window import WindowClass
 from tests.milp.shared_nodes import shared_at_random
 from tests.planning.requests import TOOLS, plan_of, request_from
 
@@ -135,27 +133,3 @@ def test_dedicated_nodes_are_planned_by_width() -> None:
     for width, leases in ((1, 7), (4, 1), (1, 7)):
         request = Request(trainers=[trainer("t", width)], free={0: 7}, t_fwd_s=10.0)
         assert policy.plan(request).holdings == [{0: leases}]
-
-
-@pytest.mark.parametrize("last", [(), ("b",)], ids=["alone", "with a background"])
-def test_a_policy_that_looks_ahead_plans_wide_leases_as_published_and_says_so(
-    last: tuple[str, ...],
-) -> None:
-    stay = WindowClass(2, 400.0, 0.1, 0.5)
-    forecast = ClassForecast(
-        stays={0: stay, 1: stay}, reach_s=500.0, hit_weight=0.3, change_weight=1.2
-    )
-    request = Request(
-        trainers=[trainer("a", 4), trainer("b", 2)],
-        free={0: 16, 1: 16},
-        t_fwd_s=10.0,
-        background=frozenset(last),
-        forecast=forecast,
-    )
-
-    planned = make_policy("lookahead", PROVING).plan(request)
-
-    published = FreeTrain(TOOLS).plan(replace(request, forecast=None))
-    assert planned.holdings == published.holdings
-    assert "Looking ahead was left out" in planned.reason
-    assert "leases of several units" in planned.reason

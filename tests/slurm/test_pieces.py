@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm.errors import SlurmRefusedError
-from slurm.holes import HoleEnd, Snapshot, find_holes, why_no_hole
+from slurm.holes import HoleEnd, Snapshot, find_free_gpus, find_holes, why_no_hole
 from slurm.pieces import (
     Lack,
     in_proportion,
@@ -272,6 +272,25 @@ def test_a_node_where_a_lease_of_ours_runs_stays_a_hole_without_room() -> None:
         look, wanted(), is_ours=lambda j: j.job_id == 7, margin_s=0.0, sharing=BY_CPU
     )
     assert [(hole.room, hole.held_by) for hole in found] == [(0, (7,))]
+
+
+def test_gpus_that_no_job_of_others_has_are_counted_and_unclear_nodes_named() -> None:
+    lease = replace(
+        running(7, "n2"), cpu_count=2, least_memory_mib=2000, gres_per_node="gres:gpu:1"
+    )
+    look = look_of(
+        node("n1"),
+        node("n2"),
+        node("n3", allocated_cpus=8),
+        node("n4", NodeState.MIXED, NodeState.COMPLETING),
+        node("n5", NodeState.DOWN),
+        jobs=(running(1, "n1"), lease),
+    )
+
+    free, unclear = find_free_gpus(look, is_ours=lambda job: job.job_id == 7)
+
+    assert free == {"n1": 2, "n2": 3, "n3": 0}
+    assert unclear == {"n4"}
 
 
 def test_a_partition_may_give_its_jobs_a_part_of_the_cpus_alone() -> None:

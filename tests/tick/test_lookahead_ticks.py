@@ -9,6 +9,7 @@ import pytest
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.broker.limits import EndReason
+from freetrain.broker.pool import Situation
 from freetrain.config.site import LeaseMode
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.lookahead.base import Prospect
@@ -366,8 +367,9 @@ def failing(kind: type[LiveForecast]) -> Callable[..., NodeForecasts]:
         observed: Observed,
         *,
         is_ours: Callable[[JobRecord], bool],
+        situation: Situation,
     ) -> NodeForecasts:
-        forecasts = foresee(context, observed, is_ours=is_ours)
+        forecasts = foresee(context, observed, is_ours=is_ours, situation=situation)
         return replace(forecasts, forecast=kind(HORIZON_S))
 
     return made
