@@ -189,7 +189,8 @@ def piece_name(node: str, gpus: int) -> str:
     """Return the name of the piece that lasts as long as so many *gpus* are left.
 
     The GPUs of *node* that no job of others has are numbered from 1. As jobs take some,
-    those of the highest numbers go: idle ones first, then those of the youngest lease.
+    those of the highest numbers go: idle ones first, then those of the oldest lease,
+    which Slurm preempts first and whose time ends first.
     """
     return f"{node}{_PIECE}{gpus}"
 
@@ -202,23 +203,6 @@ def is_piece(name: str) -> bool:
 def node_of_piece(name: str) -> str:
     """Return the NodeName in *name*, a NodeName or one of ``piece_name``."""
     return name.partition(_PIECE)[0]
-
-
-def held_pieces(belief: Belief, widths: Mapping[str, int]) -> dict[LeaseKey, str]:
-    """Return the names of the pieces that our leases have.
-
-    Args:
-        belief: The leases.
-        widths: GPUs of a lease, by shape of those that take pieces of nodes.
-    """
-    names = {}
-    for node, leases in _held(belief.leases)[0].items():
-        gpus = 0
-        for lease in leases:
-            if lease.shape in widths:
-                gpus += widths[lease.shape]
-                names[lease.key] = piece_name(node, gpus)
-    return names
 
 
 Rank: TypeAlias = "Callable[[Sequence[PoolNode]], Sequence[PoolNode]]"
@@ -321,7 +305,7 @@ def _parts(
     Args:
         name: NodeName.
         holes: Its holes, by shape.
-        leases: Ours that can be used there.
+        leases: Ours that can be used there. Pieces are numbered by ``piece_name``.
         situation: Widths, and the time.
         limits: How long a hidden end is.
     """
@@ -330,9 +314,13 @@ def _parts(
     def end_of(hole: Hole) -> float:
         return now_s + limits.unknown_life_s if hole.end_s is None else hole.end_s
 
+    def place_of(lease: Lease) -> tuple[bool, float]:
+        is_whole = lease.shape not in widths
+        return is_whole, 0.0 if is_whole else -(lease.start_s or math.inf)
+
     first = next(iter(holes.values()))
     below = 0
-    for place, lease in enumerate(leases):
+    for place, lease in enumerate(sorted(leases, key=place_of)):
         width = widths.get(lease.shape)
         if width is None and place:
             continue  # Slurm has put two leases where each should have a node
@@ -435,11 +423,7 @@ def _by_end(nodes: Sequence[PoolNode]) -> list[PoolNode]:
 
 
 def _held(leases: Iterable[Lease]) -> tuple[dict[str, list[Lease]], frozenset[str]]:
-    """Return the leases that can be used on each node, the oldest first.
-
-    Returns:
-        These, and the nodes of leaving ones.
-    """
+    """Return the leases that can be used on each node, and nodes of leaving ones."""
     held: dict[str, list[Lease]] = {}
     leaving = set()
     for lease in leases:
@@ -449,8 +433,6 @@ def _held(leases: Iterable[Lease]) -> tuple[dict[str, list[Lease]], frozenset[st
             held.setdefault(lease.node, []).append(lease)
         else:
             leaving.add(lease.node)
-    for there in held.values():
-        there.sort(key=lambda lease: (lease.start_s or math.inf, lease.key))
     return held, frozenset(leaving)
 
 

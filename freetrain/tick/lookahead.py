@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import traceback
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -21,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from freetrain.broker.lease import LeaseKey, LeaseState
 from freetrain.broker.pool import (
     Foresight,
-    held_pieces,
     is_piece,
     node_of_piece,
     piece_name,
@@ -181,7 +181,11 @@ def foresee(
     topology = None if saved is None else saved.get("topology")
     leaves = leaf_switches_of(context.backend, observed.config, topology, now_s=now_s)
     widths = situation.widths
-    of_pieces = held_pieces(situation.belief, widths)
+    of_pieces = {
+        lease.key: widths[lease.shape]
+        for lease in situation.belief.leases
+        if lease.shape in widths
+    }
     snapshot = _pool_snapshot(observed, is_ours, of_pieces)
 
     def begin(
@@ -266,12 +270,20 @@ def _pool_snapshot(
 def _piece_snapshot(
     observed: Observed,
     is_ours: Callable[[JobRecord], bool],
-    of_pieces: Mapping[LeaseKey, str],
+    of_pieces: Mapping[LeaseKey, int],
     known: Iterable[str],
 ) -> IdleSnapshot:
     """Return the GPUs that no job of others has, each as a piece, and leased ones.
 
-    Where backfill plans a start, holes end: nothing is promised here besides.
+    Which of a node's GPUs a trainer has changes with the leases beside its own; so it
+    counts as holding the lowest ones, as many as it has there. Where backfill plans a
+    start, holes end: nothing is promised here besides.
+
+    Args:
+        observed: What the tick observed.
+        is_ours: Tells our own leases from other jobs.
+        of_pieces: GPUs of each lease that is a piece.
+        known: Names of pieces that the forecast knows.
     """
     free, unclear = find_free_gpus(observed.snapshot, is_ours=is_ours)
     return IdleSnapshot(
@@ -283,10 +295,21 @@ def _piece_snapshot(
         unclear=frozenset(name for name in known if node_of_piece(name) in unclear),
         promised={},
         held={
-            name: frozenset(of_pieces[m.key] for m in members if m.key in of_pieces)
+            name: frozenset(_lowest(members, of_pieces))
             for name, members in _members(observed)
         },
     )
+
+
+def _lowest(
+    members: Iterable[AssignedLease], of_pieces: Mapping[LeaseKey, int]
+) -> Iterator[str]:
+    """Yield the lowest pieces of each node, as many as leases have GPUs there."""
+    gpus: Counter[str] = Counter()
+    for member in members:
+        gpus[member.node] += of_pieces.get(member.key, 0)
+    for node, count in gpus.items():
+        yield from (piece_name(node, gpu) for gpu in range(1, count + 1))
 
 
 def _members(observed: Observed) -> Iterator[tuple[str, Sequence[AssignedLease]]]:

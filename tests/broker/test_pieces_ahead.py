@@ -14,7 +14,6 @@ from freetrain.broker.pool import (
     classify,
     classify_by,
     divided,
-    held_pieces,
     node_of_piece,
     piece_name,
     pool_of,
@@ -131,18 +130,17 @@ def test_a_trainer_that_gets_nothing_of_idle_nodes_is_told_who_gains_more() -> N
     assert reasons["pieces"] is TrainerReason.AWAITS_LEASES
 
 
-def test_held_pieces_are_counted_from_the_oldest_lease_on_a_node() -> None:
+def test_pieces_are_numbered_from_the_youngest_lease_on_a_node() -> None:
     old, young = NOW_S - 900.0, NOW_S - 60.0
     held = (
-        lease(0, "n1", shape="two", start_s=young),
-        lease(1, "n1", shape="one", start_s=old),
-        lease(2, "n2", shape="whole"),
+        lease(0, "n1", shape="one", start_s=old),
+        lease(1, "n1", shape="two", start_s=young),
     )
-    seen = look({"n1": 1}, leases=held, shapes=("one", "two", "whole"))
+    seen = look({"n1": 1}, leases=held, shapes=("one", "two"))
 
-    assert held_pieces(seen.belief, WIDTHS) == {key(1): "n1#1", key(0): "n1#3"}
-    names = {node.name for node in pool_of(seen, Limits())[0]}
-    assert names == {"n1#1", "n1#3", "n1#4"}
+    nodes, _ = pool_of(seen, Limits())
+    names = {node.lease.key if node.lease else None: node.name for node in nodes}
+    assert names == {key(1): "n1#2", key(0): "n1#3", None: "n1#4"}
 
 
 @given(
