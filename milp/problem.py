@@ -120,7 +120,7 @@ def _check_values(values: NDArray[np.float64]) -> None:
 
 @dataclass(slots=True)
 class NodeClass:
-    """Idle nodes, or idle parts of nodes, that are alike to the planner.
+    """Idle nodes, or blocks of nodes, that are alike to the planner.
 
     The planner counts units and places no lease. So where leases share nodes, the
     caller makes the classes such that any counts within capacity can be packed. It cuts

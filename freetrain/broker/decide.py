@@ -99,8 +99,8 @@ def decide_leases(
     elif situation.widths:
         usable = classify(nodes, now_s=now_s)
         given = _given_idle(policy.plan(ask(usable)), situation.trainers, usable)
-        parts = divided(usable, given)
-        classes, forecast = classify_by(foresight, parts, now_s=now_s)
+        blocks = divided(usable, given)
+        classes, forecast = classify_by(foresight, blocks, now_s=now_s)
         planned = policy.plan(ask(classes, forecast=forecast))
     else:
         classes, forecast = classify_by(foresight, nodes, now_s=now_s)

@@ -143,12 +143,12 @@ def given_leases(situation: Situation, limits: Limits) -> tuple[Lease, ...]:
     return tuple(usable[: max(0, min(count, churn))])
 
 
-# The nodes, and pieces of nodes, that can be planned with.
+# The nodes, and blocks of nodes, that can be planned with.
 
 
 @dataclass(frozen=True, slots=True)
 class PoolNode:
-    """A node that can be planned with, or a piece of one: idle, or held by a lease.
+    """A node that can be planned with, or a block of one: idle, or held by a lease.
 
     Attributes:
         name: NodeName; of a piece as ``piece_name`` has it.
@@ -227,7 +227,7 @@ def pool_of(
             ranked last; None for those that end first.
 
     Returns:
-        The nodes and pieces, and by NodeName why nothing of a node can be used.
+        The nodes and blocks, and by NodeName why nothing of a node can be used.
     """
     found: dict[str, dict[str, Hole]] = {}
     for shape, holes in situation.holes.items():
@@ -239,21 +239,21 @@ def pool_of(
     nodes: list[PoolNode] = []
     refused: dict[str, Refusal] = {}
     for name, by_shape in found.items():
-        parts = _parts(name, by_shape, held.get(name, ()), situation, limits)
+        blocks = _blocks(name, by_shape, held.get(name, ()), situation, limits)
         hole = next(iter(by_shape.values()))
         why = Refusal.LEAVING
         usable = []
-        for part in parts:
-            is_given = part.lease is not None and part.lease.key in given
-            is_leaving = name in leaving and _PIECE not in part.name
+        for block in blocks:
+            is_given = block.lease is not None and block.lease.key in given
+            is_leaving = name in leaving and _PIECE not in block.name
             not_used = (
-                _why_claimed(part, situation)
+                _why_claimed(block, situation)
                 or (Refusal.SHARE if is_given else None)
                 or (Refusal.LEAVING if is_leaving else None)
-                or _too_short(part, hole, assigned, now_s=now_s, limits=limits)
+                or _too_short(block, hole, assigned, now_s=now_s, limits=limits)
             )
             if not_used is None:
-                usable.append(part)
+                usable.append(block)
             else:
                 why = not_used
         nodes += usable
@@ -274,21 +274,21 @@ def pool_of(
     return tuple(nodes), refused
 
 
-def _why_claimed(part: PoolNode, situation: Situation) -> Refusal | None:
-    """Return why others have *part*; None if they have not.
+def _why_claimed(block: PoolNode, situation: Situation) -> Refusal | None:
+    """Return why others have *block*; None if they have not.
 
     Beside jobs that fit into what is free of a node, pieces that leases have stay.
     """
-    claims, lease = situation.claims, part.lease
+    claims, lease = situation.claims, block.lease
     is_piece = lease is not None and lease.shape in situation.widths
-    if lease is not None and is_piece and not claims.takes(part.node, lease.job_id):
+    if lease is not None and is_piece and not claims.takes(block.node, lease.job_id):
         return None
-    if part.node in claims.kept_free.nodes:
+    if block.node in claims.kept_free.nodes:
         return Refusal.KEPT_FREE
-    return Refusal.CLAIMED if part.node in claims.nodes else None
+    return Refusal.CLAIMED if block.node in claims.nodes else None
 
 
-def _parts(
+def _blocks(
     name: str,
     holes: Mapping[str, Hole],
     leases: Sequence[Lease],
@@ -297,10 +297,10 @@ def _parts(
 ) -> Iterator[PoolNode]:
     """Yield what there is of a node: each lease of ours, and what is free.
 
-    A node that nobody uses is one part where a lease may take it whole. What is free
-    of another is cut into pieces as wide as the leases that fit: the widest first.
+    A node that nobody uses is one block where a lease may take it whole. What is free
+    of another is cut into blocks as wide as the leases that fit: the widest first.
     Where widths divide each other that loses nothing: leases that fit into the GPUs
-    that are free fit into the pieces.
+    that are free fit into the blocks.
 
     Args:
         name: NodeName.
@@ -379,7 +379,7 @@ def _within_cap(
     """Return *nodes* without the idle ones beyond the cap, those ranked first kept.
 
     The planner must not count on them: a trainer would wait for its last node for
-    ever. A part for several leases is cut where it does not fit.
+    ever. A block for several leases is cut where it does not fit.
 
     Args:
         nodes: Those that can be planned with.
@@ -409,7 +409,7 @@ def _within_cap(
 
 
 def _cut(node: PoolNode, most: int) -> PoolNode:
-    """Return the part of *node* for no more than *most* leases, which are pieces."""
+    """Return what of the block *node* no more than *most* leases take."""
     widths = {shape: node.units // count for shape, count in node.fits}
     units = most * min(widths.values())
     fits = tuple((s, units // width) for s, width in widths.items() if width <= units)
@@ -535,9 +535,9 @@ def divided(
             both.
     """
     return tuple(
-        part
+        block
         for node in classes.nodes
-        for part in (
+        for block in (
             [node] if node.lease is not None else _divided(node, classes, given)
         )
     )

@@ -832,7 +832,7 @@ def check_leases(
     has_folder: bool,
     is_sweep: bool,
 ) -> None:
-    """Refuse options that do not go with leases of parts of nodes.
+    """Refuse options that do not go with leases that are pieces of nodes.
 
     Raises:
         UsageError: There is such an option.

@@ -163,7 +163,7 @@ def _stacked(name: str) -> str:
     return name.replace(" ", "\n")
 
 
-# Leases of parts of nodes
+# Leases that are pieces of nodes
 
 LEASE_HEADINGS = (
     "leases",
