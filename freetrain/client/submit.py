@@ -32,7 +32,7 @@ from freetrain.client.trainers import (
     next_generation,
 )
 from freetrain.config.document import BaseFolders
-from freetrain.config.job import parse_job, read_job, render_job
+from freetrain.config.job import ContainerRuntime, parse_job, read_job, render_job
 from freetrain.config.site import requirement_of
 from freetrain.elastic.files import replaced, sync_folder
 from freetrain.errors import (
@@ -50,6 +50,7 @@ from freetrain.launch.base import (
     plan_world,
     run_dir_of,
 )
+from freetrain.launch.container import PROGRAMS
 from freetrain.launch.local import LocalFinder, find_tool
 from freetrain.launch.mpirun import Flavour, unfit_path
 from freetrain.opening import PlantedLinkError, lead_of, why_unsafe
@@ -88,12 +89,13 @@ from freetrain.state.tables import (
 from freetrain.text import exact_duration, one_line, shown
 from freetrain.tick.leases import lease_script, request_for
 from slurm.batch import sbatch_argv
+from slurm.pieces import GPU
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from freetrain.config.job import TrainerJob
+    from freetrain.config.job import ContainerSettings, TrainerJob
     from freetrain.config.site import Site
     from freetrain.launch.base import WorldPlan
     from freetrain.state.files import TrainerDir
@@ -225,7 +227,11 @@ def submit_file(  # noqa: PLR0913 - the environment, piece by piece
     keep = preview if asked.is_dry_run else submit
     submitted = keep(state, submission, uid=uid)
     folders = [part.directory for part in (job, *members)]
-    shared = (state.path, *folders, submission.run_dir, submission.logs)
+    image = job.container.image_path if job.container else None
+    shared = (
+        *(state.path, *folders, submission.run_dir, submission.logs),
+        *((image.parent,) if image else ()),
+    )
     beside = Path(sys.executable).parent
     found = (
         *remarks(job, theirs, shared, beside=beside, mounts=read_mounts()),
@@ -324,6 +330,7 @@ _UNCHECKED = "Nothing was submitted. {}, or submit --unchecked if compute nodes 
 def check_program(job: TrainerJob, environment: Mapping[str, str]) -> None:
     """Refuse a job whose directory or program is not here; a pack has no program.
 
+    Of a program in a container its image and runtime must be here.
     *environment* are the variables that the trainer will get, its own included.
 
     Raises:
@@ -331,12 +338,37 @@ def check_program(job: TrainerJob, environment: Mapping[str, str]) -> None:
     """
     if not job.directory.is_dir():
         raise _refusal(f"there is no directory {job.directory}", "Correct directory")
+    if job.container is not None:
+        _check_container(job, job.container, environment)
+        return
     program = job.command[0] if job.command else ""
     if program and find_program(program, job.directory, environment) is None:
         where = f"in {job.directory}" if "/" in program else "on your PATH"
         raise _refusal(
             f"the program {shown(program)} is not {where}, or cannot be executed",
             "Activate the environment that has it, or name it in full",
+        )
+
+
+def _check_container(
+    job: TrainerJob, container: ContainerSettings, environment: Mapping[str, str]
+) -> None:
+    runtime = PROGRAMS[container.runtime]
+    if find_program(runtime, job.directory, environment) is None:
+        raise _refusal(
+            f"[container] runtime = {container.runtime} needs the program {runtime}, "
+            f"which is not on your PATH",
+            "Load its module",
+        )
+    image = container.image_path
+    if image is not None and not image.exists():
+        raise _refusal(f"there is no image {image}", "Correct [container] image")
+    outside = [Path(bind.partition(":")[0]) for bind in container.binds]
+    missing = [str(folder) for folder in outside if not folder.exists()]
+    if missing:
+        raise _refusal(
+            f"[container] binds {', '.join(missing)}, which is not there",
+            "Correct binds",
         )
 
 
@@ -468,6 +500,8 @@ def remarks(
     """
     found = []
     launcher = launcher_of(job).program(job.launch)
+    if job.container is not None and launcher_of(job).is_inside:
+        launcher = ""
     path = f"{environment.get('PATH', os.defpath)}:{beside}"
     if launcher and find_program(launcher, job.directory, {"PATH": path}) is None:
         found.append(
@@ -484,6 +518,11 @@ def remarks(
             f"compute nodes must see {', '.join(local)}, which seems to be on a disk "
             f"of this machine"
         )
+    if job.container is not None and _lacks_gpus(job, job.container):
+        found.append(
+            "[container] gpus is missing: the program gets GPUs, and sees none of them "
+            'without gpus = "nvidia" or "amd"'
+        )
     uncounted = _uncounted(job)
     if uncounted:
         found.append(
@@ -491,6 +530,19 @@ def remarks(
             f"done"
         )
     return tuple(found)
+
+
+_LEAVE_GPUS_OUT = frozenset(
+    {ContainerRuntime.APPTAINER, ContainerRuntime.SINGULARITY, ContainerRuntime.PODMAN}
+)
+"""Runtimes that show no GPU unless they are asked to."""
+
+
+def _lacks_gpus(job: TrainerJob, container: ContainerSettings) -> bool:
+    gets = job.nodes.gpus_per_lease is not None or any(
+        gres.name == GPU for gres in job.nodes.gres or ()
+    )
+    return gets and not container.gpus and container.runtime in _LEAVE_GPUS_OUT
 
 
 def _uncounted(job: TrainerJob) -> str:

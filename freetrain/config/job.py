@@ -22,6 +22,7 @@ from msgspec import Meta, Struct, field, structs
 from freetrain.config.document import (
     AMOUNTS,
     MOST_NODES,
+    PATH,
     AbsolutePath,
     Argument,
     Arguments,
@@ -149,6 +150,44 @@ def _read_launcher(value: object, _: BaseFolders) -> str:
     return name
 
 
+IMAGE_FILES = (".sif", ".simg", ".sqsh", ".sqfs", ".squashfs")
+"""Ends of names by which an image is a file, where it does not begin as a path."""
+
+MOST_IMAGE_CHARACTERS = 1_000
+MOST_BINDS = 100
+_BIND = re.compile(r"(?P<outside>[^:,]+)(:(?P<inside>/[^:,]*)(?P<how>:ro|:rw)?)?")
+_SEPARATORS = frozenset(":,")
+
+
+def _read_image(value: object, places: BaseFolders) -> str:
+    if not isinstance(value, str) or not value.isprintable():
+        raise MismatchError
+    if not 0 < len(value) <= MOST_IMAGE_CHARACTERS or value.startswith("-"):
+        raise MismatchError
+    is_file = value.endswith(IMAGE_FILES) and "://" not in value
+    if is_file or value.startswith(("/", "./", "~/")):
+        return str(PATH.read(value, places))
+    return value
+
+
+def _read_binds(value: object, places: BaseFolders) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > MOST_BINDS:
+        raise MismatchError
+    return tuple(_read_bind(bind, places) for bind in value)
+
+
+def _read_bind(value: object, places: BaseFolders) -> str:
+    text = value if isinstance(value, str) and value.isprintable() else ""
+    found = _BIND.fullmatch(text)
+    if found is None:
+        raise MismatchError
+    outside = str(PATH.read(found["outside"], places))
+    if _SEPARATORS.intersection(outside):
+        raise MismatchError
+    inside = found["inside"] or outside
+    return f"{outside}:{inside}{found['how'] or ''}"
+
+
 LAUNCHER = Form(
     "the name of a launcher",
     _read_launcher,
@@ -166,6 +205,20 @@ ENVIRONMENT = Form(
         "propertyNames": {"not": {"pattern": f"^({'|'.join(OURS)})"}},
         "additionalProperties": False,
     },
+)
+IMAGE = Form(
+    "a container's image as its runtime names it, or a path: one that begins with /, "
+    f"./ or ~/, or ends in {', '.join(IMAGE_FILES)}",
+    _read_image,
+    str,
+    {"type": "string", "minLength": 1, "maxLength": MOST_IMAGE_CHARACTERS},
+)
+BINDS = Form(
+    'folders such as "/data", "/scratch/ada:/scratch" or "/data:/data:ro", without '
+    "commas",
+    _read_binds,
+    list,
+    {"type": "array", "maxItems": MOST_BINDS, "items": {"type": "string"}},
 )
 PATTERN = Form(
     r"a regular expression such as 'step (?P<step>\d+) loss (?P<loss>\S+)', of up "
@@ -304,6 +357,48 @@ class LaunchSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     options: Arguments = ()
     command: Command = ()
     pack: AbsolutePath | None = None
+
+
+class ContainerRuntime(StrEnum):
+    """What runs containers."""
+
+    APPTAINER = "apptainer"
+    SINGULARITY = "singularity"
+    PODMAN = "podman"
+    CHARLIECLOUD = "charliecloud"
+    PYXIS = "pyxis"
+
+
+class ContainerGpus(StrEnum):
+    """Whose GPUs the program in a container uses."""
+
+    NVIDIA = "nvidia"
+    AMD = "amd"
+
+
+class ContainerSettings(Struct, frozen=True, kw_only=True, rename=key_name):
+    """``[container]``: the image in which the ranks run; the agent stays outside.
+
+    Attributes:
+        image: The image, as the runtime names it; a path is absolute.
+        runtime: What runs containers.
+        binds: Folders of the node that the program sees, beside its own: outside,
+            inside, and ro where it may only read, apart by colons.
+        gpus: Whose GPUs it uses; None where it needs none, or where the site sees to
+            them, as with Pyxis and Charliecloud.
+        options: Further words for the runtime, before the image.
+    """
+
+    image: Annotated[str, IMAGE]
+    runtime: ContainerRuntime
+    binds: Annotated[tuple[str, ...], BINDS] = ()
+    gpus: ContainerGpus | None = None
+    options: Arguments = ()
+
+    @property
+    def image_path(self) -> Path | None:
+        """The image's file or folder; None where the runtime knows it by a name."""
+        return Path(self.image) if self.image.startswith("/") else None
 
 
 class WorkSettings(Struct, frozen=True, kw_only=True, rename=key_name):
@@ -551,9 +646,10 @@ class TrainerJob(Struct, frozen=True, kw_only=True, rename=key_name):
             measurements count more.
         deadline: When it should be finished.
         progress: None if ``elastic``, or if the program does not report any.
-        quality: None for a loss, see ``measure``. None is not written, so that agents
-            of an earlier release, which run while the program is upgraded, can read
-            the file.
+        container: None for a program that runs on the nodes as they are.
+        quality: None for a loss, see ``measure``. Neither is written where it is None,
+            so that agents of an earlier release, which run while the program is
+            upgraded, can read the file.
     """
 
     name: TrainerName
@@ -568,6 +664,7 @@ class TrainerJob(Struct, frozen=True, kw_only=True, rename=key_name):
     deadline: Annotated[JobDeadline, _deadline()] | None = None
     nodes: NodeSettings
     launch: LaunchSettings = LaunchSettings()
+    container: ContainerSettings | None = None
     work: WorkSettings = WorkSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
     stop: StopSettings = StopSettings()
@@ -604,8 +701,11 @@ class TrainerJob(Struct, frozen=True, kw_only=True, rename=key_name):
     def may_have_spares(self) -> bool:
         """Whether spares are kept: where asked for, or left open and possible.
 
-        With ``ahead = false`` two worlds do not fit into memory.
+        With ``ahead = false`` two worlds do not fit into memory. In a container ranks
+        would be forked in that of the spare, with the variables of the node.
         """
+        if self.container is not None:
+            return False
         if self.launch.spare is not None:
             return self.launch.spare
         return self.elastic and self.launch.ahead and not self.launch.pack
@@ -702,6 +802,8 @@ def _check(job: TrainerJob, document: Table) -> None:
         document.inner("launch").refuse(
             "spare = true is for programs that join, and elastic = false"
         )
+    if job.container is not None:
+        _check_container(job, job.container, document.inner("container"))
     if launcher.needs_command:
         document.require("command")
     if job.work.samples is not None and job.work.epochs is not None:
@@ -732,6 +834,39 @@ def _check_nodes(nodes: NodeSettings, table: Table) -> None:
         table.refuse(
             "gpus_per_lease says how many GPUs a lease has, and gres names GPUs too; "
             "leave them out of gres, and name their kind by gpu_type"
+        )
+
+
+_HIDING = frozenset({"-e", "--cleanenv", "-C", "--containall", "--compat"})
+"""Options of Apptainer that keep the node's variables from the program."""
+
+
+def _check_container(
+    job: TrainerJob, container: ContainerSettings, table: Table
+) -> None:
+    launcher, runtime = job.launch.launcher, container.runtime
+    if job.launch.pack is not None:
+        table.refuse("the members of a pack run on the node itself; leave it out")
+    if job.launch.spare:
+        table.refuse("[launch] spare = true, and no spare is kept in a container")
+    if hiding := _HIDING.intersection(container.options):
+        table.refuse(
+            f"options has {', '.join(sorted(hiding))}, which keeps FreeTrain's "
+            f"variables from the program"
+        )
+    if runtime is not ContainerRuntime.PYXIS:
+        return
+    if launcher not in {"srun", "torchrun"}:
+        table.refuse(
+            f'runtime = "pyxis" is for launcher = "srun" or "torchrun", and it is '
+            f"{launcher}"
+        )
+    if not job.elastic and (
+        launcher == "torchrun" or job.stop.signal is not StopSignal.USR2
+    ):
+        table.refuse(
+            'with runtime = "pyxis" a program that saves by itself needs launcher = '
+            '"srun" and [stop] signal = "USR2": srun passes no other signal on'
         )
 
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from freetrain.elastic import contract, rank
 from freetrain.elastic.files import RunDir
 from freetrain.errors import BadConfigurationError
+from freetrain.launch.container import PACKAGE, SEPARATORS, Inside, in_container
 from freetrain.plugins import UnusablePluginError, find_launcher
 from freetrain.state.files import MPI_TUNING, generation_name, lease_name
 from slurm.runner import KEPT
@@ -157,10 +158,47 @@ class WorldRequest:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The command of a rank: the program, or a request for its fork to a spare."""
+        """The command of a rank, whichever lease it is in."""
+        return self.command_in(self.members[0])
+
+    def command_in(self, member: AssignedLease) -> tuple[str, ...]:
+        """Return the command of a rank in the lease *member*.
+
+        It is the program, in its container if it has one, or a request for its fork to
+        a spare.
+        """
         if not self.is_forked:
-            return self.job.command
+            return self.contained(self.job.command, member)
         return (self.head.python, "-I", "-S", _RANK, *self.job.command)
+
+    def contained(
+        self, command: tuple[str, ...], member: AssignedLease
+    ) -> tuple[str, ...]:
+        """Return the words that run *command* in the container, if there is one.
+
+        Raises:
+            CannotLaunchError: The path of a folder that it needs has separators.
+        """
+        if self.job.container is None:
+            return command
+        inside = Inside(
+            directory=self.job.directory,
+            folders=folders_inside(self.job, self.run_dir),
+            imports_us=self.job.elastic,
+            variables=tuple(
+                dict.fromkeys((*job_variables(self.job), *DEVICE_VARIABLES))
+            ),
+            step=(
+                *(self.head.srun, f"--jobid={member.job_id}"),
+                *(f"--nodelist={member.node}", *_STEP.split()),
+            ),
+        )
+        if unfit := [path for path in inside.seen if SEPARATORS & set(str(path))]:
+            raise self._refusal(
+                f"no container can see {str(unfit[0])!r}, whose commas and colons its "
+                f"runtime takes for separators"
+            )
+        return in_container(self.job.container, inside, command)
 
     @property
     def run_dir(self) -> RunDir:
@@ -310,6 +348,9 @@ class Launcher(ABC):
     takes_pieces: ClassVar[bool] = False
     """Whether it can start a world on several leases of one node."""
 
+    is_inside: ClassVar[bool] = False
+    """Whether the program that launches runs in the container, if there is one."""
+
     needs_command: ClassVar[bool] = True
     """Whether a job file must say ``command``, the program of the user's."""
 
@@ -454,7 +495,19 @@ def job_variables(job: TrainerJob) -> dict[str, str]:
     """Return the variables that a job file asks for."""
     threads = job.launch.threads
     own = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
-    return dict(job.environment) | own
+    said = dict(job.environment)
+    if job.container is not None and job.elastic:
+        path = said.get("PYTHONPATH")
+        own["PYTHONPATH"] = ":".join(filter(None, (str(PACKAGE.parent), path)))
+    return said | own
+
+
+def folders_inside(job: TrainerJob, run: RunDir) -> tuple[Path, ...]:
+    """Return the folders that *job* sees in a container, beside its own."""
+    if job.elastic:
+        return (run.path,)
+    place = job.checkpoint.path
+    return () if place is None else (place.parent,)
 
 
 def contract_variables(

@@ -306,6 +306,8 @@ def start(plan: WorldPlan, *, mark: str, keep: tuple[int, ...] = ()) -> Session:
     run_dir = plan.environment.get(RUN_DIR)
     for place in (plan.log.parent, *([Path(run_dir)] if run_dir else ())):
         _check_own(place)
+    if run_dir:  # a container can only see what is there
+        Path(run_dir).mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
     for file in plan.files:
         file.path.parent.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
         _write(file.path, file.content, mode=file.mode)

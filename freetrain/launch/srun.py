@@ -17,7 +17,7 @@ from abc import abstractmethod
 from signal import Signals
 from typing import TYPE_CHECKING, ClassVar
 
-from freetrain.config.job import StopSignal
+from freetrain.config.job import ContainerRuntime, StopSignal
 from freetrain.launch.base import (
     Launcher,
     PlannedFile,
@@ -94,7 +94,8 @@ class StepsLauncher(Launcher):
             sends=wanted,
             is_shielded=wanted is not StopSignal.TERM,
             to_children=self.signals_children,
-            heeds=str(_stop_path(request)),
+            is_contained=request.job.container is not None,
+            heeds="" if _has_file_only(request.job) else str(_stop_path(request)),
         )
 
 
@@ -105,6 +106,18 @@ def step_variables(request: WorldRequest) -> dict[str, str]:
 
 def _stop_path(request: WorldRequest) -> Path:
     return request.world_folder / "stop"
+
+
+def _has_file_only(job: TrainerJob) -> bool:
+    """Tell whether a program is asked to stop by its control file alone.
+
+    Pyxis has each rank in a step, of which a signal reaches workers of data loaders,
+    too, who would die of it.
+    """
+    container = job.container
+    return bool(
+        job.elastic and container and container.runtime is ContainerRuntime.PYXIS
+    )
 
 
 def _orders_path(request: WorldRequest, name: str) -> Path:
@@ -134,7 +147,7 @@ class SrunLauncher(StepsLauncher):
         count = request.job.launch.processes_per_node
         return tuple(
             Command(
-                request.command,
+                request.command_in(request.members[node_rank]),
                 tuple(_rank_variables(request, node_rank, local).items()),
                 f"rank {node_rank * count + local}",
             )

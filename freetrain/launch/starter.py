@@ -34,6 +34,7 @@ _END_S = 5.0
 _LOOK_EVERY_S = 0.1
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _SHELL_SIGNAL_BASE = 128
+_MARKS = (b"FREETRAIN_LEASE", b"FREETRAIN_WORLD")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class Orders:
         sends: The signal by which it asks the commands to stop.
         to_children: Whether it asks the processes that the commands started instead:
             torchrun ends its workers with an error when asked itself.
+        is_contained: Whether the commands run in containers: torchrun's workers may be
+            no descendants of theirs then, and are found by their variables.
         is_shielded: Whether TERM is kept from the commands: Slurm sends it to every
             process of a step that it preempts, and most end by it.
         has_groups: Whether each command leads a process group of its own, which a
@@ -74,6 +77,7 @@ class Orders:
     hears: tuple[str, ...]
     sends: str
     to_children: bool = False
+    is_contained: bool = False
     is_shielded: bool = False
     has_groups: bool = False
     announces: str = ""
@@ -178,12 +182,17 @@ class Starter:
         number = signal.Signals[f"SIG{self._orders.sends}"]
         self._unasked &= self._running.keys()
         for pid in tuple(self._unasked):
-            targets = tuple(_children(pid)) if self._orders.to_children else (pid,)
+            targets = self._targets(pid)
             for target in targets:
                 with suppress(ProcessLookupError):
                     os.kill(target, number)
             if targets:
                 self._unasked.remove(pid)
+
+    def _targets(self, pid: int) -> tuple[int, ...]:
+        if not self._orders.to_children:
+            return (pid,)
+        return tuple(_workers() if self._orders.is_contained else _children(pid))
 
     def _reap(self) -> int:
         """Forget ended commands; return the status of one that failed, or 0."""
@@ -230,12 +239,43 @@ def _names(folder: Path) -> set[str]:
 
 def _children(parent: int) -> Iterator[int]:
     """Yield the processes whose parent is *parent*."""
-    for entry in Path("/proc").iterdir():
+    for pid in _processes():
         with suppress(OSError, ValueError, IndexError):
-            pid = int(entry.name)
-            after_name = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-            if int(after_name[1]) == parent:
+            if _parent_of(pid) == parent:
                 yield pid
+
+
+def _workers() -> Iterator[int]:
+    """Yield torchrun's workers in this lease's part of the world, not their children.
+
+    They have the marks that the starter has, and a variable that torchrun gives them.
+    """
+    marks = {
+        b"%s=%s" % (name, os.environb[name]) for name in _MARKS if name in os.environb
+    }
+    found = set()
+    for pid in _processes():
+        with suppress(OSError):
+            texts = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            if marks <= set(texts) and any(map(_is_of_torchrun, texts)):
+                found.add(pid)
+    for pid in found:
+        with suppress(OSError, ValueError, IndexError):
+            if _parent_of(pid) not in found:
+                yield pid
+
+
+def _is_of_torchrun(variable: bytes) -> bool:
+    return variable.startswith(b"TORCHELASTIC_RUN_ID=")
+
+
+def _processes() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 -- no paths needed
+
+
+def _parent_of(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_bytes()
+    return int(stat.rpartition(b")")[2].split()[1])
 
 
 def _report(text: str) -> None:

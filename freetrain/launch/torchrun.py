@@ -19,11 +19,14 @@ class TorchrunLauncher(StepsLauncher):
     usual_program = "torchrun"
     # torchrun itself would end its workers, and exit with an error.
     signals_children = True
+    is_inside = True
 
     def find_tool(self, job: TrainerJob, head: HeadNode, finder: ToolFinder) -> Tool:
         """Return the torchrun that the program would get."""
         del head
         name = self.program(job.launch)
+        if job.container is not None:
+            return Tool(name)
         advice = "activate an environment with PyTorch"
         return Tool(finder.find(name, advice=advice))
 
@@ -46,5 +49,10 @@ class TorchrunLauncher(StepsLauncher):
             "max-restarts": 0,
         }
         words = [f"--{name}={value}" for name, value in settings.items()]
-        argv = (tool.path, *words, *launch.options, "--no-python", *request.command)
+        words += [*launch.options, "--no-python"]
+        if request.is_forked:
+            argv = (tool.path, *words, *request.command)
+        else:
+            torchrun = (tool.path, *words, *request.job.command)
+            argv = request.contained(torchrun, request.members[node_rank])
         return (Command(argv, tuple(step_variables(request).items())),)

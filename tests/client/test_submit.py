@@ -17,12 +17,15 @@ from freetrain.client.submit import (
     check_folders,
     check_launch_folder,
     check_pattern,
+    check_program,
     preview,
     remarks,
 )
 from freetrain.client.trainers import left_over
 from freetrain.config.job import (
     CheckpointSettings,
+    ContainerRuntime,
+    ContainerSettings,
     LaunchSettings,
     NodeSettings,
     ProgressFormat,
@@ -356,6 +359,49 @@ def test_a_state_directory_whose_path_mpirun_splits_is_refused_at_once(
 
     with refuses:
         check_launch_folder(job, tmp_path / name / "trainers" / "digits", environment)
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("podman", "needs the program podman, which is not on your PATH"),
+        ("image", "there is no image"),
+        ("data", "which is not there"),
+        ("", ""),
+    ],
+)
+def test_a_container_s_runtime_image_and_folders_must_be_here_and_not_its_program(
+    tmp_path: Path, missing: str, said: str
+) -> None:
+    for name in {"podman", "image", "data"} - {missing}:
+        (tmp_path / name).touch(mode=0o755)
+    container = ContainerSettings(
+        image=f"{tmp_path}/image",
+        runtime=ContainerRuntime.PODMAN,
+        binds=(f"{tmp_path}/data:/data",),
+    )
+    job = a_job(tmp_path, command=("only-in-the-image",), container=container)
+    refuses = (
+        pytest.raises(BadConfigurationError, match=said) if said else nullcontext()
+    )
+
+    with refuses:
+        check_program(job, {"PATH": str(tmp_path)})
+
+
+def test_torchrun_of_an_image_is_not_looked_for_and_missing_gpus_are_remarked(
+    tmp_path: Path,
+) -> None:
+    container = ContainerSettings(image="a", runtime=ContainerRuntime.PODMAN)
+    nodes = NodeSettings(max_nodes=1, gpus_per_lease=1)
+    launch = LaunchSettings(launcher="torchrun")
+    job = a_job(tmp_path, container=container, nodes=nodes, launch=launch)
+
+    found = remarks(job, {"PATH": ""}, [], beside=tmp_path, mounts="")
+
+    assert [remark.partition(":")[0] for remark in found] == [
+        "[container] gpus is missing"
+    ]
 
 
 def test_a_pack_needs_no_launchers_program(tmp_path: Path) -> None:

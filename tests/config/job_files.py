@@ -242,6 +242,18 @@ def targets(draw: st.DrawFn, quality: jobs.QualitySettings) -> jobs.TargetSettin
 
 
 @st.composite
+def containers(draw: st.DrawFn) -> jobs.ContainerSettings:
+    bind = st.sampled_from(["/data:/data", "/a b:/c:ro", "/d:/d:rw"])
+    return jobs.ContainerSettings(
+        image=draw(st.sampled_from(["/i/a.sif", "docker://a/b:1", "nvcr.io#nvidia/c"])),
+        runtime=draw(st.sampled_from(sorted({*jobs.ContainerRuntime} - {"pyxis"}))),
+        binds=tuple(draw(st.lists(bind, max_size=2))),
+        gpus=draw(st.none() | st.sampled_from(jobs.ContainerGpus)),
+        options=draw(st.sampled_from([(), ("--fakeroot",)])),
+    )
+
+
+@st.composite
 def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
     progress = draw(st.none() | progresses)
     is_elastic = progress is None and draw(st.booleans())
@@ -252,6 +264,7 @@ def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
     nodes = jobs.NodeSettings(max_nodes=1) if is_pack else draw(node_counts())
     by_steps = launches.filter(lambda launch: launch.launcher in {"srun", "torchrun"})
     of_programs = launches if nodes.gpus_per_lease is None else by_steps
+    has_container = not is_pack and draw(st.booleans())
     return TrainerJob(
         name=draw(st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")),
         command=() if is_pack else draw(commands),
@@ -266,8 +279,11 @@ def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
         deadline=draw(st.none() | deadlines),
         launch=structs.replace(
             draw(packs if is_pack else of_programs),
-            spare=draw(spares) if is_elastic and not is_pack else None,
+            spare=draw(st.sampled_from([False, None]) if has_container else spares)
+            if is_elastic and not is_pack
+            else None,
         ),
+        container=draw(containers()) if has_container else None,
         work=draw(works),
         checkpoint=jobs.CheckpointSettings(
             path=draw(st.none() | paths), every_s=draw(durations)

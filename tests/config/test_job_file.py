@@ -146,6 +146,76 @@ def test_with_gpus_per_lease_slurm_alone_says_which_devices_there_are() -> None:
     assert parse(with_line(line)).environment == (("CUDA_VISIBLE_DEVICES", "0"),)
 
 
+CONTAINER = f'{LEAST}[container]\nruntime = "apptainer"\n'
+
+
+@pytest.mark.parametrize(
+    ("image", "kept"),
+    [
+        ("torch.sif", "/home/ada/work/torch.sif"),
+        ("./torch", "/home/ada/work/torch"),
+        ("~/torch", "/home/ada/torch"),
+        ("/images/torch", "/images/torch"),
+        ("docker://quay.io/ada/torch.sif", "docker://quay.io/ada/torch.sif"),
+        ("quay.io/ada/torch:2", "quay.io/ada/torch:2"),
+    ],
+)
+def test_an_image_is_a_path_or_a_name_that_its_runtime_knows(
+    image: str, kept: str
+) -> None:
+    container = parse(f'{CONTAINER}image = "{image}"').container
+
+    assert container is not None
+    assert container.image == kept
+    assert (container.image_path is not None) == kept.startswith("/")
+
+
+def test_folders_are_bound_where_the_job_file_says() -> None:
+    binds = 'binds = ["data", "~/a:/b", "/c:/d:ro"]'
+    container = parse(f'{CONTAINER}image = "a"\n{binds}').container
+
+    assert container is not None
+    assert container.binds == (
+        "/home/ada/work/data:/home/ada/work/data",
+        "/home/ada/a:/b",
+        "/c:/d:ro",
+    )
+
+
+_STEPS = '[launch]\nlauncher = "srun"\n'
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('image = "-a"', "expected a container's image"),
+        ('image = "a"\nbinds = ["/a:b"]', "expected folders such as"),
+        ('image = "a"\nbinds = ["/a,b"]', "expected folders such as"),
+        ('image = "a"\nbinds = ["/a:/b:z"]', "expected folders such as"),
+        ('image = "a"\nruntime = "docker"', "expected one of apptainer"),
+        ('image = "a"\noptions = ["--cleanenv"]', "keeps FreeTrain's variables from"),
+        ('image = "a"\n[launch]\nspare = true', "no spare is kept in a container"),
+        ('image = "a"\nruntime = "pyxis"', 'is for launcher = "srun" or "torchrun"'),
+        (
+            f'image = "a"\nruntime = "pyxis"\n{_STEPS}[stop]\nsignal = "TERM"',
+            'needs launcher = "srun" and [stop] signal = "USR2"',
+        ),
+    ],
+)
+def test_a_container_that_could_not_work_is_refused(lines: str, said: str) -> None:
+    head = LEAST if "runtime" in lines else f'{LEAST}[container]\nruntime = "podman"\n'
+    table = "" if "runtime" not in lines else "[container]\n"
+    text = f"{'elastic = false' if 'TERM' in lines else ''}\n{head}{table}{lines}"
+
+    assert said in refusal(text)
+
+
+def test_members_of_a_pack_have_no_container() -> None:
+    table = '[container]\nruntime = "podman"\nimage = "a"\n'
+
+    assert "run on the node itself" in refusal(f"{pack_file()}\n{table}")
+
+
 def test_name_command_and_most_nodes_are_enough() -> None:
     job = parse(LEAST)
 

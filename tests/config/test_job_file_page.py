@@ -58,7 +58,7 @@ def shown_default(key: Key) -> str:
     return f"`{toml_value(key.written(held))}`"
 
 
-ALWAYS_SAID = {"environment", "features", "options"}
+ALWAYS_SAID = {"environment", "features", "options", "binds"}
 """Lists and tables that are empty without the key, instead of found elsewhere."""
 
 
@@ -74,7 +74,7 @@ def test_the_page_has_every_key_with_its_default(title: str, known: Rows) -> Non
     assert documented(title) == known
 
 
-OF_A_JOB = ("[launch]", "[quality]")
+OF_A_JOB = ("[launch]", "[quality]", "[container]")
 """How examples begin that are a part of a job file."""
 
 
@@ -92,5 +92,5 @@ def test_every_example_of_the_guide_is_accepted() -> None:
     jobs = [text.encode() for text in examples() if "name =" in text]
     sites = [text.encode() for text in examples() if "name =" not in text]
 
-    assert len([parse_job(one, path="page", places=PLACES) for one in jobs]) == 6
+    assert len([parse_job(one, path="page", places=PLACES) for one in jobs]) == 7
     assert len([parse_site(one, path="page", places=PLACES) for one in sites]) == 1

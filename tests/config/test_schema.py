@@ -112,6 +112,8 @@ WRONG_IN_JOBS = [
     '[launch]\nahead = "yes"',
     "[launch]\nprocesses_per_node = 0",
     '[launch]\noptions = "--bind-to core"',
+    '[container]\nimage = "a"',
+    '[container]\nimage = "a"\nruntime = "docker"',
     "[work]\nepochs = 1.5",
     "[work]\nsamples = -1",
     "[work]\ntime_limit = 10",

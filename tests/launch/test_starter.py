@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -60,7 +61,7 @@ class Started:
             [sys.executable, "-I", "-S", file, str(path)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={"PATH": os.defpath},
+            env={"PATH": os.defpath, "FREETRAIN_WORLD": str(path)},
             start_new_session=True,
         )
 
@@ -188,6 +189,22 @@ def test_it_can_ask_the_processes_that_a_command_started_instead_of_it(
     world.process.send_signal(signal.SIGUSR2)
 
     assert world.end()[0] == 0
+    assert log.read_text() == "SIGUSR2\n"
+
+
+def test_it_finds_torchrun_s_workers_that_are_no_descendants_of_the_command(
+    start: Start, tmp_path: Path
+) -> None:
+    log = tmp_path / "a"
+    worker = hears(log)
+    # As Podman's: a process of another session, with the marks and torchrun's variable.
+    text = shlex.join(["env", "TORCHELASTIC_RUN_ID=none", *worker.argv])
+    waits = f"setsid --fork {text}; until [ -s '{log}' ]; do sleep 0.05; done"
+    world = start(shell(waits), to_children=True, is_contained=True, up=1)
+
+    world.process.send_signal(signal.SIGUSR2)
+
+    assert world.end() == (0, "")
     assert log.read_text() == "SIGUSR2\n"
 
 
