@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from typer._completion_shared import get_completion_script
 
 from tests.cli.commands import options, verbs
@@ -61,6 +62,21 @@ def test_recipes_have_the_version_of_the_wheel() -> None:
     for recipe in ("conda/recipe.yaml", "spack/package.py"):
         text = (TOP / "packaging" / recipe).read_text(encoding="utf-8")
         assert set(re.findall(r'version(?:: |\()"([^"]+)"', text)) == {version}
+
+
+def test_the_apptainer_image_has_the_wheel_s_version_python_and_command() -> None:
+    told = project()["project"]
+    text = (TOP / "packaging/apptainer/freetrain.def").read_text(encoding="utf-8")
+
+    assert re.findall(r"image\.version (\S+)", text) == [told["version"]]
+    python = re.findall(r"^From: python:([\d.]+)-slim$", text, re.MULTILINE)
+    assert SpecifierSet(told["requires-python"]).contains(python[0])
+    assert re.findall(r"exec (\w+) ", text)[0] in told["scripts"]
+    # All that the build takes from the sources is there, and nothing is pinned apart.
+    assert "    . /src\n" in text
+    assert re.findall(r"pip install .*", text) == [
+        "pip install --no-cache-dir --no-compile /src"
+    ]
 
 
 @pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
