@@ -162,6 +162,9 @@ freetrain logs -f digits
 
 freetrain logs digits --generation 3 --agent
 """,
+    "top": """
+freetrain top
+""",
     "web": """
 freetrain web
 
@@ -510,6 +513,22 @@ def logs(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     )
 
 
+def top(ctx: typer.Context, *, config: Config = None) -> None:
+    """Watch trainers on the whole terminal, with keys to pause, resume and read."""
+    try:
+        from freetrain.cli.top import watch  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("textual"):
+            raise
+        raise UsageError(
+            "`freetrain top` needs Textual, which is not installed. Nothing was shown. "
+            "pip install 'freetrain[top]'; `freetrain status --watch` shows the table "
+            "without it."
+        ) from error
+
+    watch(ctx.obj, config)
+
+
 def web(
     ctx: typer.Context,
     *,
@@ -694,6 +713,7 @@ VERBS: Mapping[str, Verbs] = {
     },
     LOOK: {
         "status": status,
+        "top": top,
         "logs": logs,
         "explain": explain,
         "curves": curves,

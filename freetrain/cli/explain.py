@@ -15,6 +15,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from freetrain.api.context import UserContext
 from freetrain.api.writing import write_file
 from freetrain.cli.context import (
     CliContext,
@@ -93,26 +94,45 @@ def explain_and_show(
 ) -> None:
     """Explain the plan for *trainer*; without it for all, and for every hole."""
     state = StateDir(context.site(config).state_directory)
-    now_s, uid = context.now_s(), context.uid
-    view = overview(state, name=trainer, uid=uid, now_s=now_s, ended=False)
-    is_detailed = trainer is not None or as_json
-    most = MOST_GENERATIONS if is_detailed else 0
-    names = [standing.row.name for standing in view.standings]
-    generations = {
-        name: generation_history(state.trainer(name), most=most) for name in names
-    }
-    known = curves_of(state, name=trainer, uid=uid) if is_detailed else ()
-    learned = {each.name: each for each in known}
     if as_json:
-        record = explain_record(view, generations, learned)
+        record = explain_record(*_facts(context, state, trainer, is_detailed=True))
         write_out(context, json_text(record, allow_nan=False))
-        return
+    else:
+        print_out(context, explanation(context, state, trainer))
+
+
+def explanation(
+    context: UserContext, state: StateDir, trainer: str | None
+) -> RenderableType:
+    """Return the explanation for *trainer*, or for all and for every hole.
+
+    Raises:
+        FreeTrainError: There is no such trainer, or the state cannot be read.
+    """
+    is_detailed = trainer is not None
+    view, generations, learned = _facts(
+        context, state, trainer, is_detailed=is_detailed
+    )
+    parts: list[RenderableType] = []
     for standing in view.standings:
         name = standing.row.name
         lines = _trainer_lines(standing, view, generations[name], learned.get(name))
-        print_out(context, _joined([*lines]))
-    if trainer is None:
-        print_out(context, _holes_screen(view))
+        parts.append(_joined([*lines]))
+    return Group(*parts, *([] if is_detailed else [_holes_screen(view)]))
+
+
+def _facts(
+    context: UserContext, state: StateDir, trainer: str | None, *, is_detailed: bool
+) -> tuple[Overview, dict[str, Generations], dict[str, TrainerCurves]]:
+    now_s, uid = context.now_s(), context.uid
+    view = overview(state, name=trainer, uid=uid, now_s=now_s, ended=False)
+    most = MOST_GENERATIONS if is_detailed else 0
+    names = [standing.row.name for standing in view.standings]
+    generations: dict[str, Generations] = {
+        name: generation_history(state.trainer(name), most=most) for name in names
+    }
+    known = curves_of(state, name=trainer, uid=uid) if is_detailed else ()
+    return view, generations, {each.name: each for each in known}
 
 
 def _trainer_lines(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -83,20 +84,24 @@ _COLOURS = {
 _FEW = 100
 
 
+HEADINGS = ("trainer", "state", "nodes", "step", "samples", "loss", "samples/s", "for")
+TO_THE_RIGHT = HEADINGS[2:]
+
+
 def _table(view: Overview) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     # Only this column may wrap and shrink; long names are often alike.
-    table.add_column("trainer", overflow="fold", min_width=8)
-    table.add_column("state", no_wrap=True)
-    for heading in ("nodes", "step", "samples", "loss", "samples/s"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("for", justify="right", no_wrap=True)
+    table.add_column(HEADINGS[0], overflow="fold", min_width=8)
+    for heading in HEADINGS[1:]:
+        side: Literal["left", "right"] = "right" if heading in TO_THE_RIGHT else "left"
+        table.add_column(heading, justify=side, no_wrap=True)
     for trainer in view.standings:
-        table.add_row(*_row(trainer, view))
+        table.add_row(*trainer_row(trainer, view))
     return table
 
 
-def _row(trainer: TrainerStatus, view: Overview) -> tuple[str | Text, ...]:
+def trainer_row(trainer: TrainerStatus, view: Overview) -> tuple[str | Text, ...]:
+    """Return the cells of *trainer* below ``HEADINGS``."""
     progress = trainer.progress
     state = Text(trainer.doing, style=_COLOURS.get(trainer.doing, ""))
     speed = trainer.samples_per_s
@@ -137,17 +142,27 @@ def _lines(view: Overview) -> Iterator[str]:
     if view.left_out:
         yield f"{view.left_out} that ended earlier are left out; --all shows them."
     for trainer in view.standings:
-        reason = reason_of(trainer, view)
-        if reason:
-            yield f"{trainer.row.name}: {reason}"
-        if trainer.doing is Doing.FAILED:
-            yield f"{trainer.row.name}: `freetrain logs {trainer.row.name}` shows why."
-        for text in aim_lines(trainer, view):
+        for text in reason_lines(trainer, view):
             yield f"{trainer.row.name}: {text}"
-        if trainer.pack is not None:
-            yield f"{trainer.row.name}: {pack_line(trainer.pack)}"
+    yield from broker_lines(view)
+
+
+def broker_lines(view: Overview) -> Iterator[str]:
+    """Yield the leases, the last tick and what went wrong in it."""
     yield f"Leases: {_leases(view)}. {_tick(view)}"
     yield from () if view.report is None else view.report.problems
+
+
+def reason_lines(trainer: TrainerStatus, view: Overview) -> Iterator[str]:
+    """Yield why *trainer* is as it is, and what is wrong with it."""
+    reason = reason_of(trainer, view)
+    if reason:
+        yield reason
+    if trainer.doing is Doing.FAILED:
+        yield f"`freetrain logs {trainer.row.name}` shows why."
+    yield from aim_lines(trainer, view)
+    if trainer.pack is not None:
+        yield pack_line(trainer.pack)
 
 
 def _leases(view: Overview) -> str:

@@ -285,7 +285,7 @@ def change_and_show(
     if as_json:
         write_out(context, json_text([_changed_record(each) for each in changes]))
     else:
-        lines = [f"{_changed_text(each, verb)}\n" for each in changes]
+        lines = [f"{changed_text(each, verb)}\n" for each in changes]
         write_out(context, "".join(lines))
     if not all(each.is_possible or verb is Verb.CANCEL for each in changes):
         raise typer.Exit(EX_USAGE)
@@ -300,7 +300,8 @@ def _changed_record(changed: Changed) -> dict[str, Any]:
     }
 
 
-def _changed_text(changed: Changed, verb: Verb) -> str:
+def changed_text(changed: Changed, verb: Verb) -> str:
+    """Return what *verb* did to a trainer, as a sentence or two."""
     name = changed.row.name
     if not changed.is_possible:
         return (

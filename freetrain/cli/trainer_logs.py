@@ -52,22 +52,23 @@ def show_logs(  # noqa: PLR0913 - one parameter an option
     folder = state.trainer(row.name)
     if generation is not None:
         check_generation(folder, generation)
-    sources: Callable[[], list[Source]]
-    if agent:
-        sources = partial(agent_sources, state, folder, generation)
-    else:
-        job = job_of(row)
-        printed = folder.logs if job is None else logs_of(job, folder)
-        sources = partial(world_sources, folder, printed, generation, titles={})
-    follower = Follower(sources)
-    printer = Printer(context, as_json=as_json)
+    follower = (
+        Follower(partial(agent_sources, state, folder, generation))
+        if agent
+        else follower_of(state, row, generation)
+    )
+    printer = Printer(
+        partial(write_out, context),
+        is_terminal=context.is_out_terminal,
+        as_json=as_json,
+    )
     with suppress(KeyboardInterrupt):
-        lines = _new_lines(follower)
+        lines = new_lines(follower)
         for source, line in lines if tail is None else deque(lines, maxlen=tail):
             printer.show(source, line)
         while follow:
             has_ended = _row(state, name, context).state not in LIVE
-            for source, line in _new_lines(follower):
+            for source, line in new_lines(follower):
                 printer.show(source, line)
             if has_ended:
                 break
@@ -207,7 +208,14 @@ class Follower:
         self._is_first = False
 
 
-def _new_lines(follower: Follower) -> Iterator[tuple[Source, str]]:
+def follower_of(state: StateDir, row: TrainerRow, generation: int | None) -> Follower:
+    """Return a follower of a trainer's worlds: of one generation, or of all."""
+    folder, job = state.trainer(row.name), job_of(row)
+    printed = folder.logs if job is None else logs_of(job, folder)
+    return Follower(partial(world_sources, folder, printed, generation, titles={}))
+
+
+def new_lines(follower: Follower) -> Iterator[tuple[Source, str]]:
     """Yield the new lines; the last one may lack its end."""
     for source, text in follower.read():
         for line in _LINE.findall(text):
@@ -217,9 +225,12 @@ def _new_lines(follower: Follower) -> Iterator[tuple[Source, str]]:
 class Printer:
     """Writes lines of several files, under a title whenever the file changes."""
 
-    def __init__(self, context: CliContext, *, as_json: bool) -> None:
-        """Take the context; write JSON if *as_json*."""
-        self._context = context
+    def __init__(
+        self, write: Callable[[str], object], *, is_terminal: bool, as_json: bool
+    ) -> None:
+        """Take the place to write to, and whether it is a terminal, or for JSON."""
+        self._write = write
+        self._is_terminal = is_terminal
         self._as_json = as_json
         self._last: Source | None = None
         self._is_line_open = False
@@ -233,16 +244,16 @@ class Printer:
         """Write *text*, a line of *source*."""
         if self._as_json:
             record = {"generation": source.generation, "from": source.title}
-            write_out(self._context, json_text({**record, "text": text}))
+            self._write(json_text({**record, "text": text}))
             self._last = source
             return
         if source != self._last:
             ended = "\n" if self._is_line_open else ""
-            write_out(self._context, f"{ended}==> {one_line(source.title)} <==\n")
+            self._write(f"{ended}==> {one_line(source.title)} <==\n")
         self._last = source
-        shown = harmless(text) if self._context.is_out_terminal else text
+        shown = harmless(text) if self._is_terminal else text
         self._is_line_open = not shown.endswith("\n")
-        write_out(self._context, shown)
+        self._write(shown)
 
 
 def harmless(text: str) -> str:

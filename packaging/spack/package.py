@@ -18,6 +18,7 @@ class PyFreetrain(PythonPackage):
     version("0.1.0")
 
     variant("data", default=False, description="Logs in Parquet files")
+    variant("top", default=False, description="The command freetrain top")
     variant("mpi", default=False, description="Programs that speak MPI")
     variant("highs", default=False, description="HiGHS as a second solver")
 
@@ -37,6 +38,7 @@ class PyFreetrain(PythonPackage):
     depends_on("py-typer@0.29:", type=("build", "run"))
 
     depends_on("py-pyarrow@17:", when="+data", type=("build", "run"))
+    depends_on("py-textual@8.0:", when="+top", type=("build", "run"))
     depends_on("mpi", when="+mpi")
     depends_on("py-mpi4py@4.1:", when="+mpi", type=("build", "run"))
     depends_on("py-highspy@1.10:", when="+highs", type=("build", "run"))
