@@ -215,6 +215,8 @@ def _preview_text(preview: Preview, job: TrainerJob) -> str:
     lines += ["Its smallest world, on invented nodes:"]
     lines += [f"  cd {one_line(shlex.quote(str(world.directory)))}"]
     lines += [f"  {one_line(shlex.join(world.argv))}"]
+    if world.in_lease:
+        lines += ["and in each lease:", f"  {one_line(shlex.join(world.in_lease))}"]
     lines += [f"with {one_line(str(file.path))}" for file in world.files]
     for name, value in _devices_and_network(preview).items():
         lines.append(f"with {one_line(f'{name}={value}')}")

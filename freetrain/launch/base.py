@@ -274,6 +274,8 @@ class WorldPlan:
             does not look for one.
         has_group: Whether the signal is for all processes that it starts, too, and
             not only for the launcher: a program may be a script around another.
+        in_lease: The first command that a starter runs in the head's lease; empty
+            where *argv* shows the program.
     """
 
     argv: tuple[str, ...]
@@ -284,6 +286,7 @@ class WorldPlan:
     stop_signal: Signals | None = None
     stop_file: Path | None = None
     has_group: bool = False
+    in_lease: tuple[str, ...] = ()
 
 
 # Keys of [launch] that only some launchers understand, and the one they are made for.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import shlex
 from abc import abstractmethod
+from dataclasses import replace
 from signal import Signals
 from typing import TYPE_CHECKING, ClassVar
 
@@ -76,12 +77,14 @@ class StepsLauncher(Launcher):
         )
         path = _orders_path(request, "all")
         files.append(PlannedFile(path, render_orders(head)))
-        return assemble_plan(
+        plan = assemble_plan(
             request,
             starter_argv(request, path),
             files=(*self.agent_files(request, tool), *files),
             stop_signal=Signals[f"SIG{_ASKS}"],
         )
+        first = self.node_commands(request, tool, node_rank=0)[0]
+        return replace(plan, in_lease=first.argv)
 
     def _node_orders(
         self, request: WorldRequest, tool: Tool, *, node_rank: int

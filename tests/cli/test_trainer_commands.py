@@ -77,6 +77,24 @@ def test_a_dry_run_of_pieces_shows_their_gpus_and_what_chooses_devices_and_netwo
     assert not state.path.exists()
 
 
+@pytest.mark.usefixtures("state")
+@pytest.mark.parametrize("launcher", ["srun", "torchrun", "mpirun"])
+def test_a_dry_run_shows_the_program_s_container(tmp_path: Path, launcher: str) -> None:
+    environ = with_mpirun(tmp_path)
+    for place in (tmp_path / "bin" / "apptainer", Path("torch.sif")):
+        place.touch(mode=0o755)
+    table = 'image = "torch.sif"\nruntime = "apptainer"'
+    text = f'{JOB}\n[launch]\nlauncher = "{launcher}"\n[container]\n{table}\n'
+    Path("job.toml").write_text(text)
+
+    shown = run("submit", "job.toml", "--dry-run", environ=environ).stdout
+
+    (line,) = [x for x in shown.splitlines() if "apptainer exec " in x]
+    started = line.partition("torch.sif ")[2]
+    assert started.startswith("torchrun" if launcher == "torchrun" else "python3")
+    assert ("\nand in each lease:\n" in shown) == (launcher != "mpirun")
+
+
 def test_pieces_are_refused_where_the_site_starts_processes_by_node(
     tmp_path: Path, state: StateDir
 ) -> None:

@@ -71,11 +71,11 @@ def put_on_path(stage: Stage, program: str) -> None:
         place.chmod(0o755)
 
 
-def container_lines(runtime: ContainerRuntime, image: Path) -> str:
+def container_lines(launcher: str, runtime: ContainerRuntime, image: Path) -> str:
     """Return the table of a job file."""
     binds = [f"{place}:{place}:ro" for place in dict.fromkeys(_OF_THE_HOST)]
     return f"""\
-launcher = "srun"
+launcher = "{launcher}"
 [container]
 image = "{image}"
 runtime = "{runtime}"
@@ -122,11 +122,13 @@ def ranks(stage: Stage) -> list[int]:
     return found
 
 
+@pytest.mark.parametrize("launcher", ["srun", "mpirun"])
 @pytest.mark.parametrize("runtime", TRIED)
 def test_ranks_in_containers_are_killed_and_rescaled_and_nothing_is_lost_or_left(
     stage_on: Callable[..., Stage],
     reference: dict[int, float],
     runtime: ContainerRuntime,
+    launcher: str,
 ) -> None:
     stage = stage_on()
     put_on_path(stage, PROGRAMS[runtime])
@@ -136,8 +138,9 @@ def test_ranks_in_containers_are_killed_and_rescaled_and_nothing_is_lost_or_left
     stage.submit(
         NAME,
         most=2,
-        launch=container_lines(runtime, image),
+        launch=container_lines(launcher, runtime, image),
         USER="root",
+        HOME="/root",
         DIGITS_EPOCHS=str(EPOCHS),
         DIGITS_STEP_S="0.5",
         DIGITS_HURRY=str(hurry),

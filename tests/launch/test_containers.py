@@ -43,7 +43,7 @@ STEP = (
 )
 PODMAN = (
     "podman run --rm --init --network=host --ipc=host --userns=keep-id "
-    "--cgroups=disabled --log-driver=passthrough --security-opt=label=disable "
+    "--cgroups=disabled --log-driver=none --security-opt=label=disable "
     "--entrypoint= '--env=FREETRAIN_*' '--env=OMPI_*' '--env=PMIX_*' '--env=PMI_*' "
     "'--env=PRTE_*' '--env=MASTER_*' --env=RANK --env=LOCAL_RANK --env=NODE_RANK "
     "--env=GROUP_RANK --env=WORLD_SIZE --env=LOCAL_WORLD_SIZE --env=A "
