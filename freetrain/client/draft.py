@@ -83,6 +83,15 @@ class Draft:
         """Whether nothing shows that several processes would share the work."""
         return self.launcher == "srun" and not self.view.shares_work
 
+    @property
+    def has_all_do_the_same(self) -> bool:
+        """Whether several processes start, and nothing seen shows that they share."""
+        is_seen = self.view is not NOTHING_SEEN and not self.view.problem
+        ranks = self.per_lease or self.gpus_per_lease or 1
+        several = ranks * (self.sizes or (1, 1))[1] > 1
+        is_started = self.launcher in {"torchrun", "mpirun"}
+        return is_started and several and is_seen and not self.view.shares_work
+
 
 # ----------------------------------------------------------------------
 # Launchers and their words
@@ -142,11 +151,18 @@ class _Words:
     """The options of a launcher, taken apart.
 
     *arities* has the number of values by option. An unknown option is taken along if
-    its value is joined by ``=``; else it could not be told from the program.
+    its value is joined by ``=``; else it could not be told from the program, and
+    *advice* says what to do about it.
     """
 
     def __init__(
-        self, program: str, words: Sequence[str], arities: Mapping[str, int]
+        self,
+        program: str,
+        words: Sequence[str],
+        arities: Mapping[str, int],
+        *,
+        advice: str = "Join its value by =, or write it into [launch] options of a "
+        "job file.",
     ) -> None:
         self._program = program
         self._found: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
@@ -159,8 +175,7 @@ class _Words:
             name = name.replace("_", "-")
             if name not in arities and not joined:
                 raise UsageError(
-                    f"{program}'s option {word} is not known here. {_NOTHING} Join "
-                    f"its value by =, or write it into [launch] options of a job file."
+                    f"{program}'s option {word} is not known here. {_NOTHING} {advice}"
                 )
             count = 0 if joined else arities[name]
             values = (value,) if joined else tuple(rest[:count])
@@ -304,6 +319,7 @@ def _ranks(text: str) -> int:
 
 _ACCELERATE_FLAGS = ("--cpu", "--multi-gpu", "--same-network", "-m", "--module")
 _ACCELERATE_VALUES = (
+    "--config-file",
     "--num-processes",
     "--num-machines",
     "--machine-rank",
@@ -328,9 +344,20 @@ _ACCELERATE_PLACES = (
 )
 
 
+_IN_ITS_CODE = "Start the script by torchrun, with such settings in its code."
+
+
 def _accelerate(words: Sequence[str], *, python: str) -> _Launch:
     """Translate into torchrun: what accelerate adds to it are these variables."""
-    found = _Words("accelerate launch", words, _ACCELERATE)
+    found = _Words("accelerate launch", words, _ACCELERATE, advice=_IN_ITS_CODE)
+    if found.take("--config-file") is not None:
+        raise UsageError(
+            f"accelerate launch's --config_file cannot be kept: torchrun starts the "
+            f"script, and reads no such file. {_NOTHING} Leave it out, and give its "
+            f"num_processes, num_machines, mixed_precision and "
+            f"gradient_accumulation_steps as options; what else it says, such as FSDP "
+            f"or DeepSpeed, belongs into the script's code."
+        )
     machines = found.number("--num-machines")
     processes = found.number("--num-processes")
     if processes is not None and processes % (machines or 1):
@@ -357,7 +384,7 @@ def _accelerate(words: Sequence[str], *, python: str) -> _Launch:
     if found.left:
         raise UsageError(
             f"accelerate launch's {shlex.join(found.left)} cannot be translated. "
-            f"{_NOTHING} Start the script by torchrun, with such settings in its code."
+            f"{_NOTHING} {_IN_ITS_CODE}"
         )
     return _Launch(
         command=(python, "-u", *(("-m",) if is_module else ()), *found.rest),
@@ -505,7 +532,12 @@ def _check_unicode(words: Sequence[str], wishes: Wishes) -> None:
 def _variables_of(
     words: Sequence[str],
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Return the variables that *words* begin with, and the words after them."""
+    """Return the variables that *words* begin with, and the words after them.
+
+    They may stand behind ``env``, unless that has options.
+    """
+    if Path(words[0]).name == "env" and words[1:] and not words[1].startswith("-"):
+        words = words[1:]
     found = []
     for word in words:
         if (assigned := _ASSIGNED.fullmatch(word)) is None:
@@ -617,6 +649,13 @@ def _cautions(draft: Draft, arguments: tuple[str, ...]) -> Iterator[str]:
         return
     if draft.view.problem:
         yield f"nothing of {draft.program} is seen: {draft.view.problem}"
+    if draft.has_all_do_the_same:
+        yield (
+            f"nothing in {draft.program} shows that several processes share the "
+            f"training: if so, all that {draft.launcher} starts do the same work, and "
+            f"save over each other"
+        )
+    is_seen = draft.view is not NOTHING_SEEN and not draft.view.problem
     option = draft.view.resume_option(arguments)
     if option:
         yield (
@@ -624,11 +663,14 @@ def _cautions(draft: Draft, arguments: tuple[str, ...]) -> Iterator[str]:
             f"it: it is started with these very words each time, and must go on from "
             f"its newest checkpoint by them"
         )
-    elif not (draft.view is NOTHING_SEEN or draft.view.problem or draft.view.resumes):
+    elif is_seen and not draft.view.resumes:
+        saves = "" if draft.checkpoint else "saves, or "
         yield (
-            f"nothing in {draft.program} shows that it goes on from a checkpoint: "
-            f"if so, each change of nodes begins it from the start"
+            f"nothing in {draft.program} shows that it {saves}goes on from a "
+            f"checkpoint: if so, each change of nodes begins it from the start"
         )
+        if not draft.checkpoint:
+            return  # where it saves is no question before it is known that it does
     if not draft.checkpoint:
         yield (
             f"where {draft.program} saves is not seen; --checkpoint PATH has FreeTrain "

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -152,6 +153,7 @@ def look_at(script: Path) -> ScriptView:
             if path == script:
                 return replace(NOTHING_SEEN, problem=str(error))
             continue
+        seen.begin_file(tree)
         for node in ast.walk(tree):
             seen.visit(node)
         for module in sorted(seen.modules):
@@ -187,6 +189,20 @@ class _Seen(ast.NodeVisitor):
         self.words: set[str] = set()
         self.options: dict[str, str] = {}
         self.places: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
+
+    def begin_file(self, tree: ast.Module) -> None:
+        """Learn which variables of a file are set once, to a text."""
+        nodes = [*ast.walk(tree)]
+        named = [n.id for n in nodes if isinstance(n, ast.Name) and _is_set(n)]
+        times = Counter([*named, *(n.arg for n in nodes if isinstance(n, ast.arg))])
+        self._texts = {
+            node.targets[0].id: _text(node.value)
+            for node in nodes
+            if isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and times[node.targets[0].id] == 1
+        }
 
     def generic_visit(self, node: ast.AST) -> None:
         """Take nothing from a node of another kind."""
@@ -222,7 +238,7 @@ class _Seen(ast.NodeVisitor):
         options = [name for name in names if name.startswith("--")]
         if called in {"add_argument", "option"} and options:
             default = [k.value for k in node.keywords if k.arg == "default"]
-            self.options[options[0]] = _text(default[0]) if default else ""
+            self.options[options[0]] = _text(default[0], self._texts) if default else ""
         for keyword in node.keywords:
             if keyword.arg is not None:
                 self._note(keyword.arg, keyword.value)
@@ -230,15 +246,24 @@ class _Seen(ast.NodeVisitor):
             self._note("saved", node.args[1])
 
     def _note(self, name: str, value: ast.expr) -> None:
-        if text := _text(value):
+        if text := _text(value, self._texts):
             self.places.setdefault(name, text)
 
 
-def _text(node: ast.expr) -> str:
-    """Return the text that *node* is, or a path of it; "" where it is none."""
+def _is_set(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
+
+
+def _text(node: ast.expr, variables: Mapping[str, str] | None = None) -> str:
+    """Return the text that *node* is, or a path of it; "" where it is none.
+
+    *variables* are names that stand for texts.
+    """
+    if isinstance(node, ast.Name):
+        return "" if variables is None else variables.get(node.id, "")
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.Call) and len(node.args) == 1:
         called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        return _text(node.args[0]) if called == "Path" else ""
+        return _text(node.args[0], variables) if called == "Path" else ""
     return ""

@@ -195,7 +195,10 @@ def test_variables_before_the_command_are_kept() -> None:
     variables = ("OMP_NUM_THREADS=4", "EMPTY=", "PYTHONUNBUFFERED=0")
 
     job, _ = drafted("--", *variables, "python", "train.py", "A=1")
+    by_env, _ = drafted("--", "env", *variables, "python", "train.py", "A=1")
 
+    assert by_env == job
+    assert job["name"] == "train"
     assert job["command"] == ["python", "train.py", "A=1"]
     assert job["environment"] == {
         "OMP_NUM_THREADS": "4",
@@ -239,7 +242,20 @@ REFUSED = [
     (("--", "mpirun", "./t"), "goes by what a node has"),
     (("--", "accelerate", "launch", "train.py"), "goes by what a node has"),
     (("--", "python", "-m", "torch.distributed.launch", "train.py"), "--local-rank"),
+    (
+        ("--", "accelerate", "launch", "--config_file", "a.yaml", "train.py"),
+        "give its num_processes, num_machines,",
+    ),
+    (
+        ("--", "accelerate", "launch", "--config_file=a.yaml", "train.py"),
+        "give its num_processes, num_machines,",
+    ),
+    (
+        ("--", "accelerate", "launch", "--new", "1", "train.py"),
+        "Start the script by torchrun",
+    ),
     (("--", "A=1", "B=2"), "names no program"),
+    (("--", "env", "A=1"), "names no program"),
     (("--", "python", "train.py", "\udcff"), "is not UTF-8"),
     (("--checkpoint", "\udcff", "--", "python", "train.py"), "is not UTF-8"),
     (("--", "mpirun", "./a", ":", "./b"), "several programs"),
@@ -327,6 +343,11 @@ def test_a_path_that_no_job_file_may_have_is_refused_before_anything_is_written(
         (ALONE, ("--output_dir=out",), "out"),
         ("Trainer(default_root_dir='runs')", (), "runs"),
         ("import torch\ntorch.save(model, 'last.pt')", (), "last.pt"),
+        ("ck = 'a.pt'\nif ready:\n    torch.save(model, ck)", (), "a.pt"),
+        ("ck = Path('a.pt')\ndef save():\n    torch.save(m, ck)", (), "a.pt"),
+        ("BASE = 'runs'\nTrainer(default_root_dir=BASE)", (), "runs"),
+        ("ck = 'a.pt'\nck = 'b.pt'\ntorch.save(model, ck)", (), None),
+        ("ck = 'a.pt'\ndef save(ck):\n    torch.save(model, ck)", (), None),
         ("import net", (), "deep/ckpt"),
         ("print('hello')", ("--save", "--lr", "1"), None),
     ],
@@ -334,8 +355,8 @@ def test_a_path_that_no_job_file_may_have_is_refused_before_anything_is_written(
 def test_where_a_script_saves_is_seen(
     text: str, arguments: tuple[str, ...], place: str | None
 ) -> None:
-    script(text)
     script("import train\nCHECKPOINT_DIR = 'deep/ckpt'", "net.py")
+    script(f"{text}\nmodel.load_state_dict({{}})")
 
     job, notes = drafted("--", "python", "train.py", *arguments)
 
@@ -354,7 +375,30 @@ def test_a_program_that_may_not_resume_is_told_of() -> None:
 
     assert "has an option --resume, and the command does not give it" in without[1]
     assert "--resume" not in given[1]
-    assert "begins it from the start" in drafted("--", "python", "b.py")[1]
+    neither = drafted("--", "python", "b.py")[1]
+    assert "saves, or goes on from a checkpoint: if so, each change of" in neither
+    assert neither.count("note: ") == 1
+
+
+ALIKE = "if so, all that torchrun starts do the same work"
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "is_told"),
+    [
+        (("torchrun", "--nproc-per-node=2"), ALONE, True),
+        (("torchrun", "--nnodes=2", "--nproc-per-node=1"), ALONE, True),
+        (("torchrun", "--nproc-per-node=1"), ALONE, False),
+        (("torchrun", "--nproc-per-node=2"), TORCH, False),
+        (("torchrun", "--nproc-per-node=2"), "def f(:", False),
+    ],
+)
+def test_that_all_processes_seem_to_do_the_same_is_told(
+    words: tuple[str, ...], text: str, *, is_told: bool
+) -> None:
+    script(text)
+
+    assert (ALIKE in drafted("--", *words, "train.py")[1]) == is_told
 
 
 def test_an_elastic_program_is_found_to_be_one() -> None:
