@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from freetrain.config.site import PlannerSettings
+from slurm.text import parse_squeue
 from tests.bench.slurm_snapshot import generate
 from tests.losscurve.reported import noisy, steps
 from tests.slurm.clusters import recorded
@@ -80,6 +81,10 @@ def _quiet(folder: Path) -> None:
 
 def _huge(folder: Path) -> None:
     generate(folder, random.Random(1))  # noqa: S311 -- load, not secrets
+    jobs = parse_squeue((folder / "jobs.txt").read_text(encoding="utf-8"))
+    waiting = [f"{job.job_id}|OK|(null)|" for job in jobs if job.is_pending]
+    text = "\n".join(["JOBID|OVER_SUBSCRIBE|EXC_NODES|", *waiting, ""])
+    (folder / "waiting.txt").write_text(text, encoding="utf-8")
 
 
 def _with_trainers(folder: Path, count: int) -> tuple[str, ...]:
@@ -105,8 +110,11 @@ def _install(folder: Path, planner: str) -> None:
     answers = folder / "answers"
     config = recorded("quiet", "config.txt")
     (answers / "config.txt").write_text(config, encoding="utf-8")
+    version = recorded("quiet", "version.txt")
+    (answers / "version.txt").write_text(version, encoding="utf-8")
     stems = {
-        "squeue": "jobs",
+        "sinfo": "version",
+        "squeue": "$(case $* in *PENDING*) echo waiting;; *) echo jobs;; esac)",
         "sdiag": "sdiag",
         "scontrol": "$(for last; do :; done; echo $last)",
     }
