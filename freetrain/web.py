@@ -12,7 +12,8 @@ from __future__ import annotations
 import hmac
 import secrets
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING
+from threading import BoundedSemaphore
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -124,10 +125,37 @@ def token_of(state: StateDir, *, uid: int) -> str:
     return found
 
 
+MOST_REQUESTS = 16
+"""Requests that are answered at a time; others are turned away."""
+
+
 class _Server(ThreadingMixIn, WSGIServer):
     """A thread a request: a client that sends nothing keeps no other waiting."""
 
     daemon_threads = True
+
+    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401
+        """Take what every such server takes."""
+        super().__init__(*args, **options)
+        self._room = BoundedSemaphore(MOST_REQUESTS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        """Answer *request* in a thread; close it where all are taken."""
+        if not self._room.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no thread could be started
+            self._room.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        """Answer *request*, and leave the place to another."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing of clients that went away."""

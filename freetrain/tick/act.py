@@ -249,8 +249,7 @@ def _assign(
             done.held_back |= trainer.newest.keys if trainer.newest else frozenset()
             done.problems.append(f"{name} was given no new generation: {error}")
             return True
-        if not is_ours:
-            done.problems.append(f"an agent gave {name} a new generation first")
+        if not is_ours:  # an agent's, as whenever a lease leaves: no problem
             return False
     done.assigned += 1
     return True

@@ -3,8 +3,9 @@
 import os
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from freetrain.cli.context import EX_TEMPFAIL
 from freetrain.errors import BadDataError
 from freetrain.state.files import StateDir
-from freetrain.web import LOOPBACK, server, status_app, token_of
+from freetrain.web import LOOPBACK, MOST_REQUESTS, server, status_app, token_of
 from tests.cli.commands import at_home, run
 
 TOKEN = "t" * 43
@@ -232,6 +233,39 @@ def test_a_client_that_says_nothing_keeps_no_other_waiting(state: StateDir) -> N
         silent.connect()
         connection.request("GET", f"/?token={TOKEN}")
         assert connection.getresponse().status == 200
+
+
+def test_more_clients_than_threads_are_turned_away_until_one_leaves(
+    state: StateDir,
+) -> None:
+    with connected(state) as connection, ExitStack() as silent:
+        every = [
+            silent.enter_context(closing(HTTPConnection(LOOPBACK, connection.port)))
+            for _ in range(MOST_REQUESTS)
+        ]
+        for client in every:
+            client.connect()
+        with pytest.raises(ConnectionError):
+            status_of(connection)
+        every[0].close()
+        assert answered_within(5.0, connection) == 200
+
+
+def status_of(connection: HTTPConnection) -> int:
+    connection.close()
+    connection.request("GET", f"/?token={TOKEN}")
+    return connection.getresponse().status
+
+
+def answered_within(seconds: float, connection: HTTPConnection) -> int | None:
+    """Ask again until there is an answer; None where there was none in time."""
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        try:
+            return status_of(connection)
+        except ConnectionError:
+            time.sleep(0.05)
+    return None
 
 
 def test_a_taken_port_is_refused_with_what_to_do(
