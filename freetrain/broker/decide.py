@@ -98,7 +98,9 @@ def decide_leases(
         planned = policy.plan(ask(classes))
     elif situation.widths:
         usable = classify(nodes, now_s=now_s)
-        given = _given_idle(policy.plan(ask(usable)), situation.trainers, usable)
+        given: Mapping[tuple[str, str], int] = {}
+        if any(len(node.shapes) > 1 for node in nodes):
+            given = _given_idle(policy.plan(ask(usable)), situation.trainers, usable)
         blocks = divided(usable, given)
         classes, forecast = classify_by(foresight, blocks, now_s=now_s)
         planned = policy.plan(ask(classes, forecast=forecast))
