@@ -87,7 +87,8 @@ class NodeDemand:
 
 def demand_of(job: JobRecord) -> NodeDemand:
     """Return what *job* asks of its nodes."""
-    nodes = max(1, job.node_count)
+    required = _names(job.requested_nodes)
+    nodes = max(1, job.node_count, len(required))
     per_task = tuple(_gres(job, "gres_per_task"))
     in_all = _most((*_gres(job, "gres_per_job"), *_times(job.task_count, per_task)))
     each = [*_gres(job, "gres_per_node"), *_gres(job, "gres_per_socket"), *per_task]
@@ -97,7 +98,7 @@ def demand_of(job: JobRecord) -> NodeDemand:
     return NodeDemand(
         partitions=job.partitions,
         choices=(ANY_NODE,) if choices is None else choices,
-        required=_names(job.requested_nodes),
+        required=required,
         excluded=_names(job.excluded_nodes),
         nodes=nodes,
         cpus=job.least_cpus,

@@ -106,7 +106,7 @@ class Naive:
         if not insists <= {*there, *self.ground.partly}:
             return False
         free = [name for name in there if self.is_free(name, self.now_s, limit_s)]
-        beside, nodes = len(eligibility & self.ground.partly), job.node_count
+        beside, nodes = len(eligibility & self.ground.partly), demand_of(job).nodes
         must = insists & set(there)
         if len(free) < nodes - beside or not must <= set(free):
             return False
@@ -127,15 +127,16 @@ class Naive:
     def book(self, job: JobRecord) -> None:
         self.made += 1
         eligibility, insists = list(self.eligibility(job)), demand_of(job).required
+        nodes = demand_of(job).nodes
         if self.made > MOST_BOOKINGS or not insists <= set(eligibility):
             return
         limit_s = NO_LIMIT_S if job.limit_s is None else job.limit_s
         ends = {end for spans in self.held.values() for _, end in spans}
         for from_s in sorted({self.now_s, *ends} - {math.inf}):
             free = [name for name in eligibility if self.is_free(name, from_s, limit_s)]
-            if len(free) >= job.node_count and insists <= set(free):
+            if len(free) >= nodes and insists <= set(free):
                 free.sort(key=lambda name: name not in insists)
-                for name in free[: job.node_count]:
+                for name in free[:nodes]:
                     self.hold(name, from_s, max(from_s + limit_s, from_s + 1))
                     before_s = self.booked_s.get(name, math.inf)
                     self.booked_s[name] = min(from_s, before_s)

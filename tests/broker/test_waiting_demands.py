@@ -133,6 +133,10 @@ def test_behind_a_heterogeneous_job_that_must_wait_others_start_elsewhere() -> N
     assert given_up(wide, other, behind, leased="a1 a2 c1") == "c1"
 
 
+def test_a_job_has_at_least_the_nodes_that_it_insists_on() -> None:
+    assert demand_of(waiting(1, 1, requested_nodes="a1,c1")).nodes == 2
+
+
 feature = st.sampled_from(["a100", "ib", "rack1", "rack2"])
 constraints = st.one_of(
     st.just(""),
