@@ -46,11 +46,13 @@ class Verdict:
         is_final: Whether it is not.
         reason: Why not, for people.
         wait_s: How long after its last world ended it is launched again: the back-off.
+        times: How often in a row it has failed, or been killed; 0 where it may run.
     """
 
     is_final: bool = False
     reason: str = ""
     wait_s: float = 0.0
+    times: int = 0
 
 
 MAY_RUN = Verdict()
@@ -82,9 +84,9 @@ def judge(endings: Iterable[GenerationEnding], job: TrainerJob) -> Verdict:
         reason = f"{GAVE_UP}, {max(failures, kills)} in a row without a commit"
         return Verdict(is_final=True, reason=_reason(reason, last.message))
     if is_failure(last):
-        return Verdict(wait_s=job.restart.pause_s(failures))
+        return Verdict(wait_s=job.restart.pause_s(failures), times=failures)
     if is_killed_outside(last) and kills > 1:
-        return Verdict(wait_s=job.restart.pause_s(kills - 1))
+        return Verdict(wait_s=job.restart.pause_s(kills - 1), times=kills)
     return MAY_RUN
 
 

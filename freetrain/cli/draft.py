@@ -28,7 +28,7 @@ from freetrain.client.draft import (
 )
 from freetrain.client.status import overview
 from freetrain.client.submit import SubmitRequest
-from freetrain.client.trainers import LIVE
+from freetrain.client.trainers import LIVE, as_ended
 from freetrain.config.document import BaseFolders
 from freetrain.config.job import TrainerJob, parse_job
 from freetrain.errors import BadConfigurationError, CannotWriteError, UsageError
@@ -178,7 +178,7 @@ def _follow(context: CliContext, config: Path | None, name: str) -> None:
         as_json=False,
     )
     view = overview(state, name=name, uid=context.uid, now_s=context.now_s())
-    row = view.standings[0].row
+    row = as_ended(state, view.standings[0].row)
     if row.state in LIVE:
         context.stderr.write(
             f"\n{name} goes on. `freetrain logs -f {name}` follows it again, "

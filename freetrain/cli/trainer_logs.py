@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from freetrain.cli.context import CliContext, json_text, write_out
-from freetrain.client.trainers import LIVE, find_trainer, job_of
+from freetrain.client.trainers import LIVE, as_ended, find_trainer, job_of
 from freetrain.errors import UsageError
 from freetrain.launch.base import logs_of
 from freetrain.progress import GrowingFile, log_files
@@ -67,7 +67,8 @@ def show_logs(  # noqa: PLR0913 - one parameter an option
         for source, line in lines if tail is None else deque(lines, maxlen=tail):
             printer.show(source, line)
         while follow:
-            has_ended = _row(state, name, context).state not in LIVE
+            ended = as_ended(state, _row(state, name, context))
+            has_ended = ended.state not in LIVE
             for source, line in new_lines(follower):
                 printer.show(source, line)
             if has_ended:

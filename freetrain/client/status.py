@@ -14,12 +14,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from freetrain.agent.observation import judge, was_launched
 from freetrain.broker.limits import TrainerReason
 from freetrain.client.trainers import LIVE, find_trainer, job_of, left_over
 from freetrain.elastic.files import RunDir
 from freetrain.launch.base import logs_of
 from freetrain.pack.pack import read_record
-from freetrain.progress import latest_progress
+from freetrain.progress import latest_progress, log_files
 from freetrain.state.database import read_store
 from freetrain.state.files import (
     USER,
@@ -32,7 +33,9 @@ from freetrain.state.files import (
     read_heartbeat,
 )
 from freetrain.state.tables import TrainerState, deliveries, leases, trainers
+from freetrain.text import render_duration
 from freetrain.tick.status_report import TICKS_SILENT_S, read_status_report
+from freetrain.tick.trainers import endings_since_empty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -197,6 +200,21 @@ class Worlds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """A program that failed, and is started again on the nodes it has.
+
+    Attributes:
+        ending: Its last failure.
+        times: Failures in a row, without a commit between them.
+        at_s: When it is started again, Unix time.
+    """
+
+    ending: GenerationEnding
+    times: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerStatus:
     """One trainer now.
 
@@ -208,6 +226,7 @@ class TrainerStatus:
         head: The heartbeat of the agent that launches its newest world; None where
             nothing runs.
         pack: The record of its members; None where it is no pack.
+        retry: Its next start after a failure; None where none is waited for.
         problem: Which file is damaged; empty where none is.
     """
 
@@ -218,7 +237,13 @@ class TrainerStatus:
     committed_step: int | None = None
     head: Heartbeat | None = None
     pack: PackRecord | None = None
+    retry: Retry | None = None
     problem: str = ""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether its user wants it to train."""
+        return self.row.state is TrainerState.WANTED
 
     @property
     def nodes(self) -> int:
@@ -288,6 +313,8 @@ def _has_begun(status: TrainerStatus, last: AssignmentFile) -> bool:
     if progress is not None and progress.t is not None:
         return progress.t >= last.created_s
     heartbeat = status.head
+    if status.retry is not None:
+        return False  # the agent says that it trains while it waits, too
     if heartbeat is None or (status.job is not None and status.job.elastic):
         return False
     is_newest = heartbeat.generation == last.generation
@@ -304,6 +331,7 @@ def read_trainer_status(state: StateDir, row: TrainerRow) -> TrainerStatus:
     job = job_of(row)
     try:
         worlds = _worlds(folder)
+        retry = None if job is None else _retry(folder, job, worlds)
     except UnreadableFileError as error:
         return TrainerStatus(row=row, job=job, worlds=Worlds(), problem=str(error))
     if job is None:
@@ -318,7 +346,23 @@ def read_trainer_status(state: StateDir, row: TrainerRow) -> TrainerStatus:
         committed_step=left_over(run_dir, logs).step,
         head=_head(state, worlds),
         pack=None if job.launch.pack is None else read_record(RunDir(run_dir)),
+        retry=retry,
     )
+
+
+def _retry(folder: TrainerDir, job: TrainerJob, worlds: Worlds) -> Retry | None:
+    newest = worlds.newest
+    if newest is None or not newest.members:
+        return None
+    is_launched = bool(log_files(logs_of(job, folder), newest.generation))
+    if is_launched and worlds.ending is None:
+        return None
+    launched = [*filter(was_launched, endings_since_empty(folder))]
+    verdict = judge(launched, job)
+    if verdict.is_final or not verdict.times:
+        return None
+    at_s = launched[-1].ended_s + verdict.wait_s
+    return Retry(ending=launched[-1], times=verdict.times, at_s=at_s)
 
 
 def _head(state: StateDir, worlds: Worlds) -> Heartbeat | None:
@@ -386,14 +430,15 @@ def reason_of(trainer: TrainerStatus, view: Overview) -> str:
     """Return why *trainer* is as it is; empty where there is nothing to explain."""
     if trainer.problem:
         return trainer.problem
-    if trainer.doing is Doing.FAILED:
-        return trainer.row.message or _ending_text(trainer)
-    if trainer.row.state is not TrainerState.WANTED or trainer.doing is Doing.FINISHED:
-        return trainer.row.message
+    is_failed = trainer.doing is Doing.FAILED
+    if is_failed or trainer.doing is Doing.FINISHED or not trainer.is_wanted:
+        return trainer.row.message or (_ending_text(trainer) if is_failed else "")
     if trainer.doing is Doing.STALLED:
         return "it makes no steps any more; if that goes on, it is started again."
     if trainer.doing is Doing.STOPPING and trainer.worlds.newest is not None:
         return trainer.worlds.newest.reason
+    if trainer.doing is Doing.STARTING and trainer.retry is not None:
+        return _retry_text(trainer.retry, view.now_s)
     return _tick_reason(trainer, view.of_trainer(trainer.row.name))
 
 
@@ -406,6 +451,14 @@ def _tick_reason(trainer: TrainerStatus, line: TrainerLine | None) -> str:
     if line.reason == TrainerReason.RE_FORMS and trainer.nodes == line.planned_nodes:
         return ""  # the tick moved it after it had looked
     return f"{line.reason}{f' ({line.brake})' if line.brake else ''}."
+
+
+def _retry_text(retry: Retry, now_s: float) -> str:
+    often = "" if retry.times == 1 else f" {retry.times} times in a row"
+    why = f": {retry.ending.message}" if retry.ending.message else ""
+    left_s = retry.at_s - now_s
+    when = f"in {render_duration(left_s)}" if left_s >= 1.0 else "now"
+    return f"it {retry.ending.ended.words}{often}{why}; it is started again {when}."
 
 
 def _ending_text(trainer: TrainerStatus) -> str:

@@ -24,10 +24,7 @@ from freetrain.state.files import (
     GO_ON,
     USER,
     AssignmentFile,
-    EndingKind,
-    UnreadableFileError,
     create_assigned,
-    final_ending,
     generations,
     newest_assigned,
     read_assigned,
@@ -35,6 +32,7 @@ from freetrain.state.files import (
 )
 from freetrain.state.tables import TrainerState, put_trainers, trainers
 from freetrain.text import closest, shown
+from freetrain.tick.trainers import read_trainer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -137,23 +135,27 @@ def change(
     with open_store(state.path, uid=uid) as connection, transaction(connection):
         every = trainers(connection)
         rows = [find_trainer(every, name) for name in dict.fromkeys(names)]
-        changed = [_changed(_as_ended(state, row), verb, now_s) for row in rows]
+        changed = [_changed(_as_finished(state, row), verb, now_s) for row in rows]
         put_trainers(
             connection, [trainer.row for trainer in changed if trainer.is_change]
         )
     return tuple(_carry_out(state, trainer, verb, now_s) for trainer in changed)
 
 
-def _as_ended(state: StateDir, row: TrainerRow) -> TrainerRow:
-    """Return *row*, finished where the trainer's files say so already."""
-    if row.state not in LIVE:
+def as_ended(state: StateDir, row: TrainerRow) -> TrainerRow:
+    """Return *row*, ended where the trainer's files say so and no tick has noted it.
+
+    A damaged file is the tick's to report, and says nothing here.
+    """
+    final = read_trainer(state, row).final if row.state in LIVE else None
+    if final is None:
         return row
-    # A damaged file is the tick's to report: it must not prevent a cancel.
-    with suppress(UnreadableFileError, OSError):
-        last = final_ending(state.trainer(row.name))
-        if last is not None and last.ended is EndingKind.FINISHED:
-            return replace(row, state=TrainerState.FINISHED, message=last.message)
-    return row
+    return replace(row, state=final.state, message=final.message)
+
+
+def _as_finished(state: StateDir, row: TrainerRow) -> TrainerRow:
+    ended = as_ended(state, row)
+    return ended if ended.state is TrainerState.FINISHED else row
 
 
 def _changed(row: TrainerRow, verb: Verb, now_s: float) -> Changed:

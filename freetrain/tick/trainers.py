@@ -145,22 +145,34 @@ def _final_state(
         return FinalState(state, last.message)
     if newest.members or newest.author in {BROKER, USER}:
         return None
-    endings = tuple(_endings_since_empty(folder, newest.generation))
-    verdict = judge(reversed(endings), job)
+    endings = endings_since_empty(folder, before=newest.generation)
+    verdict = judge(endings, job)
     if not verdict.is_final:
         return None
     return FinalState(TrainerState.FAILED, verdict.reason)
 
 
-def _endings_since_empty(folder: TrainerDir, newest: int) -> Iterator[GenerationEnding]:
-    """Yield the endings, latest first, back to its last empty generation."""
-    earlier = [g for g in generations(folder.assignments) if g < newest]
+def endings_since_empty(
+    folder: TrainerDir, *, before: int | None = None
+) -> tuple[GenerationEnding, ...]:
+    """Return a trainer's endings since its last empty generation, the oldest first.
+
+    Those of generations from *before* on are left out; None to leave none out.
+
+    Raises:
+        UnreadableFileError: A file of it is damaged.
+        OSError: A file of it cannot be read.
+    """
+    found = []
+    every = generations(folder.assignments)
+    earlier = [g for g in every if before is None or g < before]
     for generation in reversed(earlier[-_MOST_READ:]):
         if not read_assigned(folder, generation).members:
-            return
+            break
         ending = read_ending(folder, generation)
         if ending is not None:
-            yield ending
+            found.append(ending)
+    return tuple(reversed(found))
 
 
 Row = list[float]

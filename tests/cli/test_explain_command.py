@@ -58,7 +58,7 @@ SEEN = {
 
 def test_a_trainer_is_explained_by_the_tick_and_by_its_files(digits: StateDir) -> None:
     assign(digits, "digits", 1, nodes=2)
-    end(digits, "digits", 1, EndingKind.KILLED, message=EVIL)
+    end(digits, "digits", 1, EndingKind.KILLED, message=EVIL, lost_lease=True)
     assign(digits, "digits", 2, nodes=1, reason="a lease is lost")
     ticked(digits, **SEEN)
 

@@ -9,10 +9,10 @@ import pytest
 
 from freetrain.config.document import BaseFolders
 from freetrain.config.job import TrainerJob, parse_job
-from freetrain.state.files import StateDir
+from freetrain.state.files import EndingKind, StateDir
 from freetrain.state.tables import TrainerState
 from tests.cli.commands import Ran, Terminal, at_home, refused, run
-from tests.client.client_states import put_state
+from tests.client.client_states import assign, end, put_state, rows
 
 TORCH = """\
 import argparse
@@ -444,6 +444,30 @@ def test_a_training_that_fails_fails_the_command() -> None:
     script(ALONE)
 
     assert submitted(state, TrainerState.FAILED).code == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        (EndingKind.FINISHED, 0, "train is finished\n"),
+        (EndingKind.DO_NOT_RESTART, 1, "train is failed: all is lost\n"),
+    ],
+)
+def test_an_end_that_no_tick_has_noted_yet_ends_the_command(
+    how: EndingKind, code: int, said: str
+) -> None:
+    state = at_home()
+    script(ALONE)
+
+    def finish_itself(_: float) -> None:
+        assign(state, "train", 1, nodes=1)
+        end(state, "train", 1, how, message="" if not code else "all is lost")
+
+    ran = run("run", "--", "python3", "train.py", sleep=finish_itself)
+
+    assert ran.code == code
+    assert ran.stderr.endswith(said)
+    assert rows(state)["train"].state is TrainerState.WANTED
 
 
 def test_the_same_command_again_follows_the_same_trainer() -> None:

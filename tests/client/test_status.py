@@ -11,6 +11,7 @@ from freetrain.client.status import (
     TrainerStatus,
     overview,
     read_trainer_status,
+    reason_of,
 )
 from freetrain.client.trainers import Verb, change
 from freetrain.state.files import USER, AgentState, EndingKind, StateDir
@@ -130,6 +131,54 @@ def test_a_program_that_reports_nothing_trains_when_its_agent_says_so(
     beat(state, head, AgentState.TRAINING, trainer="digits", generation=1)
 
     assert status(state).doing is Doing.TRAINING
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+def test_a_program_that_failed_says_so_until_it_is_started_again(
+    state: StateDir, tmp_path: Path, *, elastic: bool
+) -> None:
+    submitted(state, a_job(tmp_path, elastic=elastic))
+    failed = {"message": "exit code 1", "step": 0, "committed_step": 0}
+    for generation in (1, 2):
+        head = assign(state, "digits", generation, nodes=2).members[0].key
+        log(state, generation)
+        end(state, "digits", generation, EndingKind.FAILED, **failed)
+    between = status(state)
+    assign(state, "digits", 3, nodes=2)
+    beat(state, head, AgentState.TRAINING, trainer="digits", generation=3)
+
+    waiting = status(state)
+    early, late = seen(state, now_s=NOW_S + 90.0), seen(state, now_s=NOW_S + 150.0)
+    said = "it failed 2 times in a row: exit code 1; it is started again"
+    assert (between.doing, waiting.doing) == (Doing.STARTING, Doing.STARTING)
+    assert between.retry == waiting.retry
+    assert reason_of(waiting, early) == f"{said} in 30 s."
+    assert reason_of(waiting, late) == f"{said} now."
+
+    log(state, 3)
+
+    started = status(state)
+    assert started.retry is None
+    assert started.doing is (Doing.STARTING if elastic else Doing.TRAINING)
+    assert reason_of(started, early) == ""
+
+
+def log(state: StateDir, generation: int) -> None:
+    """Let the world of *generation* be launched: its log is made."""
+    logs = state.trainer("digits").logs
+    logs.mkdir(parents=True, exist_ok=True)
+    (logs / f"{generation:010d}.log").touch()
+
+
+@pytest.mark.parametrize("changes", [{"lost_lease": True}, {"was_asked": True}])
+def test_what_is_no_failure_of_the_program_is_not_called_one(
+    digits: StateDir, changes: dict[str, bool]
+) -> None:
+    assign(digits, "digits", 1, nodes=2)
+    end(digits, "digits", 1, EndingKind.KILLED, **changes)
+    assign(digits, "digits", 2, nodes=1)
+
+    assert status(digits).retry is None
 
 
 def test_speed_is_the_present_one_and_none_for_a_trainer_that_does_not_train(
