@@ -71,7 +71,7 @@ def replay(  # noqa: PLR0913 - the options of `freetrain replay`
         passes: Simulated schedulers look once a ``moment``, or at each ``event``.
         nodes: The first N nodes only.
         start: Second of the log to begin at.
-        days: Days to replay; None to the end.
+        days: Days to replay; None for all of a log, or 90 of ``pool``.
         load: ``quality:N``: work that arrives, over what the nodes can do.
         curves: ``quality:N``: a folder of quality curves to draw from.
         better: Whether ``higher`` or ``lower`` values of these curves are good.
@@ -151,6 +151,7 @@ class Replay:
 
     Times are seconds from the start of the replay. ``policy`` in all frames is the
     policy's name, or that of the priority or forecaster in which results differ.
+    Each frame is made once, when it is first asked for: change a copy of it.
 
     Attributes:
         comparison: All figures.

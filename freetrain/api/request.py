@@ -70,7 +70,7 @@ class ReplayRequest:
         passes: When a simulated scheduler makes a pass.
         nodes: How many of the log's nodes take part, the first ones; None for all.
         start_s: Second of the log to begin at.
-        days: Days to replay; None to the end.
+        days: Days to replay; None for all of a log, or 90 of ``pool``.
         cores_per_node: Processors of a node; None for what the log's header says.
         gpus_per_node: GPUs of a node, where those count; None for what the log says.
         gpus_per_lease: GPUs of a lease; None for whole nodes.

@@ -1,12 +1,12 @@
 """Replay of scheduler logs: what FreeTrain would have done.
 
 ``ft.replay(log, policies=["lookahead", "scavenger"])`` replays a log and compares
-policies: it calls ``freetrain.api.replay.replay``, whose docstring has the parameters.
+policies: it calls ``freetrain.api.replay.replay``.
 """
 
 import sys
 from importlib import import_module
-from inspect import Signature, signature
+from inspect import Signature, getdoc, signature
 from types import ModuleType
 from typing import Any
 
@@ -22,8 +22,16 @@ class _CallablePackage(ModuleType):
         return import_module("freetrain.api.replay").replay(*args, **options)
 
     @property
+    def __doc__(self) -> str:  # type: ignore[override] # help(ft.replay) shows it
+        """What the package is, and how it is called."""
+        called = import_module("freetrain.api.replay").replay
+        return f"{_OWN_DOC}\nft.replay{signature(called)}\n\n{getdoc(called)}\n"
+
+    @property
     def __signature__(self) -> Signature:
         return signature(import_module("freetrain.api.replay").replay)
 
+
+_OWN_DOC = str(__doc__)
 
 sys.modules[__name__].__class__ = _CallablePackage

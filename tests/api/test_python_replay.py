@@ -4,6 +4,7 @@ import doctest
 import inspect
 import json
 import math
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,13 @@ def test_replay_can_be_called_whatever_was_imported_before() -> None:
     )
     assert in_python(program).split() == ["True", "True", "86400.0"]
     assert inspect.signature(ft.replay) == inspect.signature(of_replay.replay)
+
+
+def test_help_shows_how_replay_is_called() -> None:
+    shown = pydoc.plain(pydoc.render_doc(ft.replay))
+
+    assert "ft.replay(log: 'Log | str | Path | None' = None, *, pool" in shown
+    assert "policies: Which to compare; empty for all." in shown
 
 
 def test_the_examples_of_docstrings_run() -> None:

@@ -49,10 +49,11 @@ def test_a_page_that_is_not_there_is_refused_and_the_nearest_named() -> None:
 
 def test_every_page_that_a_message_cites_is_there() -> None:
     folder = Path(str(freetrain.__file__)).parent
-    sources = (path for path in folder.rglob("*") if path.suffix in {".py", ".html"})
+    kinds = {".py", ".html"}
+    sources = [path for path in folder.rglob("*") if path.suffix in kinds]
     cited = {
         name
-        for path in sources
+        for path in [*sources, *pages().values()]
         for name in re.findall(r"freetrain docs ([a-z/-]+)", path.read_text("utf-8"))
     }
 
