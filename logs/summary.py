@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from logs.format import levels
+from logs.idleness import idle_levels
 from logs.schedule import holes, schedule
 from logs.simulation import Method, Simulation
 from logs.trace import IdleTrace, JobTrace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from numpy.typing import NDArray
 
     from logs.timeline import UnitSet
     from logs.trace import Trace
@@ -345,7 +344,7 @@ def _summarise_idle(trace: IdleTrace) -> IdleSummary:
     span_s = trace.span_s
     long_s = hole_s[hole_s >= LONG_HOLE_S]
     mean_idle = _ratio(idle_node_s, span_s)
-    idle, lasts_s = _idle_levels(trace)
+    _, idle, lasts_s = idle_levels(trace)
     busy = idle < (1 - LOW_USE) * len(trace.node_names)
     busy_s = float(lasts_s[busy].sum())
     return IdleSummary(
@@ -367,19 +366,6 @@ def _summarise_idle(trace: IdleTrace) -> IdleSummary:
         short_hole_share=_ratio(len(hole_s) - len(long_s), len(hole_s)),
         long_hole_time_share=_ratio(float(long_s.sum()), idle_node_s),
     )
-
-
-def _idle_levels(trace: IdleTrace) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return how many nodes were idle from t = 0 on, and for how many seconds each."""
-    times_s, at = np.unique(
-        np.concatenate(([0.0, trace.span_s], trace.start_s, trace.end_s)),
-        return_inverse=True,
-    )
-    opened, closed = np.split(at[2:], 2)
-    change = np.bincount(opened, minlength=len(times_s)) - np.bincount(
-        closed, minlength=len(times_s)
-    )
-    return np.cumsum(change)[:-1], np.diff(times_s)
 
 
 def _ratio(part: float, whole: float) -> float:

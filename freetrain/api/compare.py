@@ -39,6 +39,7 @@ from freetrain.replay.trainers import (
 from freetrain.replay.trainers_file import read_curve, read_trainers
 from freetrain.report.summary import Comparison, hole_lengths, name_among, percent
 from freetrain.text import closest, counted, one_line, render_duration
+from logs.idleness import HALF
 from logs.trace import JobTrace
 from slurm.errors import UnreadableOutputError
 
@@ -425,9 +426,6 @@ def _read_as(request: ReplayRequest, timeline: PoolTimeline, count: int) -> str:
         f"{timeline.mean_nodes:,.1f} nodes idle on average."
     )
 
-
-HALF = 0.5
-"""Share of idle nodes from which on an outage is more likely than a lack of jobs."""
 
 REPORTED_SHARE = 0.05
 """Share of the idle node-time, or of the span, from which on a caution is shown."""

@@ -732,6 +732,10 @@ VERBS: Mapping[str, Verbs] = {
             "freetrain.cli.demo",
             "Replay the two sample weeks that ship; or, --live, train here.",
         ),
+        "assess": (
+            "freetrain.cli.assess",
+            "Say on one page what FreeTrain would do on the machine of a log.",
+        ),
         "replay": (
             "freetrain.cli.replay",
             "Replay a scheduler log and compare policies for training in its holes.",
