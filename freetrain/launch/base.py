@@ -25,7 +25,13 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from freetrain.elastic import contract, rank
 from freetrain.elastic.files import RunDir
 from freetrain.errors import BadConfigurationError
-from freetrain.launch.container import PACKAGE, SEPARATORS, Inside, in_container
+from freetrain.launch.container import (
+    PACKAGE,
+    SEPARATORS,
+    Inside,
+    in_container,
+    shield_of,
+)
 from freetrain.plugins import UnusablePluginError, find_launcher
 from freetrain.state.files import MPI_TUNING, generation_name, lease_name
 from slurm.runner import KEPT
@@ -198,7 +204,8 @@ class WorldRequest:
                 f"no container can see {str(unfit[0])!r}, whose commas and colons its "
                 f"runtime takes for separators"
             )
-        return in_container(self.job.container, inside, command)
+        shield = shield_of(self.job, is_torchrun=launcher_of(self.job).is_inside)
+        return in_container(self.job.container, inside, (*shield, *command))
 
     @property
     def run_dir(self) -> RunDir:

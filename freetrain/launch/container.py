@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.config.job import ContainerGpus, ContainerRuntime
+from freetrain.config.job import ContainerGpus, ContainerRuntime, StopSignal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from freetrain.config.job import ContainerSettings
+    from freetrain.config.job import ContainerSettings, TrainerJob
 
 PROGRAMS: Mapping[ContainerRuntime, str] = {
     ContainerRuntime.APPTAINER: "apptainer",
@@ -43,6 +43,14 @@ _LAUNCHERS_VARIABLES = (
     *("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK"),
     *("WORLD_SIZE", "LOCAL_WORLD_SIZE"),
 )
+_IGNORE_TERM = ("/bin/sh", "-c", "trap '' TERM; exec \"$@\"", "sh")
+# torchrun handles TERM, and ends its workers; one that is blocked never reaches it.
+_BLOCKING = (
+    "import os, signal, sys; "
+    "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); "
+    "os.execvp(sys.argv[1], sys.argv[1:])"
+)
+_BLOCK_TERM = ("python3", "-I", "-S", "-c", _BLOCKING)
 _TMP = "/tmp"  # noqa: S108 -- MPI's daemons and ranks meet there
 _NVIDIA_OF_PODMAN = ("--device=nvidia.com/gpu=all",)
 _AMD_OF_PODMAN = ("--device=/dev/kfd", "--device=/dev/dri")
@@ -95,6 +103,22 @@ def in_container(
     if runtime is ContainerRuntime.PYXIS:
         return _pyxis(container, inside, binds, command)
     return _apptainer(container, inside, binds, command)
+
+
+def shield_of(job: TrainerJob, *, is_torchrun: bool) -> tuple[str, ...]:
+    """Return words before a command inside, by which it outlives TERM; none needed: ().
+
+    Slurm sends TERM to every process of a lease that it preempts, and Podman passes it
+    on. A program that saves by itself at another signal would end by it, unsaved. The
+    starter blocks TERM, but only Charliecloud keeps it blocked on the way inside.
+    An elastic program takes TERM for a request to commit.
+    """
+    container = job.container
+    if container is None or container.runtime is ContainerRuntime.CHARLIECLOUD:
+        return ()
+    if job.elastic or job.stop.signal is StopSignal.TERM:
+        return ()
+    return _BLOCK_TERM if is_torchrun else _IGNORE_TERM
 
 
 def _apptainer(

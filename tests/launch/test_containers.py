@@ -7,6 +7,7 @@ Charliecloud: ch-run(1) of 0.31. Pyxis: README.md of 0.24, and srun(1).
 
 import json
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from freetrain.config.job import (
     ContainerRuntime,
     ContainerSettings,
     NodeSettings,
+    StopSettings,
+    StopSignal,
 )
 from freetrain.launch.base import (
     CannotLaunchError,
@@ -36,6 +39,11 @@ TMP = "/tmp"  # noqa: S108 -- only named
 WORK = "/home/ada/digits"
 RUN = f"{FOLDER}/run"
 US = str(Path(sys.modules["freetrain"].__path__[0]))
+TERMINATED = (
+    sys.executable,
+    "-c",
+    "import os, signal; os.kill(os.getpid(), signal.SIGTERM); print('saved')",
+)
 COMMAND = "python train.py '$(touch x); *'"
 STEP = (
     "--overlap --nodes=1 --ntasks=1 --mpi=none --export=ALL --cpu-bind=none --mem=0 "
@@ -55,6 +63,17 @@ PODMAN = (
 def contained(runtime: str, **keys: Any) -> ContainerSettings:  # noqa: ANN401
     fields = {"image": IMAGE, "binds": ("/data:/data:ro",), "options": ("--x",)} | keys
     return ContainerSettings(runtime=ContainerRuntime(runtime), **fields)
+
+
+def inside(container: ContainerSettings, launcher: str, tool: str) -> list[str]:
+    """Return what a program that saves at USR2 is started with inside."""
+    asked = request(
+        job(launcher, container=container, elastic=False, command=TERMINATED)
+    )
+    plan = plan_world(asked, Tool(tool))
+    orders = next(f.content for f in plan.files if f.path.name == "node-1.json")
+    argv: list[str] = json.loads(orders)["commands"][0]["argv"]
+    return argv[argv.index("--x" if "pyxis" in container.runtime else IMAGE) + 1 :]
 
 
 def words(container: ContainerSettings, launcher: str = "srun", **keys: Any) -> str:  # noqa: ANN401
@@ -195,6 +214,42 @@ def test_workers_of_data_loaders_never_get_a_signal_that_srun_gives_to_all(
     plan = plan_world(asked, Tool("torchrun"))
     orders = next(f.content for f in plan.files if f.path.name == "node-0.json")
     assert bool(json.loads(orders)["heeds"]) == heeds
+
+
+@pytest.mark.parametrize("runtime", ["apptainer", "podman", "pyxis"])
+def test_a_program_that_saves_at_usr2_outlives_the_term_that_slurm_gives_to_all(
+    runtime: str,
+) -> None:
+    argv = inside(contained(runtime), "srun", "")
+
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)  # noqa: S603 -- our own words
+    assert (done.returncode, done.stdout) == (0, "saved\n")
+
+
+def test_torchrun_inside_outlives_it_too_though_it_handles_term(tmp_path: Path) -> None:
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text(
+        f"#!{sys.executable}\n"
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "words = sys.argv[sys.argv.index('--no-python') + 1:]\n"
+        "os.execv(words[0], words)\n"
+    )
+    torchrun.chmod(0o755)
+    argv = inside(contained("podman"), "torchrun", str(torchrun))
+
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)  # noqa: S603 -- our own words
+    assert (done.returncode, done.stdout) == (0, "saved\n")
+
+
+def test_a_program_that_wants_term_gets_it() -> None:
+    keys: dict[str, Any] = {
+        "elastic": False,
+        "stop": StopSettings(signal=StopSignal.TERM),
+    }
+
+    assert words(contained("podman"), **keys).endswith(f"{IMAGE} {COMMAND}")
 
 
 def test_no_spare_is_kept_for_a_container() -> None:
