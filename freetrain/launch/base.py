@@ -26,7 +26,7 @@ from freetrain.elastic import contract, rank
 from freetrain.elastic.files import RunDir
 from freetrain.errors import BadConfigurationError
 from freetrain.launch.container import (
-    PACKAGE,
+    IMPORTS,
     SEPARATORS,
     Inside,
     in_container,
@@ -508,7 +508,7 @@ def job_variables(job: TrainerJob) -> dict[str, str]:
     said = dict(job.environment)
     if job.container is not None and job.elastic:
         path = said.get("PYTHONPATH")
-        own["PYTHONPATH"] = ":".join(filter(None, (str(PACKAGE.parent), path)))
+        own["PYTHONPATH"] = ":".join(filter(None, (str(IMPORTS), path)))
     return said | own
 
 

@@ -33,7 +33,10 @@ PROGRAMS: Mapping[ContainerRuntime, str] = {
 """The program of each runtime, which compute nodes need."""
 
 PACKAGE = Path(__file__).resolve().parents[1]
-"""FreeTrain's package; an elastic program inside sees it, and nothing beside it."""
+"""FreeTrain's package, which an elastic program inside sees."""
+
+IMPORTS = PACKAGE / "launch" / "inside"
+"""For its PYTHONPATH: what lies beside the package is the node's, not the image's."""
 
 SEPARATORS = frozenset(",:")
 """Every runtime takes them for the ends of the paths that it binds."""

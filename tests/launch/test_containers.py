@@ -194,7 +194,28 @@ def test_an_elastic_program_inside_imports_the_freetrain_that_starts_it() -> Non
     asked = request(job("srun", container=contained("apptainer"), environment=own))
 
     found = launcher_environment(asked)["PYTHONPATH"]
-    assert found == f"{Path(US).parent}:/home/ada/lib"
+    assert found == f"{US}/launch/inside:/home/ada/lib"
+
+
+def test_it_imports_nothing_else_of_the_node_where_the_node_s_folders_are_seen() -> (
+    None
+):
+    asked = request(job("srun", container=contained("apptainer")))
+    program = (
+        "import importlib.util\n"
+        "import freetrain.elastic.contract\n"
+        "print(freetrain.__file__, importlib.util.find_spec('milp'))"
+    )
+
+    done = subprocess.run(  # noqa: S603 -- our own words
+        [sys.executable, "-S", "-c", program],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env={"PYTHONPATH": launcher_environment(asked)["PYTHONPATH"]},
+    )
+    assert (done.stdout, done.stderr) == (f"{US}/__init__.py None\n", "")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH in containers: FreeTrain's package, and nothing beside it."""
