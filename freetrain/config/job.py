@@ -849,7 +849,9 @@ def _check_container(
         table.refuse("the members of a pack run on the node itself; leave it out")
     if job.launch.spare:
         table.refuse("[launch] spare = true, and no spare is kept in a container")
-    if hiding := _HIDING.intersection(container.options):
+    is_apptainer = runtime in {ContainerRuntime.APPTAINER, ContainerRuntime.SINGULARITY}
+    hiding = _HIDING.intersection(container.options) if is_apptainer else ()
+    if hiding:
         table.refuse(
             f"options has {', '.join(sorted(hiding))}, which keeps FreeTrain's "
             f"variables from the program"

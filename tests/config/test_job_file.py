@@ -193,7 +193,10 @@ _STEPS = '[launch]\nlauncher = "srun"\n'
         ('image = "a"\nbinds = ["/a,b"]', "expected folders such as"),
         ('image = "a"\nbinds = ["/a:/b:z"]', "expected folders such as"),
         ('image = "a"\nruntime = "docker"', "expected one of apptainer"),
-        ('image = "a"\noptions = ["--cleanenv"]', "keeps FreeTrain's variables from"),
+        (
+            'image = "a"\nruntime = "apptainer"\noptions = ["--cleanenv"]',
+            "keeps FreeTrain's variables from",
+        ),
         ('image = "a"\n[launch]\nspare = true', "no spare is kept in a container"),
         ('image = "a"\nruntime = "pyxis"', 'is for launcher = "srun" or "torchrun"'),
         (
@@ -208,6 +211,14 @@ def test_a_container_that_could_not_work_is_refused(lines: str, said: str) -> No
     text = f"{'elastic = false' if 'TERM' in lines else ''}\n{head}{table}{lines}"
 
     assert said in refusal(text)
+
+
+def test_an_option_that_hides_variables_in_apptainer_is_another_in_podman() -> None:
+    options = 'runtime = "podman"\noptions = ["-e", "HF_HOME"]'
+    container = parse(f'{LEAST}[container]\nimage = "a"\n{options}').container
+
+    assert container is not None
+    assert container.options == ("-e", "HF_HOME")
 
 
 def test_members_of_a_pack_have_no_container() -> None:
