@@ -34,7 +34,11 @@ def following(
     """Call ``freetrain run`` as long as the block lasts; it prints to *out*."""
     with out.open("wb") as file:
         process = subprocess.Popen(  # noqa: S603 -- our own interpreter and words
-            [str(stage.python), "-m", "freetrain", *WORDS, *command],
+            # Tests that run in the background of a shell ignore INT.
+            [
+                *("/usr/bin/env", "--default-signal=INT", str(stage.python)),
+                *("-m", "freetrain", *WORDS, *command),
+            ],
             env=stage.environ,
             cwd=stage.folder,
             stdout=file,
