@@ -2,12 +2,12 @@
 
 For example::
 
-with ElasticCallback(samples=len(data), global_batch=64, epochs=3) as training:
-loader = DataLoader(data, batch_sampler=training.sampler())
-trainer = Trainer(**training.options)
-training.fit(trainer, model, loader)
-if training.finished:
-trainer.save_checkpoint("model.ckpt")
+    with ElasticCallback(samples=len(data), global_batch=64, epochs=3) as training:
+        loader = DataLoader(data, batch_sampler=training.sampler())
+        trainer = Trainer(**training.options)
+        training.fit(trainer, model, loader)
+        if training.finished:
+            trainer.save_checkpoint("model.ckpt")
 """
 
 from __future__ import annotations
@@ -23,29 +23,22 @@ from lightning.pytorch.callbacks import Callback
 
 from freetrain import elastic
 from freetrain.elastic.fragment import RESERVED
-from freetrain.integrations.torch import AskedToLeaveError, join
+from freetrain.integrations.torch import AskedToLeaveError, RunBlock, join
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
     from lightning.pytorch import LightningModule, Trainer
 
-    from freetrain.integrations.torch import ElasticSampler, TorchRun
+    from freetrain.integrations.torch import ElasticSampler
 
 _FILE = "lightning.ckpt"
 _PIECES = "pieces"
 
 
-class ElasticCallback(Callback):
-    """Joins the run, and has a ``Trainer`` commit, report and leave as it is asked to.
-
-    Attributes:
-        run: The run, within the block.
-    """
-
-    run: TorchRun
+class ElasticCallback(RunBlock, Callback):
+    """Joins the run, and has a ``Trainer`` commit, report and leave when asked to."""
 
     def __init__(
         self,
@@ -92,20 +85,6 @@ class ElasticCallback(Callback):
                 )
             self._joined = joining.pop_all()
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        """Leave the run, as ``elastic.join`` does at its end."""
-        return self._joined.__exit__(kind, error, trace)
-
-    @property
-    def finished(self) -> bool:
-        """Whether the training is over: evaluate and export only then."""
-        return self.run.finished
 
     @property
     def options(self) -> dict[str, Any]:

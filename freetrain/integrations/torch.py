@@ -40,6 +40,8 @@ from freetrain.elastic.torch_world import TorchWorld, torch_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from contextlib import ExitStack
+    from types import TracebackType
 
     from freetrain.elastic import Batch, Fragment
 
@@ -362,6 +364,31 @@ def check_shares(global_batch: int, *, size: int, pieces: int) -> None:
             f"a global batch of {global_batch} has no equal shares for {each}. Nothing "
             f"was trained. Let `sizes` in [nodes] have divisors only, or change it."
         )
+
+
+class RunBlock:
+    """The end of a block in which a library's callback has joined the run.
+
+    Attributes:
+        run: The run, within the block.
+    """
+
+    run: TorchRun
+    _joined: ExitStack
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        """Leave the run, as ``elastic.join`` does at its end."""
+        return self._joined.__exit__(kind, error, trace)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the training is over: evaluate and export only then."""
+        return self.run.finished
 
 
 @contextmanager

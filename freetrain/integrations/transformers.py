@@ -21,12 +21,11 @@ from transformers.trainer_utils import SaveStrategy
 
 from freetrain import elastic
 from freetrain.elastic.fragment import RESERVED
-from freetrain.integrations.torch import check_shares, join
+from freetrain.integrations.torch import RunBlock, check_shares, join
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
     from transformers import (
@@ -36,21 +35,14 @@ if TYPE_CHECKING:
         TrainingArguments,
     )
 
-    from freetrain.integrations.torch import TorchRun
 
 _EVALUATING = "evaluating"
 # Orders of samples that depend on seed and epoch alone; others on batches, too.
 _ORDERS = ("random", "sequential")
 
 
-class ElasticTrainerCallback(TrainerCallback):
-    """Joins the run, and has a ``Trainer`` commit, report and leave as it is asked to.
-
-    Attributes:
-        run: The run, within the block.
-    """
-
-    run: TorchRun
+class ElasticTrainerCallback(RunBlock, TrainerCallback):
+    """Joins the run, and has a ``Trainer`` commit, report and leave when asked to."""
 
     def __init__(self, arguments: TrainingArguments, *, global_batch: int) -> None:
         """Set the arguments so that *global_batch* samples make a step in every world.
@@ -91,20 +83,6 @@ class ElasticTrainerCallback(TrainerCallback):
         """Join the run; collective."""
         self.run = self._joined.enter_context(join())
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        """Leave the run, as ``elastic.join`` does at its end."""
-        return self._joined.__exit__(kind, error, trace)
-
-    @property
-    def finished(self) -> bool:
-        """Whether the training is over: evaluate and export only then."""
-        return self.run.finished
 
     def train(self, trainer: Trainer) -> None:
         """Train from the last commit on, until the end or asked to leave; collective.

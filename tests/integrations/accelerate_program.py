@@ -6,15 +6,7 @@ import accelerate
 import torch
 
 from freetrain.integrations.torch import join
-from tests.integrations.tiny import (
-    EPOCHS,
-    EVALUATE_EVERY,
-    EVALUATION_BATCHES,
-    GLOBAL_BATCH,
-    Record,
-    TinyData,
-    TinyModel,
-)
+from tests.integrations.tiny import EPOCHS, GLOBAL_BATCH, Record, TinyData, TinyModel
 
 PIECES = int(os.environ.get("TEST_PIECES", "1"))
 
@@ -50,11 +42,7 @@ def main() -> None:
             record.step(step)
             run.end_step(accelerator.save_state, loss=total)
             total = 0.0
-            if step % EVALUATE_EVERY == 0 and not run.leaving:
-                for batch in range(EVALUATION_BATCHES):
-                    record.evaluate("evaluation", step, batch)
-                    run.poll()
-                run.rewind_random()
+            record.evaluate_where_due(run, step)
         if run.finished:
             record.write(finished=run.fragment.position.step)
 

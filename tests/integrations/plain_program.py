@@ -8,15 +8,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from freetrain.integrations.torch import ShardedCheckpoint, join
-from tests.integrations.tiny import (
-    EPOCHS,
-    EVALUATE_EVERY,
-    EVALUATION_BATCHES,
-    GLOBAL_BATCH,
-    Record,
-    TinyData,
-    TinyModel,
-)
+from tests.integrations.tiny import EPOCHS, GLOBAL_BATCH, Record, TinyData, TinyModel
 
 PIECES = int(os.environ.get("TEST_PIECES", "1"))
 
@@ -58,11 +50,7 @@ def main() -> None:
             total, pieces = 0.0, 0
             record.step(step)
             run.end_step(saved.save, loss=float(mean[0]))
-            if step % EVALUATE_EVERY == 0 and not run.leaving:
-                for batch in range(EVALUATION_BATCHES):
-                    record.evaluate("evaluation", step, batch)
-                    run.poll()
-                run.rewind_random()
+            record.evaluate_where_due(run, step)
         if run.finished:
             record.write(finished=run.fragment.position.step)
 

@@ -90,6 +90,14 @@ class Record:
         if batch == 1:
             self.at(place, step)
 
+    def evaluate_where_due(self, run: Any, step: int) -> None:
+        """Evaluate after every few steps in a loop of the program's own."""
+        if step % EVALUATE_EVERY == 0 and not run.leaving:
+            for batch in range(EVALUATION_BATCHES):
+                self.evaluate("evaluation", step, batch)
+                run.poll()
+            run.rewind_random()
+
     def write(self, **fields: Any) -> None:
         with self._file.open("a") as file:
             file.write(json.dumps(fields) + "\n")
