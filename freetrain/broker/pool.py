@@ -245,7 +245,7 @@ def pool_of(
         usable = []
         for block in blocks:
             is_given = block.lease is not None and block.lease.key in given
-            is_leaving = name in leaving and _PIECE not in block.name
+            is_leaving = name in leaving and not is_piece(block.name)
             not_used = (
                 _why_claimed(block, situation)
                 or (Refusal.SHARE if is_given else None)
