@@ -398,15 +398,21 @@ def test_time_of_the_agents_own_freeze_or_without_a_look_is_no_silence() -> None
     assert blind.peer.silent_s == 0.0
 
 
-@pytest.mark.parametrize(("files", "is_known"), [(3, True), (999, True), (1000, False)])
-def test_the_last_save_is_the_newest_file_or_unknown_among_too_many(
-    board: Board, folder: TrainerDir, tmp_path: Path, files: int, *, is_known: bool
-) -> None:
+def saves_of_its_own(folder: TrainerDir, tmp_path: Path) -> Path:
+    """Let the trainer's program save by itself, and return where."""
     saves = tmp_path / "saves"
     saves.mkdir()
     checkpoint = CheckpointSettings(path=saves)
     job = structs.replace(a_job("t"), elastic=False, checkpoint=checkpoint)
     folder.job.write_text(render_job(job), encoding="utf-8")
+    return saves
+
+
+@pytest.mark.parametrize(("files", "is_known"), [(3, True), (999, True), (1000, False)])
+def test_the_last_save_is_the_newest_file_or_unknown_among_too_many(
+    board: Board, folder: TrainerDir, tmp_path: Path, files: int, *, is_known: bool
+) -> None:
+    saves = saves_of_its_own(folder, tmp_path)
     (saves / "latest").symlink_to("gone.pt")
     for number in range(files):
         (saves / f"{number}.pt").touch()
@@ -418,11 +424,7 @@ def test_the_last_save_is_the_newest_file_or_unknown_among_too_many(
 def test_a_link_to_nothing_hides_no_save(
     board: Board, folder: TrainerDir, tmp_path: Path
 ) -> None:
-    saves = tmp_path / "saves"
-    saves.mkdir()
-    checkpoint = CheckpointSettings(path=saves)
-    job = structs.replace(a_job("t"), elastic=False, checkpoint=checkpoint)
-    folder.job.write_text(render_job(job), encoding="utf-8")
+    saves = saves_of_its_own(folder, tmp_path)
     (saves / "a.pt").touch()
     before = board.checkpoint_stamp("t")
     os.utime(saves / "a.pt", (7, 7))

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from freetrain.client.submit import SubmitRequest, submit_file
-from freetrain.demo.fake_slurm.cluster import NODES, FakeJob
-from freetrain.demo.fake_slurm.processes import FakeSlurmFolder, at_work, install
+from freetrain.demo.fake_slurm.cluster import NODES
+from freetrain.demo.fake_slurm.processes import at_work, install
 from freetrain.demo.live import History, demo_site, read_history
 from freetrain.state.files import StateDir
 from freetrain.tick.environment import real_environment
 from freetrain.tick.tick import tick
 from tests.elastic.launching import REPOSITORY, clean_environment
+from tests.fakes.others import take_nodes
 from tests.integrations.worlds import TOLERANCE, Worlds, samples_in
 
 pytestmark = pytest.mark.skipif(
@@ -53,22 +54,6 @@ def on(seen: History, nodes: set[str]) -> bool:
     return bool(seen.segments) and set(seen.segments[-1].nodes) == nodes
 
 
-def busy(slurm: FakeSlurmFolder, nodes: list[str], run_s: float) -> None:
-    """Let a job of another user have *nodes* at once."""
-    theirs = FakeJob(
-        job_id=0,
-        name="theirs",
-        user="others",
-        partition="main",
-        limit_s=3_600.0,
-        submit_s=now_s(),
-        due_s=now_s(),
-        wanted=nodes,
-        run_s=run_s,
-    )
-    slurm.add([theirs])
-
-
 def test_a_trainer_of_torchrun_grows_shrinks_and_loses_nothing(tmp_path: Path) -> None:
     variables = {
         **PROGRAM,
@@ -85,8 +70,8 @@ def test_a_trainer_of_torchrun_grows_shrinks_and_loses_nothing(tmp_path: Path) -
         environ = clean_environment()
         environ["PATH"] = f"{slurm.path}:{environ.get('PATH', '')}"
         one, other, *rest = NODES
-        busy(slurm, rest, 3_600.0)
-        busy(slurm, [other], 40.0)
+        take_nodes(slurm, rest, run_s=3_600.0, now_s=now_s())
+        take_nodes(slurm, [other], run_s=40.0, now_s=now_s())
         submit_file(
             SubmitRequest(path=job, named=job.name),
             site,
@@ -108,7 +93,7 @@ def test_a_trainer_of_torchrun_grows_shrinks_and_loses_nothing(tmp_path: Path) -
 
         wait_for("it to train on one node", lambda seen: seen.steps > 20)
         wait_for("it to grow", lambda seen: on(seen, {one, other}))
-        busy(slurm, [other], 3_600.0)
+        take_nodes(slurm, [other], run_s=3_600.0, now_s=now_s())
         wait_for("its end", lambda seen: seen.is_finished)
         rescaled = read_history(NAME, trainer)
 

@@ -18,7 +18,6 @@ import pytest
 
 from freetrain.client.submit import SubmitRequest, submit_file
 from freetrain.config.site import HoleSettings, LeaseSettings, PlannerSettings, Site
-from freetrain.demo.fake_slurm.cluster import FakeJob
 from freetrain.demo.fake_slurm.processes import at_work, install
 from freetrain.elastic.contract import read_outcome
 from freetrain.elastic.files import RunDir
@@ -40,6 +39,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.processes import processes
 from tests.cluster.site import Site as SlurmSite
 from tests.cluster.waiting import wait_for
+from tests.fakes.others import take_nodes
 from tests.pack.packs import PROGRESS, TOP, Stage
 
 NAME = "small-ones"
@@ -207,18 +207,7 @@ def on_a_stand_in(folder: Path) -> Iterator[Scene]:
         path = f"{fake_slurm.path}:{os.environ.get('PATH', '')}"
 
         def take_away(node: str) -> None:
-            theirs = FakeJob(
-                job_id=0,
-                name="theirs",
-                user="others",
-                partition="main",
-                limit_s=3_600.0,
-                submit_s=now_s(),
-                due_s=now_s(),
-                wanted=[node],
-                run_s=600.0,
-            )
-            fake_slurm.add([theirs])
+            take_nodes(fake_slurm, [node], run_s=600.0, now_s=now_s())
 
         environ = {**os.environ, "PATH": path}
         yield leased_pack(folder, environ, longest_s=240.0), take_away
