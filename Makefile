@@ -76,6 +76,9 @@ test-all: test test-slurm-rest test-torch lint types docs test-wheel  ## All tes
 test-torch: $(TORCH_INSTALLED)  ## Tests with PyTorch, Transformers, Lightning and Accelerate, in a venv of their own
 	@$(TORCH)/bin/python -m pytest -n 2 tests/integrations
 
+test-random: $(DEV)  ## Property tests with new random examples, 500 of each, for what the same examples of `make test` miss
+	@$(PYTEST) -n auto -m "hypothesis and not slurm" --hypothesis-profile=random
+
 test-slurm: export FREETRAIN_SLURM_RELEASE = $(RELEASE)
 test-slurm: $(DEV)  ## Only the tests on a real Slurm; RELEASE=24.11 or 26.05 for another
 	@$(BIN)/python -m tests.cluster prepare
