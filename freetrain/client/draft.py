@@ -582,8 +582,10 @@ def _launcher_for(view: ScriptView, *, is_typed: bool) -> str:
 
     Elastic programs without PyTorch, and those of MPI's packages, find their peers by
     MPI alone. PyTorch's find them by variables that srun's have, too: a command that
-    was typed stays one process in each lease.
+    was typed stays one process in each lease. Loops of libraries take torchrun.
     """
+    if view.is_integrated:
+        return "torchrun"
     if view.is_elastic:
         return "srun" if view.uses("torch") else "mpirun"
     if view.uses("mpi4py") or view.uses("horovod"):

@@ -40,7 +40,7 @@ _SHARING_WORDS = frozenset(
     {"RANK", "WORLD_SIZE", "init_process_group", "DistributedDataParallel"}
 )
 _RESUMING = re.compile(
-    r"resume|restore|load_state_dict|load_checkpoint|latest"
+    r"resume|restore|load_state_dict|load_checkpoint|latest|last_checkpoint|ckpt_path"
     r"|^(exists|is_?file|glob|listdir|scandir)$",
     re.IGNORECASE,
 )
@@ -78,8 +78,13 @@ class ScriptView:
 
     @property
     def is_elastic(self) -> bool:
-        """Whether it uses ``freetrain.elastic``."""
-        return self.uses("freetrain.elastic")
+        """Whether it uses ``freetrain.elastic``, by itself or in a library's loop."""
+        return self.uses("freetrain.elastic") or self.is_integrated
+
+    @property
+    def is_integrated(self) -> bool:
+        """Whether it uses ``freetrain.integrations``."""
+        return self.uses("freetrain.integrations")
 
     @property
     def shares_work(self) -> bool:
@@ -241,6 +246,7 @@ class _Seen(ast.NodeVisitor):
             self.options[options[0]] = _text(default[0], self._texts) if default else ""
         for keyword in node.keywords:
             if keyword.arg is not None:
+                self.words.add(keyword.arg)
                 self._note(keyword.arg, keyword.value)
         if called == "save" and len(node.args) > 1:  # as torch.save
             self._note("saved", node.args[1])

@@ -401,6 +401,20 @@ def test_that_all_processes_seem_to_do_the_same_is_told(
     assert (ALIKE in drafted("--", *words, "train.py")[1]) == is_told
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trainer.train(resume_from_checkpoint=True)",
+        "trainer.train(resume_from_checkpoint=get_last_checkpoint('out'))",
+        "trainer.fit(model, loader, ckpt_path='last')",
+    ],
+)
+def test_a_library_that_is_told_to_go_on_is_seen(text: str) -> None:
+    script(text)
+
+    assert "begins it from the start" not in drafted("--", "torchrun", "train.py")[1]
+
+
 def test_an_elastic_program_is_found_to_be_one() -> None:
     script(ELASTIC)
     script(f"import torch\n{ELASTIC}", "torch_ddp.py")
@@ -412,6 +426,22 @@ def test_an_elastic_program_is_found_to_be_one() -> None:
     assert {"checkpoint", "stop"}.isdisjoint(plain)
     assert (plain["launch"]["launcher"], notes) == ("mpirun", "")
     assert by_torch["launch"]["launcher"] == "srun"
+
+
+@pytest.mark.parametrize("library", ["torch", "transformers", "lightning"])
+def test_a_program_of_an_integration_is_elastic_and_started_by_torchrun(
+    library: str,
+) -> None:
+    script(f"import {library}\nfrom freetrain.integrations.{library} import join\n")
+
+    typed, notes = drafted("--", "torchrun", "--nproc-per-node", "2", "train.py")
+    guessed, _ = drafted("--nodes", "1:8", "--", "python", "train.py")
+
+    assert "elastic" not in typed
+    assert {"checkpoint", "stop", "progress"}.isdisjoint(typed)
+    assert notes == ""
+    assert typed["launch"] == {"launcher": "torchrun", "processes_per_node": 2}
+    assert guessed["launch"]["launcher"] == "torchrun"
 
 
 def finish(state: StateDir, end: TrainerState) -> Any:  # noqa: ANN401 - a sleep
