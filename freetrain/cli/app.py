@@ -725,6 +725,10 @@ VERBS: Mapping[str, Verbs] = {
     OPERATE: {
         "doctor": doctor,
         "tick": tick,
+        "shadow": (
+            "freetrain.cli.shadow",
+            "Plan as a tick does, ask Slurm for nothing, and note what was foreseen.",
+        ),
         "drill": drill,
     },
     REPLAY: {

@@ -630,6 +630,11 @@ class StateDir:
         return self.path / "evidence"
 
     @property
+    def shadow(self) -> Path:
+        """What `freetrain shadow` foresaw, a line each time."""
+        return self.path / "shadow.jsonl"
+
+    @property
     def log(self) -> Path:
         """One line a tick."""
         return self.path / "tick.log"

@@ -1,0 +1,558 @@
+"""Shadow mode: what ticks would have asked for, planned live and asked of nobody.
+
+``observe_once`` takes a snapshot, finds holes and plans for job files as a tick does
+(``decide_leases``), and appends a line to a file of its own: the holes with their
+foretold ends, and leases that are not there. The next line tells what became of them:
+a node that is no hole any more has taken its lease with it. Slurm is only read.
+``freetrain.api.shadow_score`` sums the lines up.
+
+Left out of a tick: shares beside other users' FreeTrain, limits of accounts and QOS,
+measured speeds, forecasts of ``lookahead``, and leases of GPUs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from freetrain.api.holes import (
+    MOST_REQUESTS,
+    PartitionHoles,
+    holes_for_leases,
+    snapshot_between_cycles,
+)
+from freetrain.broker.belief import Belief
+from freetrain.broker.decide import decide_leases
+from freetrain.broker.lease import Assignment, Lease, LeaseKey, LeaseState
+from freetrain.broker.pool import Situation, Trainer
+from freetrain.config.job import read_job
+from freetrain.config.site import requirement_on
+from freetrain.errors import BadDataError, UsageError
+from freetrain.opening import open_plain
+from freetrain.planning.policy import make_policy
+from freetrain.planning.rating import rate
+from freetrain.priority.base import Contender, RatingInputs
+from freetrain.state.database import prepare_directory
+from freetrain.state.files import StateDir
+from freetrain.tick.environment import slurm_connector
+from freetrain.tick.leases import limits_of, shape_name
+from freetrain.tick.plan import tools_for
+from freetrain.tick.rate import priority_of, stated_speed
+from slurm.holes import HoleEnd
+from slurm.records import choose_partition, collapse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from freetrain.api.context import UserContext
+    from freetrain.config.job import TrainerJob
+    from freetrain.config.site import Site
+    from freetrain.planning.rating import Ratings
+    from slurm.holes import Snapshot
+    from slurm.records import ClusterConfig
+
+MOST_GAP_S = 300.0
+"""Between lines further apart nothing is known, and nothing counts as trained."""
+
+_TAIL_BYTES = 1 << 20
+"""The last line, of ten thousand nodes that are idle singly, is shorter."""
+
+_FORETOLD = {HoleEnd.PLANNED_JOB, HoleEnd.RESERVATION}
+"""Ends that something is known of; others are only as far as Slurm plans."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowLease:
+    """A lease that was not asked for.
+
+    Attributes:
+        node: Where it would be.
+        trainer: Whose it would be.
+        start_s: When it was planned, Unix time.
+        until_s: When its time limit would end it: as long as its hole was to last.
+    """
+
+    node: str
+    trainer: str
+    start_s: float
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedLease:
+    """A lease that was not asked for, and would be over.
+
+    Attributes:
+        lease: The lease.
+        at_s: When that was seen.
+        why: ``taken``: its node was no hole any more, sooner than foretold;
+            ``time``: its time limit ended it; ``plan``: the plan gave it up.
+    """
+
+    lease: ShadowLease
+    at_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """What one trainer would have done since the line before.
+
+    Attributes:
+        node_s: Node-seconds of leases that lasted until this line.
+        samples: Samples by the speeds that its job file states, pauses taken off; None
+            where it states none.
+    """
+
+    node_s: float
+    samples: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowLook:
+    """One line of the file.
+
+    Attributes:
+        at_s: When the snapshot was taken, by slurmctld's clock.
+        is_torn: Whether a backfill cycle overlapped it, so that plans may be missing.
+        nodes: Nodes of the cluster.
+        holes: Nodes, as Slurm lists them, with the end of their holes, margin taken
+            off: None for unknown, inf where no job or reservation is planned there.
+        leases: Those that would be there from now on.
+        ended: Those that would have ended since the line before.
+        trained: By trainer: what it would have done since then.
+    """
+
+    at_s: float
+    is_torn: bool
+    nodes: int
+    holes: tuple[tuple[str, float | None], ...]
+    leases: tuple[ShadowLease, ...]
+    ended: tuple[EndedLease, ...]
+    trained: Mapping[str, Trained]
+
+
+def shadow_file(site: Site) -> Path:
+    """Return the file that lines are appended to."""
+    return StateDir(site.state_directory).shadow
+
+
+def observe_once(
+    context: UserContext, config: Path | None, jobs: Sequence[Path]
+) -> ShadowLook:
+    """Look at Slurm once, plan for the trainers of *jobs*, and append a line.
+
+    Raises:
+        UsageError: There is no trainer, or one takes pieces of nodes.
+        FreeTrainError, SlurmError: Nothing was seen, and no line appended.
+        OSError: The line could not be written.
+    """
+    site = context.site(config)
+    trainers = _read_jobs(jobs, context)
+    path = shadow_file(site)
+    last = last_observation(path)
+    backend = slurm_connector(context.environ)(MOST_REQUESTS)
+    settings = backend.config()
+    snapshot = snapshot_between_cycles(backend, context)
+    seen = _Look(site, settings, snapshot, trainers, context)
+    observation = seen.observation(last)
+    prepare_directory(path.parent, uid=context.uid)
+    _append(path, observation)
+    return observation
+
+
+def _read_jobs(jobs: Sequence[Path], context: UserContext) -> Mapping[str, TrainerJob]:
+    found: dict[str, TrainerJob] = {}
+    for path in jobs:
+        job = read_job(context.folder / path, named=str(path), home=context.home)
+        if job.nodes.gpus_per_lease is not None:
+            raise UsageError(
+                f"{path} takes pieces of nodes, for which there is no shadow yet. "
+                f"Nothing was planned. Leave it out."
+            )
+        if job.name in found:
+            raise UsageError(
+                f"two job files are of {job.name!r}. Nothing was planned. Leave one "
+                f"out, or give it another name."
+            )
+        found[job.name] = job
+    if not found:
+        raise UsageError(
+            "there is no trainer to plan for. Nothing was done. Name job files, or "
+            "add --score."
+        )
+    return found
+
+
+class _Look:
+    """One look at Slurm, and the plan that a tick would make of it."""
+
+    def __init__(
+        self,
+        site: Site,
+        config: ClusterConfig,
+        snapshot: Snapshot,
+        jobs: Mapping[str, TrainerJob],
+        context: UserContext,
+    ) -> None:
+        self._site, self._config, self._snapshot = site, config, snapshot
+        self._jobs, self._context = jobs, context
+        self._now_s = snapshot.time_s
+        self._every = self._holes(None)
+        self._by_trainer = {name: self._holes(job) for name, job in jobs.items()}
+
+    def observation(self, last: ShadowLook | None) -> ShadowLook:
+        """Return what is seen and planned, and what became of the leases of *last*."""
+        now_s = self._now_s
+        since_s = math.inf if last is None else now_s - last.at_s
+        before = () if last is None or since_s > MOST_GAP_S else last.leases
+        before = tuple(lease for lease in before if lease.trainer in self._jobs)
+        ended = [*self._ended(before)]
+        over = {end.lease for end in ended}
+        kept = tuple(lease for lease in before if lease not in over)
+        planned = self._planned(kept)
+        given_up = (lease for lease in kept if lease not in planned)
+        ended += (EndedLease(lease=x, at_s=now_s, why="plan") for x in given_up)
+        return ShadowLook(
+            at_s=now_s,
+            is_torn=self._every.is_torn,
+            nodes=self._every.nodes,
+            holes=tuple(_grouped(self._every)),
+            leases=planned,
+            ended=tuple(ended),
+            trained=dict(self._trained(before, kept, since_s)),
+        )
+
+    def _holes(self, job: TrainerJob | None) -> PartitionHoles:
+        return holes_for_leases(
+            self._snapshot,
+            self._config,
+            self._site,
+            uid=self._context.uid,
+            nodes=None if job is None else job.nodes,
+        )
+
+    def _ended(self, leases: Sequence[ShadowLease]) -> Iterator[EndedLease]:
+        """Yield those of *leases* that time or other jobs would have ended by now."""
+        idle = {
+            name: {hole.node for hole in found.holes}
+            for name, found in self._by_trainer.items()
+        }
+        for lease in leases:
+            if lease.until_s <= self._now_s:
+                yield EndedLease(lease=lease, at_s=self._now_s, why="time")
+            elif lease.node not in idle[lease.trainer]:
+                yield EndedLease(lease=lease, at_s=self._now_s, why="taken")
+
+    def _trained(
+        self,
+        before: Sequence[ShadowLease],
+        kept: Sequence[ShadowLease],
+        since_s: float,
+    ) -> Iterator[tuple[str, Trained]]:
+        """Yield what each trainer would have done on the leases that lasted.
+
+        It is not known when a node was taken, so a lease that was counts for nothing.
+        """
+        if since_s > MOST_GAP_S:
+            return
+        for name, job in self._jobs.items():
+            own = [lease.start_s for lease in before if lease.trainer == name]
+            lasted = sum(lease.trainer == name for lease in kept)
+            speed = stated_speed(job)
+            pause_s = speed.shrink_s if lasted < len(own) else 0.0
+            if own:
+                grown_s = max(own)
+                is_start = min(own) == grown_s
+                resumes_s = grown_s + (speed.start_s if is_start else speed.grow_s)
+                pause_s = max(pause_s, resumes_s - (self._now_s - since_s))
+            sizes = [n for n in job.nodes.sizes if n <= lasted]
+            per_s = float(speed.samples_per_s[sizes[-1]]) if sizes else 0.0
+            samples = max(0.0, since_s - pause_s) * per_s
+            yield (
+                name,
+                Trained(
+                    node_s=lasted * since_s, samples=samples if job.scaling else None
+                ),
+            )
+
+    def _planned(self, kept: Sequence[ShadowLease]) -> tuple[ShadowLease, ...]:
+        """Return the leases that a tick would have from now on."""
+        now_s, settings = self._now_s, self._site.planner
+        partition = choose_partition(
+            self._snapshot.partitions,
+            self._site.lease.partition,
+            where="under [lease] in freetrain.toml",
+        )
+        limits = limits_of(
+            self._site,
+            self._config,
+            partition,
+            partitions=self._snapshot.partitions,
+        )
+        shapes = {name: self._shape(job) for name, job in self._jobs.items()}
+        leases = {_key(place): lease for place, lease in enumerate(kept)}
+        trainers = self._trainers(leases, shapes)
+        decision = decide_leases(
+            Situation(
+                now_s=now_s,
+                belief=Belief(
+                    leases=tuple(
+                        _as_running(key, lease, shapes[lease.trainer])
+                        for key, lease in leases.items()
+                    ),
+                    intents=(),
+                ),
+                holes={shapes[n]: self._by_trainer[n].holes for n in self._jobs},
+                trainers=trainers,
+                assignments=tuple(t.assignment for t in trainers if t.assignment),
+                training={key: lease.trainer for key, lease in leases.items()},
+                is_plan_known=not self._every.is_torn,
+            ),
+            make_policy(settings.policy, tools_for(settings, self._context.clock)),
+            limits,
+            t_fwd_s=settings.t_fwd_s,
+        )
+        wanted = decision.wanted
+        stay = tuple(lease for key, lease in leases.items() if key in wanted.leases)
+        if decision.brake is not None:
+            return stay
+        ends_s = {node.name: node.end_s for node in decision.classes.nodes}
+        free = {
+            shape: [n for r in wanted.requests if r.shape == shape for n in r.nodes]
+            for shape in shapes.values()
+        }
+        asked = []
+        for trainer in wanted.trainers:
+            nodes = free[shapes[trainer.name]]
+            for node in nodes[: trainer.awaited_nodes]:
+                longest_s = now_s + 60.0 * limits.most_limit_min
+                until_s = min(ends_s[node], longest_s)
+                asked.append(
+                    ShadowLease(
+                        node=node, trainer=trainer.name, start_s=now_s, until_s=until_s
+                    )
+                )
+            del nodes[: trainer.awaited_nodes]
+        return (*stay, *asked[: limits.most_new_leases])
+
+    def _shape(self, job: TrainerJob) -> str:
+        kind = structs.replace(job.nodes, min_nodes=1, max_nodes=1, only=())
+        return shape_name(
+            requirement_on(
+                kind,
+                self._site.lease,
+                default_partition=self._every.partition,
+                nodes=self._snapshot.nodes,
+                sharing=self._config.sharing,
+            )
+        )
+
+    def _trainers(
+        self, leases: Mapping[LeaseKey, ShadowLease], shapes: Mapping[str, str]
+    ) -> tuple[Trainer, ...]:
+        own = {
+            name: frozenset(k for k, lease in leases.items() if lease.trainer == name)
+            for name in self._jobs
+        }
+        ratings = self._ratings({name: len(keys) for name, keys in own.items()})
+        trainers = []
+        for name, keys in own.items():
+            contender = ratings.contenders[name]
+            assignment = Assignment(
+                trainer=name, generation=1, leases=keys, created_s=self._now_s
+            )
+            trainers.append(
+                Trainer(
+                    name=name,
+                    curve=ratings.curves[name],
+                    shape=shapes[name],
+                    up_s=contender.grow_s,
+                    down_s=contender.shrink_s,
+                    start_s=contender.start_s,
+                    assignment=assignment if keys else None,
+                    loss_s=contender.loss_s,
+                )
+            )
+        return tuple(trainers)
+
+    def _ratings(self, held: Mapping[str, int]) -> Ratings:
+        contenders = []
+        for name, job in self._jobs.items():
+            speed = stated_speed(job)
+            contenders.append(
+                Contender(
+                    name=name,
+                    sizes=job.nodes.sizes,
+                    samples_per_s=speed.samples_per_s,
+                    held=min(held[name], job.nodes.sizes[-1]),
+                    done_samples=0.0,
+                    weight=job.weight,
+                    grow_s=speed.grow_s,
+                    shrink_s=speed.shrink_s,
+                    start_s=speed.start_s,
+                    lost_s=0.0 if job.elastic else job.checkpoint.every_s / 2.0,
+                )
+            )
+        settings = self._site.planner
+        inputs = RatingInputs(
+            now_s=self._now_s,
+            contenders=tuple(contenders),
+            nodes=len(self._every.holes),
+            t_fwd_s=settings.t_fwd_s,
+        )
+        return rate(inputs, priority_of(settings), {}, background=())
+
+
+def _key(place: int) -> LeaseKey:
+    return LeaseKey("shadow", place)
+
+
+def _as_running(key: LeaseKey, lease: ShadowLease, shape: str) -> Lease:
+    return Lease(
+        key=key,
+        job_id=None,
+        display_id="",
+        shape=shape,
+        limit_min=max(1, math.ceil((lease.until_s - lease.start_s) / 60.0)),
+        deadline_s=lease.until_s,
+        state=LeaseState.RUNNING,
+        node=lease.node,
+        start_s=lease.start_s,
+        end_s=lease.until_s,
+    )
+
+
+def _grouped(found: PartitionHoles) -> Iterator[tuple[str, float | None]]:
+    """Yield the nodes of holes that end at one time, and that time."""
+    by_end: dict[float | None, list[str]] = {}
+    for hole in found.holes:
+        is_open = hole.end_s is not None and hole.ends_by not in _FORETOLD
+        by_end.setdefault(math.inf if is_open else hole.end_s, []).append(hole.node)
+    for end_s, nodes in by_end.items():
+        yield collapse(nodes), end_s
+
+
+# The file: a line of JSON for each observation; inf is written as "open".
+
+_OPEN = "open"
+
+
+def look_record(look: ShadowLook) -> dict[str, Any]:
+    """Return *look* as the file and ``--json`` have it."""
+    return {
+        "at_s": look.at_s,
+        "is_torn": look.is_torn,
+        "nodes": look.nodes,
+        "holes": [
+            [names, _OPEN if end_s == math.inf else end_s]
+            for names, end_s in look.holes
+        ],
+        "leases": [_lease_record(lease) for lease in look.leases],
+        "ended": [[*_lease_record(end.lease), end.at_s, end.why] for end in look.ended],
+        "trained": {
+            name: [done.node_s, done.samples] for name, done in look.trained.items()
+        },
+    }
+
+
+def _append(path: Path, look: ShadowLook) -> None:
+    record = look_record(look)
+    line = json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n"
+    file = open_plain(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    with os.fdopen(file, "ab") as stream:
+        stream.write(line.encode("utf-8", "surrogateescape"))
+
+
+def _lease_record(lease: ShadowLease) -> list[Any]:
+    end_s = _OPEN if lease.until_s == math.inf else lease.until_s
+    return [lease.node, lease.trainer, lease.start_s, end_s]
+
+
+def last_observation(path: Path) -> ShadowLook | None:
+    """Return the last line of the file at *path*; None where there is none.
+
+    A line that was cut off, as by a full disk, is passed over.
+
+    Raises:
+        BadDataError: It is another file's.
+        OSError: It cannot be read.
+    """
+    try:
+        file = open_plain(path)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(file, "rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - _TAIL_BYTES))
+        lines = stream.read().split(b"\n")[:-1]
+    return None if not lines else parse_line(lines[-1], path)
+
+
+def observations(path: Path) -> Iterator[ShadowLook]:
+    """Yield the lines of the file at *path*, in order.
+
+    Raises:
+        BadDataError: A line cannot be read.
+        OSError: It is not there, or cannot be read.
+    """
+    with os.fdopen(open_plain(path), "rb") as stream:
+        for line in stream:
+            if line.endswith(b"\n"):
+                yield parse_line(line, path)
+
+
+def parse_line(line: bytes, path: Path) -> ShadowLook:
+    """Return the observation that *line* of the file at *path* is.
+
+    Raises:
+        BadDataError: It is none.
+    """
+    try:
+        record = json.loads(line)
+        return ShadowLook(
+            at_s=float(record["at_s"]),
+            is_torn=bool(record["is_torn"]),
+            nodes=int(record["nodes"]),
+            holes=tuple((str(n), _end(end)) for n, end in record["holes"]),
+            leases=tuple(_lease(*fields) for fields in record["leases"]),
+            ended=tuple(
+                EndedLease(lease=_lease(*fields), at_s=float(at_s), why=str(why))
+                for *fields, at_s, why in record["ended"]
+            ),
+            trained={
+                str(name): Trained(
+                    node_s=float(node_s),
+                    samples=None if samples is None else float(samples),
+                )
+                for name, (node_s, samples) in record["trained"].items()
+            },
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadDataError(
+            f"{path} has a line that is no observation of `freetrain shadow` "
+            f"({error!r}). Nothing was planned or scored. Move the file away to begin "
+            f"anew."
+        ) from error
+
+
+def _end(value: object) -> float | None:
+    if value is None:
+        return None
+    return math.inf if value == _OPEN else float(value)  # type: ignore[arg-type]
+
+
+def _lease(node: str, trainer: str, start_s: float, until_s: object) -> ShadowLease:
+    end_s = _end(until_s)
+    return ShadowLease(
+        node=str(node),
+        trainer=str(trainer),
+        start_s=float(start_s),
+        until_s=math.inf if end_s is None else end_s,
+    )
