@@ -65,12 +65,12 @@ LOOP_S = 12 * 3_600.0
 LOOP_JOBS = 500
 """The loop lasts so long, or for so many jobs."""
 
-YIELD_WORK = 1e10
-"""Mode ``yield`` is simulated for so many seconds x waiting jobs x running ones x
-nodes: half a day of Theta, 5e10, took 211 s."""
+YIELD_WORK = 3e10
+"""The loop is shorter where mode ``yield`` would need more than so many seconds x
+waiting jobs x running ones x nodes: half a day of Theta, 5e10, took 211 s."""
 
 LEAST_YIELD_S = 3_600.0
-"""Shorter than that it would show nothing, and is left out."""
+"""A shorter one would show nothing: it is left whole, and ``yield`` left out."""
 
 WARM_UP_S = 2 * DAY_S
 """The loop's scheduler has played for so long before the broker comes."""
@@ -156,35 +156,40 @@ LOOP_WORKLOAD = _IN_LEASES[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PieceMean:
-    """A mean over pieces of a log.
+class IdleShare:
+    """Training over idle time, both summed over the pieces of a log.
+
+    What is gained follows what is idle, so that this differs less from piece to piece
+    than either, and the idle time of the whole log is known.
 
     Attributes:
-        mean: Over the pieces.
-        low: Lower end of its 95 % interval, by Student's t, as if pieces were
-            independent; not below 0. None of a single piece.
+        mean: The share.
+        low: Lower end of its 95 % interval, by leaving out one piece at a time (the
+            jackknife) and Student's t, as if pieces were independent. None of a single
+            piece.
         high: Upper end likewise.
-        least: The piece with least.
-        most: The piece with most.
     """
 
     mean: float
     low: float | None
     high: float | None
-    least: float
-    most: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> PieceMean:
-        """Return the mean of *values*, at least one."""
-        mean, low, high = statistics.fmean(values), None, None
-        if len(values) > 1:
-            from scipy.special import stdtrit  # noqa: PLC0415 - for this alone
+    def of(cls, worth: Sequence[float], idle: Sequence[float]) -> IdleShare:
+        """Return the share that *worth* is of *idle*, by pieces, at least one."""
+        every_worth, every_idle = math.fsum(worth), math.fsum(idle)
+        mean, count = every_worth / every_idle, len(worth)
+        if count == 1:
+            return cls(mean=mean, low=None, high=None)
+        from scipy.special import stdtrit  # noqa: PLC0415 - for this alone
 
-            error = statistics.stdev(values) / math.sqrt(len(values))
-            around = float(stdtrit(len(values) - 1, 0.975)) * error
-            low, high = max(0.0, mean - around), mean + around
-        return cls(mean=mean, low=low, high=high, least=min(values), most=max(values))
+        without = [
+            (every_worth - own) / (every_idle - stood)
+            for own, stood in zip(worth, idle, strict=True)
+        ]
+        error = (count - 1) / math.sqrt(count) * statistics.stdev(without)
+        around = float(stdtrit(count - 1, 0.975)) * error
+        return cls(mean=mean, low=max(0.0, mean - around), high=min(1.0, mean + around))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,16 +203,17 @@ class Gain:
     Attributes:
         about: The workload in words.
         lease_gpus: GPUs of a lease; None for whole nodes.
-        worth: Nodes, or GPUs, of one's own that would train as much.
-        share: The same over those that were idle.
+        share: What training is worth, over all nodes, or GPUs, that were idle.
+        worth: Nodes, or GPUs, of one's own that would train as much: that share of the
+            idle ones in normal operation.
         preemptions_per_day: How often a trainer lost nodes to others, a day.
     """
 
     about: str
     policy: str
     lease_gpus: int | None
-    worth: PieceMean
-    share: float
+    share: IdleShare
+    worth: float
     preemptions_per_day: float
 
 
@@ -217,14 +223,12 @@ class LoopHarm:
 
     Attributes:
         mode: How leases gave way.
-        span_s: How long FreeTrain was there.
         harm: By how much jobs started later.
         preemptions: How often trainings lost nodes.
         coverage: Idle node-time spent on training that lasted, of all.
     """
 
     mode: Mode
-    span_s: float
     harm: Harm
     preemptions: int
     coverage: float
@@ -237,7 +241,7 @@ class Loop:
     Attributes:
         start_s: Second of the log.
         span_s: How long.
-        wait_s: The median wait of its jobs in the simulation without FreeTrain.
+        wait_s: The mean wait of its jobs in the simulation without FreeTrain.
         recorded_wait_s: The same in the log; None where it does not say.
         modes: What became of them. Without ``yield`` where an hour of it is too much.
     """
@@ -375,7 +379,7 @@ def assess(log: Log, context: UserContext) -> Assessment:
         span_s=idle.span_s,
         unix_start_s=idle.unix_start_s,
         schedule=schedule,
-        idle_mean=level.mean_between(0.0, idle.span_s),
+        idle_mean=level.mean_idle,
         normal_share=level.normal_share(0.0, idle.span_s),
         normal_idle=level.normal_idle,
         reasons=_reasons(log.trace, idle, is_recorded=schedule == "recorded"),
@@ -384,7 +388,14 @@ def assess(log: Log, context: UserContext) -> Assessment:
         pieces=pieces_s,
         piece_s=piece_s,
         are_normal=are_normal,
-        gains=_gains(log, idle, pieces_s, piece_s, context),
+        gains=_gains(
+            log,
+            idle,
+            pieces_s,
+            piece_s,
+            idle_mean=level.normal_idle if are_normal else level.mean_idle,
+            context=context,
+        ),
         loop=None if jobs is None else _loop(jobs, pieces_s, piece_s, context),
         load=_load(jobs, idle, pieces_s, piece_s),
         cautions=cautions,
@@ -418,6 +429,11 @@ class _Level:
     def normal_share(self, begin_s: float, end_s: float) -> float:
         """Return the share of that time with less than half of the machine idle."""
         return self._between(self._normal_s, begin_s, end_s)
+
+    @property
+    def mean_idle(self) -> float:
+        """Idle on average over all of the log."""
+        return self.mean_between(0.0, self.span_s)
 
     @property
     def normal_idle(self) -> float:
@@ -493,11 +509,13 @@ def _pieces(idle: IdleTrace, level: _Level) -> tuple[tuple[float, ...], float, b
 # What would be gained
 
 
-def _gains(
+def _gains(  # noqa: PLR0913 - what is replayed, and where
     log: Log,
     idle: IdleTrace,
     pieces_s: Sequence[float],
     piece_s: float,
+    *,
+    idle_mean: float,
     context: UserContext,
 ) -> tuple[Gain, ...]:
     """Replay every workload in every piece; of a log of GPUs also in whole nodes."""
@@ -511,19 +529,37 @@ def _gains(
         for workload in WORKLOADS
         if found is idle or workload.policy is ELASTIC
     ]
+    days = piece_s / DAY_S
+    stood = [
+        PoolTimeline.from_trace(idle, start_s=start_s, days=days)
+        for start_s in pieces_s
+    ]
+    idle_s = [piece.mean_nodes * piece.horizon_s for piece in stood]
     gains = []
     with context.progress("replaying pieces of the log") as report:
         for done, (workload, gpus, found) in enumerate(tasks):
             trainers, results = _trainers(workload), []
             for piece, start_s in enumerate(pieces_s):
-                days = piece_s / DAY_S
                 timeline = PoolTimeline.from_trace(found, start_s=start_s, days=days)
                 results.append(
                     _replayed(timeline, trainers, workload, gpus or 1, context)
                 )
                 if report is not None:
                     report((done + (piece + 1) / len(pieces_s)) / len(tasks))
-            gains.append(_gain(workload, gpus, results, piece_s))
+            share = IdleShare.of([worth_s for _, worth_s in results], idle_s)
+            preempted = sum(result.preemptions for result, _ in results)
+            gains.append(
+                Gain(
+                    about=workload.about.format(
+                        units="nodes" if gpus is None else "GPUs"
+                    ),
+                    policy=workload.policy,
+                    lease_gpus=gpus,
+                    share=share,
+                    worth=share.mean * idle_mean,
+                    preemptions_per_day=preempted / (days * len(results)),
+                )
+            )
     return tuple(gains)
 
 
@@ -555,8 +591,8 @@ def _replayed(
     workload: Workload,
     gpus: int,
     context: UserContext,
-) -> tuple[ReplayResult, float, float]:
-    """Return the replay, and what it is worth and what was idle, in node-seconds."""
+) -> tuple[ReplayResult, float]:
+    """Return the replay, and what it is worth in node-seconds."""
     settings = _settings(workload)
     engine, use = play(
         timeline, in_leases(trainers, gpus), settings, clock=context.clock
@@ -568,26 +604,7 @@ def _replayed(
     }
     per_s = {each.name: best[each.scaling] for each in trainers}
     worth_s = math.fsum(run.samples / per_s[run.trainer] for run in result.completions)
-    return result, worth_s, gpus * timeline.mean_nodes * timeline.horizon_s
-
-
-def _gain(
-    workload: Workload,
-    gpus: int | None,
-    results: Sequence[tuple[ReplayResult, float, float]],
-    piece_s: float,
-) -> Gain:
-    worth = [worth_s / piece_s for _, worth_s, _ in results]
-    idle_s = math.fsum(idle_s for _, _, idle_s in results)
-    preemptions = sum(result.preemptions for result, _, _ in results)
-    return Gain(
-        about=workload.about.format(units="nodes" if gpus is None else "GPUs"),
-        policy=workload.policy,
-        lease_gpus=gpus,
-        worth=PieceMean.of(worth),
-        share=math.fsum(worth) * piece_s / idle_s,
-        preemptions_per_day=preemptions * DAY_S / (piece_s * len(results)),
-    )
+    return result, worth_s
 
 
 # What others would wait
@@ -608,23 +625,22 @@ def _loop(
     span_s = min(LOOP_S, piece_s)
     if jobs > LOOP_JOBS:
         span_s = submitted_s[LOOP_JOBS] - start_s
-    stage = _stage(trace, start_s, span_s, context)
+    modes = [Mode.PREEMPT]
+    yield_s = _yield_span_s(_around(trace, start_s, start_s + span_s), start_s, span_s)
+    if yield_s >= LEAST_YIELD_S and _submitted_s(trace, start_s, yield_s):
+        modes.append(Mode.YIELD)
+        span_s = yield_s
     around = _around(trace, start_s, start_s + span_s)
-    modes = [_harm(stage, Mode.PREEMPT, context)]
-    yield_s = _yield_span_s(around, start_s, span_s)
-    if yield_s >= LEAST_YIELD_S:
-        shorter = stage if yield_s == span_s else None
-        shorter = shorter or _stage(trace, start_s, yield_s, context)
-        modes.append(_harm(shorter, Mode.YIELD, context))
+    stage = _stage(around, start_s, span_s, context)
     waits_s = [s - around.jobs[job].submit_s for job, s in stage.alone_s.items()]
     compared = [around.jobs[job] for job in stage.alone_s]
     recorded_s = [j.start_s - j.submit_s for j in compared if j.start_s is not None]
     return Loop(
         start_s=start_s,
         span_s=span_s,
-        wait_s=statistics.median(waits_s),
-        recorded_wait_s=statistics.median(recorded_s) if recorded_s else None,
-        modes=tuple(modes),
+        wait_s=statistics.fmean(waits_s),
+        recorded_wait_s=statistics.fmean(recorded_s) if recorded_s else None,
+        modes=tuple(_harm(stage, mode, context) for mode in modes),
     )
 
 
@@ -635,15 +651,15 @@ def _submitted_s(trace: JobTrace, start_s: float, span_s: float) -> tuple[float,
 
 
 def _stage(
-    trace: JobTrace, start_s: float, span_s: float, context: UserContext
+    around: JobTrace, start_s: float, span_s: float, context: UserContext
 ) -> Stage:
     with context.progress("simulating the scheduler") as report:
         stage = Stage(
-            _around(trace, start_s, start_s + span_s),
+            around,
             Method.SLURM,
             start_s=start_s,
             days=span_s / DAY_S,
-            lease_gpus=1 if trace.counts_gpus else None,
+            lease_gpus=1 if around.counts_gpus else None,
             on_progress=report,
         )
         _ = stage.alone_s  # worked out here, within what is announced
@@ -662,7 +678,6 @@ def _harm(stage: Stage, mode: Mode, context: UserContext) -> LoopHarm:
         )
     return LoopHarm(
         mode=mode,
-        span_s=stage.end_s - stage.start_s,
         harm=result.harm,
         preemptions=result.replay.preemptions,
         coverage=result.replay.coverage,
@@ -670,7 +685,7 @@ def _harm(stage: Stage, mode: Mode, context: UserContext) -> LoopHarm:
 
 
 def _yield_span_s(around: JobTrace, start_s: float, span_s: float) -> float:
-    """Return for how long ``yield`` is simulated: less where each tick is long work."""
+    """Return how long the loop may be with ``yield``, where each tick is long work."""
     end_s = start_s + span_s
 
     def mean(stays: Iterable[tuple[float, float]]) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from freetrain.api.assess import ELASTIC, LOOP_WORKLOAD, SPEEDS
+from freetrain.api.assess import ELASTIC, LOOP_WORKLOAD, RIGID, SPEEDS
 from freetrain.broker.limits import Mode
 from freetrain.page.drawing import COLOURS, Axis, Line, draw_lines
 from freetrain.report.drawings import render
@@ -22,29 +22,32 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from freetrain.api.assess import Assessment, Gain, Loop, PieceMean
+    from freetrain.api.assess import Assessment, Gain, Loop
 
 _MARKS = 5
 
 REASONS = {
     IdleReason.OUTAGE: (
-        "half of the machine idle or more, though jobs waited",
-        "An outage, maintenance, or a drain for a large job.",
+        "half of the machine or more was idle, though jobs waited",
+        (
+            "An outage, maintenance, a drain for a large job, or hours in which the "
+            "site's rules let few jobs start."
+        ),
     ),
     IdleReason.QUIET: (
-        "half of the machine idle or more, and no job waited",
+        "half of the machine or more was idle, and no job waited",
         "Quiet days, and the begin and end of the log.",
     ),
     IdleReason.NO_JOB: (
-        "no job waited",
+        "less was idle, and no job waited",
         "There was no work for these.",
     ),
     IdleReason.TOO_LARGE: (
-        "each job that waited was too large",
+        "less was idle, and each job that waited was too large",
         "All waited for more than was idle: what was idle was being kept for them.",
     ),
     IdleReason.HELD: (
-        "a job waited that was small enough",
+        "less was idle, and a job waited that was small enough",
         (
             "It might have run too long beside jobs before it, or was kept back by a "
             "limit, reservation, partition or dependency. The log does not tell which."
@@ -73,6 +76,8 @@ def render_page(assessment: Assessment, *, command: str, version: str) -> str:
         reasons=reason_rows(assessment),
         lengths=length_rows(assessment),
         pieces=pieces_words(assessment),
+        gained=worth_words(assessment),
+        are_normal=assessment.are_normal,
         gain_headings=GAIN_HEADINGS,
         gains=[gain_row(gain) for gain in assessment.gains],
         has_gpus=assessment.unit == "GPU",
@@ -100,8 +105,8 @@ def summary_lines(assessment: Assessment) -> Iterator[str]:
     yield ""
     yield "Gain: " + worth_words(assessment) + f" {pieces_words(assessment)}"
     for gain in assessment.gains:
-        worth = _interval(gain.worth)
-        yield f"  {_named(gain)}: {worth} {assessment.unit}s, {_share(gain)} of idle"
+        worth = f"{_rounded(gain.worth)} {assessment.unit}s"
+        yield f"  {_named(gain)}: {worth}, {_share(gain)} of what is idle"
     loop = assessment.loop
     yield ""
     if loop is None:
@@ -111,9 +116,10 @@ def summary_lines(assessment: Assessment) -> Iterator[str]:
     for found in () if loop is None else loop.modes:
         harm = found.harm
         yield (
-            f"  {found.mode}: {harm.met:,} met a lease; all start later by "
+            f"  {found.mode}: {harm.met:,} met a lease and waited for it for "
+            f"{_later(harm.waited_most_s)} at most; all start later by "
             f"{_later(harm.median_s)} in the median, {_later(harm.high_s)} at 95 %, "
-            f"{_later(harm.most_s)} at worst"
+            f"{_later(harm.most_s)} at worst, and {harm.sooner:,} of them sooner"
         )
     yield ""
     yield f"slurmctld: {load_lines(assessment)[0]}"
@@ -224,26 +230,14 @@ def _drawing(assessment: Assessment) -> Markup:
 
 # What would be gained
 
-GAIN_HEADINGS = (
-    "trainings",
-    "worth",
-    "95 % interval",
-    "least and most",
-    "of idle",
-    "preempted a day",
-)
+GAIN_HEADINGS = ("trainings", "worth", "of what is idle", "preempted a day")
 
 
 def gain_row(gain: Gain) -> tuple[str, ...]:
     """Return the cells of ``GAIN_HEADINGS``."""
-    worth = gain.worth
-    low, high = worth.low, worth.high
-    known = low is not None and high is not None
     return (
         _named(gain),
-        _number(worth.mean),
-        f"{_number(low)} to {_number(high)}" if known else "-",  # type: ignore[arg-type]
-        f"{_number(worth.least)} to {_number(worth.most)}",
+        _rounded(gain.worth),
         _share(gain),
         f"{gain.preemptions_per_day:,.0f}",
     )
@@ -251,44 +245,46 @@ def gain_row(gain: Gain) -> tuple[str, ...]:
 
 def _named(gain: Gain) -> str:
     named = gain.about
-    if gain.lease_gpus is not None:
-        named += f", by {counted(gain.lease_gpus, 'GPU')}"
+    if gain.lease_gpus is not None and gain.lease_gpus > 1:
+        named += f", on whole nodes of {gain.lease_gpus} GPUs"
     return f"{'FreeTrain' if gain.policy == ELASTIC else 'jobs'}: {named}"
 
 
 def _share(gain: Gain) -> str:
-    return per_cent(gain.share)
+    share = gain.share
+    if share.low is None or share.high is None:
+        return per_cent(share.mean)
+    low, high = round(100 * share.low), round(100 * share.high)
+    return f"{per_cent(share.mean)} ({low} to {high})"
 
 
-def _interval(interval: PieceMean) -> str:
-    if interval.low is None or interval.high is None:
-        return _number(interval.mean)
-    ends = f"{_number(interval.low)} to {_number(interval.high)}"
-    return f"{_number(interval.mean)} ({ends})"
-
-
-def worth_range(assessment: Assessment) -> tuple[float, float]:
-    """Return the ends of the intervals of all that FreeTrain would train.
+def worth_range(assessment: Assessment, policy: str) -> str:
+    """Return what trainings by *policy* are worth, over workloads.
 
     Of GPUs with leases of one, which are there wherever larger ones are.
     """
     own = [
         gain.worth
         for gain in assessment.gains
-        if gain.policy == ELASTIC and gain.lease_gpus in {None, 1}
+        if gain.policy == policy and gain.lease_gpus in {None, 1}
     ]
-    lows = [w.mean if w.low is None else w.low for w in own]
-    highs = [w.mean if w.high is None else w.high for w in own]
-    return min(lows), max(highs)
+    return f"{_rounded(min(own))} to {_rounded(max(own))}"
 
 
 def worth_words(assessment: Assessment) -> str:
-    """Return what FreeTrain's training is worth."""
-    low, high = worth_range(assessment)
-    return (
-        f"as much training as {_number(low)} to {_number(high)} {assessment.unit}s of "
-        f"one's own (95 % intervals, over workloads)."
+    """Return what FreeTrain's training is worth, and that of jobs without it."""
+    words = (
+        f"FreeTrain would train as much as {worth_range(assessment, ELASTIC)} "
+        f"{assessment.unit}s of one's own, by workload; preemptable jobs of the best "
+        f"size, as many as fit, as much as {worth_range(assessment, RIGID)}."
     )
+    cap = assessment.load.leases_cap
+    if max(gain.worth for gain in assessment.gains if gain.policy == ELASTIC) > cap:
+        words += (
+            f" By default one user's FreeTrain holds {cap} leases at most, so that it "
+            f"takes several users, or a higher [caps] leases."
+        )
+    return words
 
 
 def pieces_words(assessment: Assessment) -> str:
@@ -310,13 +306,13 @@ def pieces_words(assessment: Assessment) -> str:
 
 HARM_HEADINGS = (
     "mode",
-    "met a lease",
-    "and waited: median, most",
-    "later: median",
+    "jobs that met a lease",
+    "and waited for it: median, most",
+    "all jobs later by: median",
     "95 %",
     "worst",
     "added up",
-    "sooner",
+    "jobs that start sooner",
 )
 
 
@@ -328,16 +324,10 @@ def loop_words(loop: Loop) -> str:
     words = (
         f"{jobs} of the busiest piece's first {render_duration(loop.span_s)}, placed "
         f"by a simulated Slurm with FreeTrain ({LOOP_WORKLOAD.about}) and without, "
-        f"where they wait {_later(loop.wait_s)} in the median{recorded}."
+        f"where they wait {_later(loop.wait_s)} in the mean{recorded}."
     )
-    short = loop.modes[-1]
-    if short.mode is not Mode.YIELD:
+    if all(found.mode is not Mode.YIELD for found in loop.modes):
         words += " Mode yield takes too long to simulate here."
-    elif short.span_s < loop.span_s:
-        words += (
-            f" Mode yield only for {render_duration(short.span_s)} of it, as its "
-            f"simulation takes long."
-        )
     return words
 
 
@@ -372,8 +362,8 @@ def load_lines(assessment: Assessment) -> list[str]:
         (
             f"each user's FreeTrain asks it at most {load.reads_per_minute} reading "
             f"commands a minute (squeue, scontrol show, sdiag), and gives at most "
-            f"{load.writes_per_minute} that change something (sbatch, scancel), beside "
-            f"those that make room for others."
+            f"{load.writes_per_minute} that ask for leases, many with one sbatch, or "
+            f"give them up; more only to make room for others."
         )
     ]
     if load.listed_mean is not None and load.listed_most is not None:
@@ -389,8 +379,8 @@ def load_lines(assessment: Assessment) -> list[str]:
     )
     lines.append(
         f"By default one user's FreeTrain holds {load.leases_cap} leases at most at a "
-        f"time; the gains above know no such limit. An administrator can set one for "
-        f"all users together (/etc/freetrain/site.toml)."
+        f"time. An administrator can set a limit for all users together "
+        f"(/etc/freetrain/site.toml)."
     )
     return lines
 
@@ -399,24 +389,33 @@ def _cards(assessment: Assessment) -> Iterator[tuple[str, str]]:
     unit, machine = assessment.unit, assessment.machine
     normal = assessment.normal_idle
     share = per_cent(normal / machine, ".1f")
+    when = per_cent(assessment.normal_share)
+    while_normal = f"while less than half of the machine is, {when} of the time"
     yield (
         f"{_number(normal)} of {machine:,}",
-        f"{unit}s idle on average ({share}), outages and quiet days apart",
+        f"{unit}s idle on average ({share}) {while_normal}",
     )
-    low, high = worth_range(assessment)
-    worth = f"{unit}s of one's own would train as much as FreeTrain in idle ones"
+    rigid = worth_range(assessment, RIGID)
+    worth = f"{unit}s of one's own would train as much as FreeTrain, by workload"
     yield (
-        f"{_number(low)} to {_number(high)}",
-        f"{worth}: 95 % intervals, over workloads",
+        worth_range(assessment, ELASTIC),
+        f"{worth}; preemptable jobs of the best size, as many as fit: {rigid}",
     )
     for found in () if assessment.loop is None else assessment.loop.modes:
         harm, when = found.harm, MODES[found.mode]
-        later = f"later start of other jobs in the median, {_later(harm.most_s)}"
-        yield _later(harm.median_s), f"{later} at worst, {when}"
+        yield (
+            f"{_later(harm.high_s)}, {_later(harm.most_s)}",
+            f"later start of other jobs at 95 % and at worst, {when}",
+        )
     yield (
         f"{assessment.load.reads_per_minute} a minute",
         "reading commands to slurmctld for each user of FreeTrain, at most",
     )
+
+
+def _rounded(value: float) -> str:
+    """Return *value*, which is known no better, with two digits."""
+    return f"{float(f'{value:.2g}'):,.15g}"
 
 
 def _number(value: float) -> str:
