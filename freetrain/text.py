@@ -1,4 +1,4 @@
-"""How messages and files write durations, shares and what was found."""
+"""How messages, files and command lines write durations, shares and what was found."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 
 # ----------------------------------------------------------------------
@@ -83,6 +83,21 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__} too long to show"
     cut = len(text) > LONGEST_SHOWN
     return text[: LONGEST_SHOWN - 3] + "..." if cut else text
+
+
+def option_words(given: Mapping[str, object]) -> Iterator[str]:
+    """Yield the words by which a command line gives options, by their names.
+
+    Values of a tuple are given one by one; True is an option without a value; None and
+    False are left out.
+    """
+    for name, values in given.items():
+        for value in values if isinstance(values, tuple) else (values,):
+            if value is None or value is False:
+                continue
+            yield f"--{name}"
+            if value is not True:
+                yield f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def counted(number: int, noun: str) -> str:

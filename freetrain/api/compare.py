@@ -407,10 +407,10 @@ def _described(
             f"{one_line(request.trainers)}: {counted(len(trainers), 'trainer')} "
             f"({', '.join(models[:MOST_NAMED])}"
             f"{', ...' if len(models) > MOST_NAMED else ''}), "
-            f"{request.settings.parallel or 'all'} at a time"
+            f"{request.parallel or 'all'} at a time"
         ),
         trainer_count=len(trainers),
-        parallel=request.settings.parallel or len(trainers),
+        parallel=request.parallel or len(trainers),
         results=results,
         against=request.against,
     )

@@ -7,10 +7,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.api.context import UserContext
+from freetrain.api.context import UserContext, member_named
 from freetrain.api.logs import Log, read_log
-from freetrain.api.request import replay_request
+from freetrain.api.request import ReplayRequest
 from freetrain.errors import UsageError
+from freetrain.losscurve.forecast import MetricDirection
+from freetrain.planning.settings import Solver
+from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -103,46 +106,45 @@ def replay(  # noqa: PLR0913 - the options of `freetrain replay`
 
     if log is not None and not isinstance(log, Log):
         log = read_log(log)
-    request = replay_request(
+    request = ReplayRequest(
         log=None if log is None else log.path,
         named="" if log is None else log.named,
         pool=pool,
         trainers=str(trainers),
         policies=_several(policies),
-        priorities=_several(priorities),
-        settings=settings,
+        priorities=_several(priorities) or (DEFAULT_PRIORITY,),
+        priority_settings=tuple((settings or {}).items()),
         forecasters=_several(forecasters),
         against=against,
-        accounting=accounting,
+        accounting=member_named(Accounting, accounting, "--accounting"),
         schedule=schedule,
         passes=passes,
         nodes=nodes,
-        start=start,
+        start_s=start,
         days=days,
         load=load,
-        curves=curves,
-        better=better,
+        curves=None if curves is None else str(curves),
+        better=member_named(MetricDirection, better, "--better"),
         parallel=parallel,
-        every=every,
+        every_s=every,
         requeue=requeue,
         learned=learned,
-        topology=topology,
-        t_fwd=t_fwd,
+        topology=None if topology is None else str(topology),
+        t_fwd_s=t_fwd,
         cost_factor=cost_factor,
-        solver=solver,
+        solver=member_named(Solver, solver, "--solver"),
         seed=seed,
         cores_per_node=None if log is None else log.cores_per_node,
         gpus_per_node=None if log is None else log.gpus_per_node,
         gpus_per_lease=gpus_per_lease,
         skip_bad=0 if log is None else log.skip_bad,
-        record_steps=True,
         record_forecasts=True,
-    )
+    ).checked()
     return Replay(*compare(request, UserContext.of_process(), log=log))
 
 
-def _several(names: str | Sequence[str]) -> Sequence[str]:
-    return [names] if isinstance(names, str) else names
+def _several(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

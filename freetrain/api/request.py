@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from freetrain.api.context import member_named
 from freetrain.errors import UsageError
 from freetrain.lookahead.base import DEFAULT_FORECASTER, check_forecaster
 from freetrain.losscurve.forecast import MetricDirection
@@ -22,6 +21,7 @@ from freetrain.planning.settings import (
     Solver,
 )
 from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting, ReplaySettings
+from freetrain.text import option_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,62 +49,77 @@ Settings = tuple[tuple[str, float], ...]
 class ReplayRequest:
     """One log, to be replayed under each of several policies.
 
+    Most fields are options of ``freetrain replay``, in the order in which ``command``
+    gives them.
+
     Attributes:
         log: The log's file; None for dedicated nodes.
         named: The name of the log as the user wrote it.
+        packs: As ``pool``, where each node has a pack, and rules of moves are compared.
         pool: The number of dedicated nodes; None with a log.
-        packs: The same where each has a pack, and rules of moves are compared.
         trainers: A built-in set, ``quality:N`` or a TOML file.
         load: Of a drawn set: the work that arrives, over what the nodes can do.
         curves: Of a drawn set: the folder of its curves; None for the recorded ones.
         better: Whether higher or lower values of these curves are good.
-        topology: The file of the leaf switches that nodes are below.
-        policies: At least one, each once.
-        priorities: At least one, each once. Each rated policy is replayed under each;
-            ``static`` under the first.
+        policies: Each once; empty for all.
+        priorities: Each once. Each rated policy is replayed under each; ``static``
+            under the first.
         priority_settings: Settings by name; each priority gets those that it has.
-        forecasters: ``lookahead`` is replayed with each; empty for the default one.
         against: The policy or priority that the others are compared with, trainer by
             trainer.
+        topology: The file of the leaf switches that nodes are below.
+        forecasters: ``lookahead`` is replayed with each; empty for the default one.
+        every_s: Policies are asked at least so often; None for the settings' own.
         schedule: How the jobs of a job log got their nodes.
         passes: When a simulated scheduler makes a pass.
         nodes: How many of the log's nodes take part, the first ones; None for all.
         start_s: Second of the log to begin at.
         days: Days to replay; None for all of a log, or 90 of ``pool``.
+        parallel: Trainers at a time; None for 10, and for all of a drawn set.
         cores_per_node: Processors of a node; None for what the log's header says.
         gpus_per_node: GPUs of a node, where those count; None for what the log says.
         gpus_per_lease: GPUs of a lease; None for whole nodes.
         skip_bad: Bad lines that may be passed over.
-        settings: Everything else; its policy and priority are replaced.
+        record_steps: As in ``ReplaySettings``.
+        record_forecasts: Likewise, for replays of a log.
         demo_command: The command line of the demo that makes this request; empty for a
             replay, whose own it is.
     """
 
-    log: Path | None
-    named: str
-    pool: int | None = None
+    log: Path | None = None
+    named: str = ""
     packs: int | None = None
-    trainers: str
+    pool: int | None = None
+    trainers: str = "hps"
     load: float = 1.0
     curves: str | None = None
     better: MetricDirection = MetricDirection.HIGHER
-    topology: str | None = None
-    policies: tuple[str, ...]
+    policies: tuple[str, ...] = ()
     priorities: tuple[str, ...] = (DEFAULT_PRIORITY,)
     priority_settings: Settings = ()
-    forecasters: tuple[str, ...] = ()
     against: str | None = None
-    schedule: MethodName
+    topology: str | None = None
+    forecasters: tuple[str, ...] = ()
+    every_s: float | None = None
+    accounting: Accounting = Accounting.REAL
+    schedule: MethodName = "recorded"
     passes: PassesName = "moment"
-    nodes: int | None
-    start_s: float
-    days: float | None
+    nodes: int | None = None
+    start_s: float = 0.0
+    days: float | None = None
+    parallel: int | None = None
+    t_fwd_s: float = DEFAULT_T_FWD_S
+    cost_factor: float = 1.0
+    solver: Solver = Solver.EXACT
+    seed: int = 0
     cores_per_node: int | None = None
     gpus_per_node: int | None = None
     gpus_per_lease: int | None = None
-    skip_bad: int
-    seed: int
-    settings: ReplaySettings
+    skip_bad: int = 0
+    requeue: bool = False
+    learned: bool = False
+    record_steps: bool = True
+    record_forecasts: bool = False
     demo_command: str = ""
 
     @property
@@ -118,150 +133,96 @@ class ReplayRequest:
         return self.forecasters or usual if POLICIES[policy].looks_ahead else usual
 
     @property
+    def settings(self) -> ReplaySettings:
+        """The settings that all of its replays share."""
+        return ReplaySettings(
+            accounting=self.accounting,
+            parallel=self.parallel,
+            t_fwd_s=self.t_fwd_s,
+            look_every_s=self.every_s,
+            learns_speeds=self.learned,
+            cost_factor=self.cost_factor,
+            requeue=self.requeue,
+            solver=self.solver,
+            record_steps=self.record_steps,
+            record_forecasts=self.record_forecasts and self.log is not None,
+        )
+
+    @property
     def command(self) -> str:
-        """The command line that asks for the same again, defaults spelled out."""
+        """The command line that asks for the same again, most defaults spelled out."""
         if self.demo_command:
             return self.demo_command
-        settings, every_s = self.settings, self.settings.look_every_s
-        forecasters = self.forecasters_of("lookahead") if self.looks_ahead else ()
-        given: list[tuple[str, object]] = [
-            ("--pool", self.pool),
-            ("--trainers", self.trainers),
-            ("--load", None if self.load == 1.0 else f"{self.load:.15g}"),
-            ("--curves", self.curves),
-            ("--better", self.better if self.better is MetricDirection.LOWER else None),
-            *(("--policy", policy) for policy in self.policies),
-            *(("--priority", priority) for priority in self.priorities),
-            *(("--set", f"{k}={value:.15g}") for k, value in self.priority_settings),
-            ("--against", self.against),
-            ("--topology", self.topology),
-            *(("--forecaster", name) for name in forecasters),
-            ("--every", None if every_s is None else f"{every_s:.15g}"),
-            ("--accounting", settings.accounting),
-            ("--schedule", self.schedule),
-            ("--passes", None if self.passes == "moment" else self.passes),
-            ("--nodes", self.nodes),
-            ("--start", f"{self.start_s:.15g}"),
-            ("--days", None if self.days is None else f"{self.days:.15g}"),
-            ("--parallel", settings.parallel),
-            ("--t-fwd", f"{settings.t_fwd_s:.15g}"),
-            ("--cost-factor", f"{settings.cost_factor:.15g}"),
-            ("--solver", settings.solver),
-            ("--seed", self.seed),
-            ("--cores-per-node", self.cores_per_node),
-            ("--gpus-per-node", self.gpus_per_node),
-            ("--gpus-per-lease", self.gpus_per_lease),
-            ("--skip-bad", self.skip_bad or None),
-        ]
-        words = ["freetrain", "replay", *([] if self.log is None else [self.named])]
-        words += [str(w) for pair in given if pair[1] is not None for w in pair]
-        words += ["--requeue"] if settings.requeue else []
-        words += ["--learned"] if settings.learns_speeds else []
-        return shlex.join(words)
+        given = {
+            _OPTIONS.get(each.name, each.name.removesuffix("_s").replace("_", "-")): (
+                getattr(self, each.name)
+            )
+            for each in fields(self)
+            if each.name not in _NO_OPTIONS
+            and (
+                each.name not in _SELDOM_GIVEN
+                or getattr(self, each.name) != each.default
+            )
+        }
+        given["set"] = tuple(f"{k}={value:.15g}" for k, value in self.priority_settings)
+        if self.looks_ahead:
+            given["forecaster"] = self.forecasters_of("lookahead")
+        named = [] if self.log is None else [self.named]
+        return shlex.join(["freetrain", "replay", *named, *option_words(given)])
 
+    def checked(self) -> ReplayRequest:
+        """Return it with the defaults that depend on other options.
 
-def replay_request(  # noqa: PLR0913 - one parameter an option
-    *,
-    log: Path | None = None,
-    named: str = "",
-    pool: int | None = None,
-    packs: int | None = None,
-    trainers: str = "hps",
-    policies: Sequence[str] = (),
-    priorities: Sequence[str] = (),
-    settings: Mapping[str, float] | None = None,
-    forecasters: Sequence[str] = (),
-    against: str | None = None,
-    accounting: str = Accounting.REAL,
-    schedule: MethodName = "recorded",
-    passes: PassesName = "moment",
-    nodes: int | None = None,
-    start: float = 0.0,
-    days: float | None = None,
-    load: float = 1.0,
-    curves: str | Path | None = None,
-    better: str = MetricDirection.HIGHER,
-    parallel: int | None = None,
-    every: float | None = None,
-    requeue: bool = False,
-    learned: bool = False,
-    topology: str | Path | None = None,
-    t_fwd: float = DEFAULT_T_FWD_S,
-    cost_factor: float = 1.0,
-    solver: str = Solver.EXACT,
-    seed: int = 0,
-    cores_per_node: int | None = None,
-    gpus_per_node: int | None = None,
-    gpus_per_lease: int | None = None,
-    skip_bad: int = 0,
-    record_steps: bool = False,
-    record_forecasts: bool = False,
-) -> ReplayRequest:
-    """Return the request that options of ``freetrain replay`` make.
-
-    Options that may be repeated are sequences; empty ones stand for the default, which
-    of policies is all.
-
-    Raises:
-        UsageError: One has no such value, or is of no use beside the others.
-    """
-    if (log is None) == (pool is None):
-        raise UsageError(
-            "expected either a log or --pool N, and not both; nothing was replayed. "
-            "`freetrain demo` replays a log that ships."
+        Raises:
+            UsageError: An option has no such value, or is of no use beside the others.
+        """
+        if (self.log is None) == (self.pool is None):
+            raise UsageError(
+                "expected either a log or --pool N, and not both; nothing was "
+                "replayed. `freetrain demo` replays a log that ships."
+            )
+        counts = {"--pool": self.pool, "--nodes": self.nodes}
+        _check_numbers(counts | {"--gpus-per-lease": self.gpus_per_lease}, least=1)
+        from_0_on = {"--start": self.start_s, "--seed": self.seed}
+        _check_numbers(from_0_on | {"--skip-bad": self.skip_bad}, least=0)
+        _check_numbers({"--days": self.days, "--load": self.load})
+        for name in self.policies:
+            check_policy_name(name)
+        for name in self.forecasters:
+            check_forecaster(name)
+        usual = None if is_drawn(self.trainers) else PARALLEL
+        request = replace(
+            self,
+            named=f"{self.pool} nodes"
+            if self.log is None
+            else self.named or str(self.log),
+            policies=with_baseline_policy(self.policies or POLICY_NAMES, self.against),
+            priorities=with_baseline_priority(self.priorities, self.against),
+            priority_settings=tuple(sorted(self.priority_settings)),
+            forecasters=tuple(dict.fromkeys(self.forecasters)),
+            parallel=usual if self.parallel is None else self.parallel,
         )
-    _check_numbers(
-        {"--pool": pool, "--nodes": nodes, "--gpus-per-lease": gpus_per_lease},
-        least=1,
-    )
-    _check_numbers({"--start": start, "--seed": seed, "--skip-bad": skip_bad}, least=0)
-    _check_numbers({"--days": days, "--load": load})
-    for name in policies:
-        check_policy_name(name)
-    for name in forecasters:
-        check_forecaster(name)
-    request = ReplayRequest(
-        log=log,
-        named=f"{pool} nodes" if log is None else named or str(log),
-        pool=pool,
-        packs=packs,
-        trainers=trainers,
-        load=load,
-        curves=None if curves is None else str(curves),
-        topology=None if topology is None else str(topology),
-        better=member_named(MetricDirection, better, "--better"),
-        policies=with_baseline_policy(policies or POLICY_NAMES, against),
-        priorities=with_baseline_priority(priorities or [DEFAULT_PRIORITY], against),
-        priority_settings=tuple(sorted((settings or {}).items())),
-        forecasters=tuple(dict.fromkeys(forecasters)),
-        against=against,
-        schedule=schedule,
-        passes=passes,
-        nodes=nodes,
-        start_s=start,
-        days=days,
-        cores_per_node=cores_per_node,
-        gpus_per_node=gpus_per_node,
-        gpus_per_lease=gpus_per_lease,
-        skip_bad=skip_bad,
-        seed=seed,
-        settings=ReplaySettings(
-            accounting=member_named(Accounting, accounting, "--accounting"),
-            parallel=(None if is_drawn(trainers) else PARALLEL)
-            if parallel is None
-            else parallel,
-            t_fwd_s=t_fwd,
-            look_every_s=every,
-            learns_speeds=learned,
-            cost_factor=cost_factor,
-            requeue=requeue,
-            solver=member_named(Solver, solver, "--solver"),
-            record_steps=record_steps,
-            record_forecasts=record_forecasts and log is not None,
-        ),
-    )
-    refuse_unused(request)
-    return request
+        _ = request.settings  # refuses other numbers
+        refuse_unused(request)
+        return request
+
+
+_OPTIONS = {
+    "policies": "policy",
+    "priorities": "priority",
+    "priority_settings": "set",
+    "forecasters": "forecaster",
+}
+"""Options that have not the name of the field, as they may be repeated."""
+
+_NO_OPTIONS = {
+    *("log", "named", "packs"),
+    *("record_steps", "record_forecasts", "demo_command"),
+}
+"""Fields that no option of a command line stands for; of packs there is no report."""
+
+_SELDOM_GIVEN = {"load", "better", "passes", "skip_bad"}
+"""Options that command lines do not spell out where they have their defaults."""
 
 
 def _check_numbers(
@@ -356,7 +317,7 @@ def refuse_unused(request: ReplayRequest) -> None:
         },
         f"the policies {', '.join(RATED_POLICIES)}": {
             "a second --priority": not rates and len(request.priorities) > 1,
-            "--learned": not rates and request.settings.learns_speeds,
+            "--learned": not rates and request.learned,
         },
     }
     for needed, options in without_effect.items():

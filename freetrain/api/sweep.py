@@ -92,8 +92,8 @@ def _scores_of_packs(
             trainers,
             rule,
             nodes=nodes,
-            interval_s=request.settings.t_fwd_s,
-            cost_factor=request.settings.cost_factor,
+            interval_s=request.t_fwd_s,
+            cost_factor=request.cost_factor,
         )
         for rule in PACK_RULES
     }

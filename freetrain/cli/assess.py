@@ -19,6 +19,7 @@ from freetrain.cli.context import (
     json_text,
     write_out,
 )
+from freetrain.text import option_words
 
 EXAMPLES = {
     "assess": """
@@ -92,10 +93,8 @@ def _command(
 ) -> str:
     """Return the command line that makes the page again."""
     given = {
-        "--cores-per-node": cores_per_node,
-        "--gpus-per-node": gpus_per_node,
-        "--skip-bad": skip_bad or None,
+        "cores-per-node": cores_per_node,
+        "gpus-per-node": gpus_per_node,
+        "skip-bad": skip_bad or None,
     }
-    words = ["freetrain", "assess", str(log)]
-    words += [str(w) for pair in given.items() if pair[1] is not None for w in pair]
-    return shlex.join(words)
+    return shlex.join(["freetrain", "assess", str(log), *option_words(given)])

@@ -11,6 +11,7 @@ import typer
 
 from freetrain.cli.context import AsJson, CliContext, Force, OutFolder, write_out
 from freetrain.errors import UsageError
+from freetrain.text import option_words
 
 if TYPE_CHECKING:
     from freetrain.api.request import ReplayRequest
@@ -132,31 +133,22 @@ def _show_gpus(context: CliContext) -> None:
     # The log goes on until its last job has ended, on nodes that get no new ones.
     request = replace(request, days=week.days)
     run_leases_and_show(request, LEASE_SIZES, context, as_json=False)
-    words = ["freetrain", "replay", named]
-    words += ["--days", str(week.days), "--policy", *request.policies]
-    words += [w for size in LEASE_SIZES for w in ("--gpus-per-lease", str(size))]
-    write_out(context, f"\n{GPU_REMARK}\nThe same again: {shlex.join(words)}\n")
+    given = {"days": week.days, "policy": request.policies}
+    options = option_words(given | {"gpus-per-lease": LEASE_SIZES})
+    again = shlex.join(["freetrain", "replay", named, *options])
+    write_out(context, f"\n{GPU_REMARK}\nThe same again: {again}\n")
 
 
 def _sample_request(name: str) -> ReplayRequest:
     """Return the replay of a sample week that ``freetrain replay`` does by default."""
     from freetrain.api.request import ReplayRequest  # noqa: PLC0415
-    from freetrain.replay.settings import ReplaySettings  # noqa: PLC0415
     from logs.generate import shipped_sample  # noqa: PLC0415
 
     return ReplayRequest(
         log=shipped_sample(name),
         named=f"logs/samples/{name}",
-        trainers="hps",
         policies=POLICIES[:1],
-        schedule="recorded",
-        nodes=None,
-        start_s=0.0,
-        days=None,
-        skip_bad=0,
-        seed=0,
-        settings=ReplaySettings(),
-    )
+    ).checked()
 
 
 def _named_in(folder: Path, path: Path) -> str:

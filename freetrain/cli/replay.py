@@ -20,9 +20,9 @@ from freetrain.api.request import (
     DRAWN,
     POLICY_NAMES,
     ReplayRequest,
+    Settings,
     check_policy_name,
     is_drawn,
-    replay_request,
 )
 from freetrain.broker.limits import Mode
 from freetrain.cli.context import (
@@ -51,7 +51,7 @@ from freetrain.replay.settings import (
     check_policy,
     usual_settings,
 )
-from freetrain.text import one_line
+from freetrain.text import one_line, option_words
 
 EXAMPLES = {
     "replay": """
@@ -569,32 +569,32 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             "--processes is for replays with --seeds or --loads; nothing was replayed. "
             "Leave it out."
         )
-    request = replay_request(
+    request = ReplayRequest(
         log=None if log is None else context.cwd / log,
         named=str(log),
         pool=pool,
         packs=packs,
         trainers=trainers or "hps",
-        policies=policy or [],
-        priorities=priority or [],
-        settings=given_settings(settings or ()),
-        forecasters=forecaster or [],
+        policies=tuple(policy or ()),
+        priorities=tuple(priority or (DEFAULT_PRIORITY,)),
+        priority_settings=given_settings(settings or ()),
+        forecasters=tuple(forecaster or ()),
         against=against,
         accounting=accounting,
         schedule=schedule,
         passes=passes,
         nodes=nodes,
-        start=start,
+        start_s=start,
         days=days,
         load=load,
-        curves=curves,
+        curves=None if curves is None else str(curves),
         better=better,
         parallel=parallel,
-        every=every,
+        every_s=every,
         requeue=requeue,
         learned=learned,
-        topology=topology,
-        t_fwd=t_fwd,
+        topology=None if topology is None else str(topology),
+        t_fwd_s=t_fwd,
         cost_factor=cost_factor,
         solver=solver,
         seed=seed or 0,
@@ -603,7 +603,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         skip_bad=skip_bad,
         record_steps=out is not None and not is_sweep,
         record_forecasts=not is_sweep and (as_json or out is not None),
-    )
+    ).checked()
     if loop is not None:
         check_loop(request)
     if gpus_per_lease:
@@ -651,8 +651,8 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
 _SETTING_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 
-def given_settings(words: Iterable[str]) -> dict[str, float]:
-    """Return the settings in *words* by name, as freetrain.toml has them.
+def given_settings(words: Iterable[str]) -> Settings:
+    """Return the settings in *words*, each by its name.
 
     Raises:
         UsageError: A word is not ``NAME=VALUE`` with a finite number, or a name is
@@ -677,7 +677,7 @@ def given_settings(words: Iterable[str]) -> dict[str, float]:
                 f"Nothing was replayed. Give it once, or replay twice."
             )
         found[name] = value
-    return found
+    return tuple(found.items())
 
 
 _OF_PREEMPT = ("--notice", "--commit")
@@ -738,19 +738,20 @@ def _care(is_careful: bool) -> str:  # noqa: FBT001 - the option's value
 
 def loop_words(loop: LoopSettings) -> list[str]:
     """Return the options that ask for *loop*, defaults spelled out."""
-    words = ["--in-the-loop", loop.mode.value, "--tick", f"{loop.tick_s:.15g}"]
-    if loop.lead_s is not None:
-        words += ["--lead", f"{loop.lead_s:.15g}"]
-    if loop.last_s is not None:
-        words += ["--last", f"{loop.last_s:.15g}"]
-    if loop.mode is Mode.PREEMPT:
-        words += ["--notice", f"{loop.notice_s:.15g}"]
-        words += ["--commit", f"{loop.commit_s:.15g}"]
-    if loop.margin_s is not None:
-        words += ["--margin", f"{loop.margin_s:.15g}"]
-    if loop.mode is Mode.YIELD:
-        words += [_care(loop.is_careful)]
-    return words if loop.knows_plans else [*words, "--blind"]
+    is_preempt = loop.mode is Mode.PREEMPT
+    given = {
+        "in-the-loop": loop.mode,
+        "tick": loop.tick_s,
+        "lead": loop.lead_s,
+        "last": loop.last_s,
+        "notice": loop.notice_s if is_preempt else None,
+        "commit": loop.commit_s if is_preempt else None,
+        "margin": loop.margin_s,
+        "careful": not is_preempt and loop.is_careful,
+        "careless": not is_preempt and not loop.is_careful,
+        "blind": not loop.knows_plans,
+    }
+    return [*option_words(given)]
 
 
 # Options that do not go together
@@ -864,7 +865,7 @@ def check_loop(request: ReplayRequest) -> None:
         "--schedule recorded: that starts jobs at recorded times. Add --schedule slurm "
         "or easy": request.pool is None and request.schedule == "recorded",
         "--nodes: jobs need the whole machine": request.nodes is not None,
-        "--every: it decides at ticks": request.settings.look_every_s is not None,
+        "--every: it decides at ticks": request.every_s is not None,
         "--against": request.against is not None,
         "--topology: nodes of a log of jobs are any": request.topology is not None,
         "quality:N: a load needs a known pool": is_drawn(request.trainers),
