@@ -15,10 +15,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
-from msgspec import structs
+import msgspec
 
 from freetrain.api.holes import (
     MOST_REQUESTS,
@@ -28,7 +27,7 @@ from freetrain.api.holes import (
 )
 from freetrain.broker.belief import Belief
 from freetrain.broker.decide import decide_leases
-from freetrain.broker.lease import Assignment, Lease, LeaseKey, LeaseState
+from freetrain.broker.lease import Lease, LeaseKey, LeaseState
 from freetrain.broker.pool import Situation, Trainer
 from freetrain.config.job import read_job
 from freetrain.config.site import requirement_on
@@ -36,13 +35,15 @@ from freetrain.errors import BadDataError, UsageError
 from freetrain.opening import open_plain
 from freetrain.planning.policy import make_policy
 from freetrain.planning.rating import rate
-from freetrain.priority.base import Contender, RatingInputs
+from freetrain.priority.base import RatingInputs
 from freetrain.state.database import prepare_directory
-from freetrain.state.files import StateDir
+from freetrain.state.files import AssignedLease, AssignmentFile, StateDir
+from freetrain.state.tables import TrainerRow, TrainerState
 from freetrain.tick.environment import slurm_connector
-from freetrain.tick.leases import limits_of, shape_name
-from freetrain.tick.plan import tools_for
-from freetrain.tick.rate import priority_of, stated_speed
+from freetrain.tick.leases import kind_of_lease, limits_of, shape_name
+from freetrain.tick.plan import planned_trainer, tools_for
+from freetrain.tick.rate import contender_of, priority_of, stated_speed
+from freetrain.tick.trainers import TickTrainer
 from slurm.holes import HoleEnd
 from slurm.records import choose_partition, collapse
 
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from freetrain.api.context import UserContext
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import Site
-    from freetrain.planning.rating import Ratings
     from slurm.holes import Snapshot
     from slurm.records import ClusterConfig
 
@@ -67,8 +67,16 @@ _FORETOLD = {HoleEnd.PLANNED_JOB, HoleEnd.RESERVATION}
 """Ends that something is known of; others are only as far as Slurm plans."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShadowLease:
+# The file: a line of JSON for each look, of these records.
+
+OPEN: Literal["open"] = "open"
+"""End of a hole before which no job or reservation is planned."""
+
+Ends = float | Literal["open"] | None
+"""When a hole ends, Unix time; ``OPEN``, or None where that is not known."""
+
+
+class ShadowLease(msgspec.Struct, frozen=True, array_like=True):
     """A lease that was not asked for.
 
     Attributes:
@@ -84,24 +92,20 @@ class ShadowLease:
     until_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedLease:
+class EndedLease(ShadowLease, frozen=True, array_like=True):
     """A lease that was not asked for, and would be over.
 
     Attributes:
-        lease: The lease.
         at_s: When that was seen.
         why: ``taken``: its node was no hole any more, sooner than foretold;
             ``time``: its time limit ended it; ``plan``: the plan gave it up.
     """
 
-    lease: ShadowLease
     at_s: float
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trained:
+class Trained(msgspec.Struct, frozen=True, array_like=True):
     """What one trainer would have done since the line before.
 
     Attributes:
@@ -114,8 +118,7 @@ class Trained:
     samples: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShadowLook:
+class ShadowLook(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the file.
 
     Attributes:
@@ -123,7 +126,7 @@ class ShadowLook:
         is_torn: Whether a backfill cycle overlapped it, so that plans may be missing.
         nodes: Nodes of the cluster.
         holes: Nodes, as Slurm lists them, with the end of their holes, margin taken
-            off: None for unknown, inf where no job or reservation is planned there.
+            off.
         leases: Those that would be there from now on.
         ended: Those that would have ended since the line before.
         trained: By trainer: what it would have done since then.
@@ -132,10 +135,10 @@ class ShadowLook:
     at_s: float
     is_torn: bool
     nodes: int
-    holes: tuple[tuple[str, float | None], ...]
+    holes: tuple[tuple[str, Ends], ...]
     leases: tuple[ShadowLease, ...]
     ended: tuple[EndedLease, ...]
-    trained: Mapping[str, Trained]
+    trained: dict[str, Trained]
 
 
 def shadow_file(site: Site) -> Path:
@@ -213,19 +216,27 @@ class _Look:
         since_s = math.inf if last is None else now_s - last.at_s
         before = () if last is None or since_s > MOST_GAP_S else last.leases
         before = tuple(lease for lease in before if lease.trainer in self._jobs)
-        ended = [*self._ended(before)]
-        over = {end.lease for end in ended}
+        over = dict(self._over(before))
         kept = tuple(lease for lease in before if lease not in over)
         planned = self._planned(kept)
-        given_up = (lease for lease in kept if lease not in planned)
-        ended += (EndedLease(lease=x, at_s=now_s, why="plan") for x in given_up)
+        over |= {lease: "plan" for lease in kept if lease not in planned}
         return ShadowLook(
             at_s=now_s,
             is_torn=self._every.is_torn,
             nodes=self._every.nodes,
             holes=tuple(_grouped(self._every)),
             leases=planned,
-            ended=tuple(ended),
+            ended=tuple(
+                EndedLease(
+                    lease.node,
+                    lease.trainer,
+                    lease.start_s,
+                    lease.until_s,
+                    at_s=now_s,
+                    why=why,
+                )
+                for lease, why in over.items()
+            ),
             trained=dict(self._trained(before, kept, since_s)),
         )
 
@@ -238,7 +249,7 @@ class _Look:
             nodes=None if job is None else job.nodes,
         )
 
-    def _ended(self, leases: Sequence[ShadowLease]) -> Iterator[EndedLease]:
+    def _over(self, leases: Sequence[ShadowLease]) -> Iterator[tuple[ShadowLease, str]]:
         """Yield those of *leases* that time or other jobs would have ended by now."""
         idle = {
             name: {hole.node for hole in found.holes}
@@ -246,9 +257,9 @@ class _Look:
         }
         for lease in leases:
             if lease.until_s <= self._now_s:
-                yield EndedLease(lease=lease, at_s=self._now_s, why="time")
+                yield lease, "time"
             elif lease.node not in idle[lease.trainer]:
-                yield EndedLease(lease=lease, at_s=self._now_s, why="taken")
+                yield lease, "taken"
 
     def _trained(
         self,
@@ -275,12 +286,7 @@ class _Look:
             sizes = [n for n in job.nodes.sizes if n <= lasted]
             per_s = float(speed.samples_per_s[sizes[-1]]) if sizes else 0.0
             samples = max(0.0, since_s - pause_s) * per_s
-            yield (
-                name,
-                Trained(
-                    node_s=lasted * since_s, samples=samples if job.scaling else None
-                ),
-            )
+            yield name, Trained(lasted * since_s, samples if job.scaling else None)
 
     def _planned(self, kept: Sequence[ShadowLease]) -> tuple[ShadowLease, ...]:
         """Return the leases that a tick would have from now on."""
@@ -297,7 +303,7 @@ class _Look:
             partitions=self._snapshot.partitions,
         )
         shapes = {name: self._shape(job) for name, job in self._jobs.items()}
-        leases = {_key(place): lease for place, lease in enumerate(kept)}
+        leases = {LeaseKey("shadow", n): lease for n, lease in enumerate(kept)}
         trainers = self._trainers(leases, shapes)
         decision = decide_leases(
             Situation(
@@ -334,19 +340,14 @@ class _Look:
             for node in nodes[: trainer.awaited_nodes]:
                 longest_s = now_s + 60.0 * limits.most_limit_min
                 until_s = min(ends_s[node], longest_s)
-                asked.append(
-                    ShadowLease(
-                        node=node, trainer=trainer.name, start_s=now_s, until_s=until_s
-                    )
-                )
+                asked.append(ShadowLease(node, trainer.name, now_s, until_s))
             del nodes[: trainer.awaited_nodes]
         return (*stay, *asked[: limits.most_new_leases])
 
     def _shape(self, job: TrainerJob) -> str:
-        kind = structs.replace(job.nodes, min_nodes=1, max_nodes=1, only=())
         return shape_name(
             requirement_on(
-                kind,
+                kind_of_lease(job.nodes),
                 self._site.lease,
                 default_partition=self._every.partition,
                 nodes=self._snapshot.nodes,
@@ -357,61 +358,46 @@ class _Look:
     def _trainers(
         self, leases: Mapping[LeaseKey, ShadowLease], shapes: Mapping[str, str]
     ) -> tuple[Trainer, ...]:
-        own = {
-            name: frozenset(k for k, lease in leases.items() if lease.trainer == name)
-            for name in self._jobs
-        }
-        ratings = self._ratings({name: len(keys) for name, keys in own.items()})
-        trainers = []
-        for name, keys in own.items():
-            contender = ratings.contenders[name]
-            assignment = Assignment(
-                trainer=name, generation=1, leases=keys, created_s=self._now_s
-            )
-            trainers.append(
-                Trainer(
-                    name=name,
-                    curve=ratings.curves[name],
-                    shape=shapes[name],
-                    up_s=contender.grow_s,
-                    down_s=contender.shrink_s,
-                    start_s=contender.start_s,
-                    assignment=assignment if keys else None,
-                    loss_s=contender.loss_s,
-                )
-            )
-        return tuple(trainers)
-
-    def _ratings(self, held: Mapping[str, int]) -> Ratings:
-        contenders = []
-        for name, job in self._jobs.items():
-            speed = stated_speed(job)
-            contenders.append(
-                Contender(
-                    name=name,
-                    sizes=job.nodes.sizes,
-                    samples_per_s=speed.samples_per_s,
-                    held=min(held[name], job.nodes.sizes[-1]),
-                    done_samples=0.0,
-                    weight=job.weight,
-                    grow_s=speed.grow_s,
-                    shrink_s=speed.shrink_s,
-                    start_s=speed.start_s,
-                    lost_s=0.0 if job.elastic else job.checkpoint.every_s / 2.0,
-                )
-            )
+        """Return the trainers as the broker sees them, by what job files state."""
         settings = self._site.planner
+        wanted = [
+            (self._as_submitted(name, leases), job) for name, job in self._jobs.items()
+        ]
         inputs = RatingInputs(
             now_s=self._now_s,
-            contenders=tuple(contenders),
+            contenders=tuple(contender_of(trainer, job) for trainer, job in wanted),
             nodes=len(self._every.holes),
             t_fwd_s=settings.t_fwd_s,
         )
-        return rate(inputs, priority_of(settings), {}, background=())
+        ratings = rate(inputs, priority_of(settings), {}, background=())
+        return tuple(
+            planned_trainer(trainer, ratings, shapes[job.name])
+            for trainer, job in wanted
+        )
 
-
-def _key(place: int) -> LeaseKey:
-    return LeaseKey("shadow", place)
+    def _as_submitted(
+        self, name: str, leases: Mapping[LeaseKey, ShadowLease]
+    ) -> TickTrainer:
+        """Return a trainer as if it had been submitted now, and had its leases."""
+        now_s = self._now_s
+        members = tuple(
+            AssignedLease(key=key, job_id=0, display_id="", node=lease.node)
+            for key, lease in leases.items()
+            if lease.trainer == name
+        )
+        newest = AssignmentFile(
+            trainer=name,
+            generation=1,
+            members=members,
+            created_s=now_s,
+            author="",
+            reason="",
+        )
+        return TickTrainer(
+            row=TrainerRow(name, "", "", TrainerState.WANTED, now_s, now_s),
+            job=self._jobs[name],
+            newest=newest if members else None,
+        )
 
 
 def _as_running(key: LeaseKey, lease: ShadowLease, shape: str) -> Lease:
@@ -429,50 +415,23 @@ def _as_running(key: LeaseKey, lease: ShadowLease, shape: str) -> Lease:
     )
 
 
-def _grouped(found: PartitionHoles) -> Iterator[tuple[str, float | None]]:
+def _grouped(found: PartitionHoles) -> Iterator[tuple[str, Ends]]:
     """Yield the nodes of holes that end at one time, and that time."""
-    by_end: dict[float | None, list[str]] = {}
+    by_end: dict[Ends, list[str]] = {}
     for hole in found.holes:
         is_open = hole.end_s is not None and hole.ends_by not in _FORETOLD
-        by_end.setdefault(math.inf if is_open else hole.end_s, []).append(hole.node)
+        end_s: Ends = OPEN if is_open else hole.end_s
+        by_end.setdefault(end_s, []).append(hole.node)
     for end_s, nodes in by_end.items():
         yield collapse(nodes), end_s
 
 
-# The file: a line of JSON for each observation; inf is written as "open".
-
-_OPEN = "open"
-
-
-def look_record(look: ShadowLook) -> dict[str, Any]:
-    """Return *look* as the file and ``--json`` have it."""
-    return {
-        "at_s": look.at_s,
-        "is_torn": look.is_torn,
-        "nodes": look.nodes,
-        "holes": [
-            [names, _OPEN if end_s == math.inf else end_s]
-            for names, end_s in look.holes
-        ],
-        "leases": [_lease_record(lease) for lease in look.leases],
-        "ended": [[*_lease_record(end.lease), end.at_s, end.why] for end in look.ended],
-        "trained": {
-            name: [done.node_s, done.samples] for name, done in look.trained.items()
-        },
-    }
-
-
 def _append(path: Path, look: ShadowLook) -> None:
-    record = look_record(look)
-    line = json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n"
+    # Not by msgspec, which writes no name that is not Unicode.
+    line = json.dumps(msgspec.to_builtins(look), allow_nan=False) + "\n"
     file = open_plain(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with os.fdopen(file, "ab") as stream:
-        stream.write(line.encode("utf-8", "surrogateescape"))
-
-
-def _lease_record(lease: ShadowLease) -> list[Any]:
-    end_s = _OPEN if lease.until_s == math.inf else lease.until_s
-    return [lease.node, lease.trainer, lease.start_s, end_s]
+        stream.write(line.encode())
 
 
 def last_observation(path: Path) -> ShadowLook | None:
@@ -515,44 +474,10 @@ def parse_line(line: bytes, path: Path) -> ShadowLook:
         BadDataError: It is none.
     """
     try:
-        record = json.loads(line)
-        return ShadowLook(
-            at_s=float(record["at_s"]),
-            is_torn=bool(record["is_torn"]),
-            nodes=int(record["nodes"]),
-            holes=tuple((str(n), _end(end)) for n, end in record["holes"]),
-            leases=tuple(_lease(*fields) for fields in record["leases"]),
-            ended=tuple(
-                EndedLease(lease=_lease(*fields), at_s=float(at_s), why=str(why))
-                for *fields, at_s, why in record["ended"]
-            ),
-            trained={
-                str(name): Trained(
-                    node_s=float(node_s),
-                    samples=None if samples is None else float(samples),
-                )
-                for name, (node_s, samples) in record["trained"].items()
-            },
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return msgspec.json.decode(line, type=ShadowLook)
+    except (ValueError, RecursionError) as error:
         raise BadDataError(
             f"{path} has a line that is no observation of `freetrain shadow` "
-            f"({error!r}). Nothing was planned or scored. Move the file away to begin "
+            f"({error}). Nothing was planned or scored. Move the file away to begin "
             f"anew."
         ) from error
-
-
-def _end(value: object) -> float | None:
-    if value is None:
-        return None
-    return math.inf if value == _OPEN else float(value)  # type: ignore[arg-type]
-
-
-def _lease(node: str, trainer: str, start_s: float, until_s: object) -> ShadowLease:
-    end_s = _end(until_s)
-    return ShadowLease(
-        node=str(node),
-        trainer=str(trainer),
-        start_s=float(start_s),
-        until_s=math.inf if end_s is None else end_s,
-    )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -53,12 +52,12 @@ class OpenHoles:
     unknown: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class ShadowTraining:
     """What one trainer would have done: see ``Trained``."""
 
-    node_s: float
-    samples: float | None
+    node_s: float = 0.0
+    samples: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,17 +106,11 @@ def score_file(path: Path) -> ShadowScore:
     """
     try:
         return score(observations(path))
-    except FileNotFoundError as error:
-        raise _nothing(path) from error
-    except StopIteration as error:
-        raise _nothing(path) from error
-
-
-def _nothing(path: Path) -> MissingInputError:
-    return MissingInputError(
-        f"there is no observation in {path}; nothing was scored. Let `freetrain shadow "
-        f"JOB.TOML` run each minute for a while first."
-    )
+    except (FileNotFoundError, StopIteration) as error:
+        raise MissingInputError(
+            f"there is no observation in {path}; nothing was scored. Let `freetrain "
+            f"shadow JOB.TOML` run each minute for a while first."
+        ) from error
 
 
 @dataclass(slots=True)
@@ -126,11 +119,7 @@ class _Episode:
 
     first_s: float
     last_s: float
-    end_s: float | None
-
-    @property
-    def is_foretold(self) -> bool:
-        return self.end_s is not None and math.isfinite(self.end_s)
+    foretold_s: float | None
 
 
 @dataclass(slots=True)
@@ -141,20 +130,20 @@ class _Sums:
 
     def over(self, hole: _Episode, gone_s: float | None) -> None:
         """Count *hole*, which was seen to be gone at *gone_s*; None for unknown."""
-        if hole.end_s is None or not hole.is_foretold:
+        if hole.foretold_s is None:
             self.count["open" if gone_s is not None else "open unknown"] += 1
             if gone_s is not None:
                 self.lasted_s.append(hole.last_s - hole.first_s)
-        elif hole.last_s >= hole.end_s or (
+        elif hole.last_s >= hole.foretold_s or (
             # When it ended between two looks is not known.
-            gone_s is not None and hole.end_s <= 2 * gone_s - hole.last_s
+            gone_s is not None and hole.foretold_s <= 2 * gone_s - hole.last_s
         ):
             self.count["stayed"] += 1
         elif gone_s is None:
             self.count["unknown"] += 1
         else:
             self.count["early"] += 1
-            self.early_s.append(hole.end_s - gone_s)
+            self.early_s.append(hole.foretold_s - gone_s)
 
 
 def score(seen: Iterable[ShadowLook]) -> ShadowScore:
@@ -168,13 +157,13 @@ def score(seen: Iterable[ShadowLook]) -> ShadowScore:
     sums, counts, torn, idle, missing_s = _Sums(), 1, int(first.is_torn), 0, 0.0
     ends: Counter[str] = Counter()
     leases = len(first.leases)
-    training: dict[str, list[float | None]] = {}
-    episodes = dict(_begun(first, first.at_s))
+    training: defaultdict[str, ShadowTraining] = defaultdict(ShadowTraining)
+    episodes = dict(_begun(first))
     idle = len(episodes)
     for line in lines:
         counts, torn = counts + 1, torn + int(line.is_torn)
         gap_s = line.at_s - last.at_s
-        now = dict(_begun(line, line.at_s))
+        now = dict(_begun(line))
         idle += len(now)
         if gap_s > MOST_GAP_S:
             missing_s += gap_s
@@ -186,17 +175,17 @@ def score(seen: Iterable[ShadowLook]) -> ShadowScore:
                 sums.over(episodes.pop(node), line.at_s)
             for node, hole in now.items():
                 before = episodes.setdefault(node, hole)
-                if hole.is_foretold and not before.is_foretold:
+                if hole.foretold_s is not None and before.foretold_s is None:
                     sums.count["booked"] += 1
                     episodes[node] = hole
                 episodes[node].last_s = line.at_s
         ends.update(end.why for end in line.ended)
         leases += sum(lease.start_s == line.at_s for lease in line.leases)
         for name, done in line.trained.items():
-            so_far = training.setdefault(name, [0.0, None])
-            so_far[0] = (so_far[0] or 0.0) + done.node_s
+            training[name].node_s += done.node_s
             if done.samples is not None:
-                so_far[1] = (so_far[1] or 0.0) + done.samples
+                so_far = training[name].samples or 0.0
+                training[name].samples = so_far + done.samples
         last = line
     for hole in episodes.values():
         sums.over(hole, None)
@@ -224,17 +213,15 @@ def score(seen: Iterable[ShadowLook]) -> ShadowScore:
         taken=ends["taken"],
         by_time=ends["time"],
         by_plan=ends["plan"],
-        training={
-            name: ShadowTraining(node_s=node_s or 0.0, samples=samples)
-            for name, (node_s, samples) in training.items()
-        },
+        training=training,
     )
 
 
-def _begun(line: ShadowLook, at_s: float) -> Iterator[tuple[str, _Episode]]:
+def _begun(line: ShadowLook) -> Iterator[tuple[str, _Episode]]:
     for names, end_s in line.holes:
         for node in expand(names):
-            yield node, _Episode(at_s, at_s, end_s)
+            foretold_s = end_s if isinstance(end_s, float) else None
+            yield node, _Episode(line.at_s, line.at_s, foretold_s)
 
 
 def _median(values: list[float]) -> float | None:

@@ -56,11 +56,7 @@ def shadow(
 ) -> None:
     """Plan as a tick does, ask Slurm for nothing, and note what was foreseen."""
     # Imported here, so that `freetrain shadow -h` stays quick.
-    from freetrain.api.shadow import (  # noqa: PLC0415
-        look_record,
-        observe_once,
-        shadow_file,
-    )
+    from freetrain.api.shadow import observe_once, shadow_file  # noqa: PLC0415
     from freetrain.api.shadow_score import score_file  # noqa: PLC0415
 
     context: CliContext = ctx.obj
@@ -69,17 +65,14 @@ def shadow(
             raise UsageError(
                 "--score goes without job files. Nothing was planned or scored."
             )
-        found = score_file(shadow_file(context.site(config)))
-        lines = _score_lines(found)
-        record: object = found
+        scored = score_file(shadow_file(context.site(config)))
+        record: object = scored
+        lines = [*_score_lines(scored)]
     else:
-        seen = observe_once(context, config, jobs or [])
-        lines = iter([_seen_line(seen)])
-        record = look_record(seen)
-    if as_json:
-        write_out(context, json_text(record, indent=2))
-        return
-    write_out(context, "".join(f"{line}\n" for line in lines))
+        record = seen = observe_once(context, config, jobs or [])
+        lines = [_seen_line(seen)]
+    text = "".join(f"{line}\n" for line in lines)
+    write_out(context, json_text(record, indent=2) if as_json else text)
 
 
 def _seen_line(seen: "ShadowLook") -> str:

@@ -12,6 +12,8 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from freetrain.agent.observation import LAUNCH_AGENT, LISTENER_MARK
 from freetrain.agent.observation import PATIENCE_VARIABLE as PATIENCE
 from freetrain.broker.lease import LeaseComment, job_name, render_comment, state_tag
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.broker.lease import Intent
+    from freetrain.config.job import NodeSettings
     from freetrain.config.site import Site
     from freetrain.state.files import StateDir
     from freetrain.tick.environment import TickEnvironment
@@ -201,6 +204,11 @@ def grace_s(config: ClusterConfig, partition: Partition, mode: Mode) -> float:
 
 
 # Shapes.
+
+
+def kind_of_lease(nodes: NodeSettings) -> NodeSettings:
+    """Return what *nodes* ask of each node, equal for trainers with equal leases."""
+    return structs.replace(nodes, min_nodes=1, max_nodes=1, only=())
 
 
 def shape_name(requirement: Requirement) -> str:

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from freetrain.broker.decide import Decision, decide_leases
 from freetrain.broker.job_limits import (
     LIMIT_REST_S,
@@ -43,7 +41,7 @@ from freetrain.state.tables import (
     limit_memory,
 )
 from freetrain.text import counted
-from freetrain.tick.leases import margin_s, may_stand_for, shape_name
+from freetrain.tick.leases import kind_of_lease, margin_s, may_stand_for, shape_name
 from freetrain.tick.room import (
     claims_of,
     idle_nodes,
@@ -528,13 +526,14 @@ def _trainers(
 ) -> tuple[Trainer, ...]:
     """Return the trainers that want nodes; *asked* is by their names."""
     return tuple(
-        _trainer(trainer, ratings, shape_name(asked[trainer.row.name]))
+        planned_trainer(trainer, ratings, shape_name(asked[trainer.row.name]))
         for trainer in observed.trainers
         if trainer.row.name in asked
     )
 
 
-def _trainer(trainer: TickTrainer, ratings: Ratings, shape: str) -> Trainer:
+def planned_trainer(trainer: TickTrainer, ratings: Ratings, shape: str) -> Trainer:
+    """Return a trainer that wants leases of *shape*, as the broker sees it."""
     name, newest = trainer.row.name, trainer.newest
     contender = ratings.contenders[name]
     return Trainer(
@@ -603,7 +602,7 @@ def _asked(site: Site, observed: Observed) -> dict[str, Requirement]:
     asked = {}
     for trainer in observed.trainers:
         if trainer.job is not None and trainer.is_wanted:
-            kind = structs.replace(trainer.job.nodes, min_nodes=1, max_nodes=1, only=())
+            kind = kind_of_lease(trainer.job.nodes)
             if kind not in known:  # what goes with GPUs is worked out over all nodes
                 known[kind] = _requirement(site, observed, kind)
             asked[trainer.row.name] = known[kind]

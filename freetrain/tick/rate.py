@@ -138,10 +138,10 @@ def ratings_of(
 def contender_of(
     trainer: TickTrainer,
     job: TrainerJob,
-    progress: TrainerProgress | None,
+    progress: TrainerProgress | None = None,
     *,
-    speeds: MeasuredSpeeds | None,
-    fit: Fitter | None,
+    speeds: MeasuredSpeeds | None = None,
+    fit: Fitter | None = None,
 ) -> Contender:
     """Return a trainer as a priority sees it.
 

@@ -166,7 +166,7 @@ def test_nothing_is_known_over_a_gap() -> None:
 
 
 def test_leases_and_training_are_summed_up() -> None:
-    lease = ["n1", "digits", 0.0, "open"]
+    lease = ["n1", "digits", 0.0, 900.0]
     found = scored(
         line(0, {"n1": "open"}, leases=[lease]),
         line(60, {}, trained={"digits": [60.0, 5e3]}, leases=[lease]),
