@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
@@ -596,10 +596,6 @@ def docs(
 NoRun = Annotated[
     bool, typer.Option("--no-run", metavar="", help="Run no job on a compute node.")
 ]
-Record = Annotated[
-    Path | None,
-    typer.Option("--record", hidden=True, help="No longer here."),
-]
 
 
 def doctor(
@@ -607,16 +603,9 @@ def doctor(
     *,
     config: Config = None,
     no_run: NoRun = False,
-    record: Record = None,
     as_json: AsJson = False,
 ) -> None:
     """Look at this cluster, and at FreeTrain on it; run one short job to prove it."""
-    if record is not None:
-        raise UsageError(
-            "`freetrain doctor` no longer makes recordings, and nothing was asked or "
-            "written. In FreeTrain's source tree `python -m tests.record_slurm "
-            f"{record}` does."
-        )
     from freetrain.cli.installation import examine_and_show  # noqa: PLC0415
 
     examine_and_show(ctx.obj, config, may_run=not no_run, as_json=as_json)
@@ -759,10 +748,6 @@ TRACE_VERBS: Verbs = {
     ),
 }
 CRON_VERBS: Verbs = {"show": show, "install": install, "remove": remove}
-RENAMED = {
-    "contest": "freetrain replay --pool N --priority NAME --seeds N --loads X",
-}
-"""Verbs of earlier releases, and their successors."""
 
 
 class LazyVerb(TyperCommand):
@@ -800,22 +785,6 @@ class LazyVerb(TyperCommand):
         return self.loaded.make_context(*args, **kwargs)
 
 
-class RenamedVerb(TyperCommand):
-    """A verb of an earlier release: refused, and its successor named."""
-
-    def make_context(self, *_args: Any, **_kwargs: Any) -> NoReturn:  # noqa: ANN401
-        """Refuse the verb, whatever its options.
-
-        Raises:
-            UsageError: Always.
-        """
-        old = str(self.name)
-        raise UsageError(
-            f"`freetrain {old}` is now `{RENAMED[old]}`. Nothing was done. "
-            f"`freetrain replay -h` shows how."
-        )
-
-
 def command_line() -> TyperGroup:
     """Return the whole command, its verbs not yet imported."""
     group = _as_group(_freetrain())
@@ -829,8 +798,6 @@ def command_line() -> TyperGroup:
         nested.rich_help_panel = role
         _add(nested, verbs)
         group.add_command(nested)
-    for name in RENAMED:
-        group.add_command(RenamedVerb(name=name, hidden=True))
     return group
 
 

@@ -109,8 +109,6 @@ replay --seeds 1 --policy lookahead | go with --policy lookahead: it
 replay --seeds 1 --policy equal | --against fair is no policy, and
 replay --loads 1 --load 2 | does not go with both --load and --loads
 replay --pool 4 --processes 2 | --processes is for replays with --seeds
-contest slaq --seeds 2 | `freetrain contest` is now `freetrain replay
-contest -h | Nothing was done. `freetrain replay -h` shows how.
 """.replace("\n    |", " |")
 """The words of a call, and a part of the error; a row a line, or two."""
 

@@ -218,13 +218,3 @@ def test_on_a_real_cluster_all_is_proven_and_nothing_is_left(
     assert found["right to submit"].verdict == "ok"
     assert list(subject.site.state_directory.iterdir()) == []
     cluster.clear()
-
-
-def test_the_option_that_made_recordings_is_refused_and_the_tool_named(
-    tmp_path: Path,
-) -> None:
-    ran = run("doctor", "--record", "rec", cwd=tmp_path, environ={"PATH": ""})
-
-    assert (ran.code, ran.stdout) == (64, "")
-    assert "python -m tests.record_slurm rec" in ran.stderr
-    assert not (tmp_path / "rec").exists()
