@@ -620,8 +620,8 @@ def _aim_line(aim: Aim, curves: TrainerCurves) -> str:
 def speed_lines(curves: TrainerCurves) -> Iterator[str]:
     """Yield the speeds that were measured, in one line."""
     if curves.speeds:
-        speeds = ", ".join(f"{_amount(s)} on {nodes}" for nodes, s in curves.speeds)
-        yield f"{curves.units.capitalize()} a second, measured: {speeds} nodes."
+        speeds = (f"{_amount(s)} on {nodes_text(n)}" for n, s in curves.speeds)
+        yield f"{curves.units.capitalize()} a second, measured: {', '.join(speeds)}."
 
 
 def bad_line_lines(curves: TrainerCurves) -> Iterator[str]:

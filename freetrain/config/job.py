@@ -837,8 +837,20 @@ def _check_nodes(nodes: NodeSettings, table: Table) -> None:
         )
 
 
-_HIDING = frozenset({"-e", "--cleanenv", "-C", "--containall", "--compat"})
-"""Options of Apptainer that keep the node's variables from the program."""
+_HIDING = frozenset({"--cleanenv", "--contain", "--containall", "--compat"})
+"""Options of Apptainer that keep the node's variables or its ``/tmp`` from programs."""
+
+_HIDING_LETTERS = re.compile(r"-[finpuw]*[ceC][cCefinpuw]*", re.ASCII)
+"""The same as letters, alone or behind others that take no value."""
+
+_OFF = frozenset({"0", "f", "F", "false", "False", "FALSE"})
+"""What Apptainer reads as no behind an option's ``=``."""
+
+
+def _hides(word: str) -> bool:
+    name, _, value = word.partition("=")
+    is_hiding = name in _HIDING or _HIDING_LETTERS.fullmatch(name) is not None
+    return is_hiding and value not in _OFF
 
 
 def _check_container(
@@ -850,11 +862,11 @@ def _check_container(
     if job.launch.spare:
         table.refuse("[launch] spare = true, and no spare is kept in a container")
     is_apptainer = runtime in {ContainerRuntime.APPTAINER, ContainerRuntime.SINGULARITY}
-    hiding = _HIDING.intersection(container.options) if is_apptainer else ()
+    hiding = [*filter(_hides, container.options)] if is_apptainer else []
     if hiding:
         table.refuse(
-            f"options has {', '.join(sorted(hiding))}, which keeps FreeTrain's "
-            f"variables from the program"
+            f"options has {', '.join(hiding)}, which keeps FreeTrain's variables or "
+            f"the node's /tmp from the program"
         )
     if runtime is not ContainerRuntime.PYXIS:
         return

@@ -44,6 +44,7 @@ def told(
     *,
     is_measured: bool = True,
     bad_lines: int = 0,
+    nodes: int = 4,
 ) -> None:
     """Let the last tick have heard of these losses, a hundred samples each."""
     row = rows(state)["digits"]
@@ -55,7 +56,7 @@ def told(
         for k, loss in enumerate(losses, 1)
     ]
     past.add(records, job)
-    seen = {4: (MeasuredSpeed(NOW_S, 50.0, 60.0),)} if is_measured else {}
+    seen = {nodes: (MeasuredSpeed(NOW_S, 50.0, 60.0),)} if is_measured else {}
     kept = HistoryRow(
         trainer="digits",
         submitted_s=row.submitted_s,
@@ -85,6 +86,12 @@ def delivered(state: StateDir, stage: DeliveryStage, **changes: Any) -> None:  #
 def seen_by_a_tick(state: StateDir, **changes: Any) -> None:  # noqa: ANN401
     line = TrainerLine(name="digits", state="wanted", **changes)
     put_page(state, a_page(trainers=(line,), priority="slaq"))
+
+
+def test_a_speed_measured_on_one_node_is_not_of_nodes() -> None:
+    told(submitted(), HALVING[:10], nodes=1)
+
+    assert "Samples a second, measured: 50 on 1 node." in run("curves").stdout
 
 
 def test_values_told_and_expected_and_targets_are_shown() -> None:

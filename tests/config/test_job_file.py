@@ -193,10 +193,6 @@ _STEPS = '[launch]\nlauncher = "srun"\n'
         ('image = "a"\nbinds = ["/a,b"]', "expected folders such as"),
         ('image = "a"\nbinds = ["/a:/b:z"]', "expected folders such as"),
         ('image = "a"\nruntime = "docker"', "expected one of apptainer"),
-        (
-            'image = "a"\nruntime = "apptainer"\noptions = ["--cleanenv"]',
-            "keeps FreeTrain's variables from",
-        ),
         ('image = "a"\n[launch]\nspare = true', "no spare is kept in a container"),
         ('image = "a"\nruntime = "pyxis"', 'is for launcher = "srun" or "torchrun"'),
         (
@@ -211,6 +207,32 @@ def test_a_container_that_could_not_work_is_refused(lines: str, said: str) -> No
     text = f"{'elastic = false' if 'TERM' in lines else ''}\n{head}{table}{lines}"
 
     assert said in refusal(text)
+
+
+@pytest.mark.parametrize("runtime", ["apptainer", "singularity"])
+@pytest.mark.parametrize(
+    "option",
+    ["-e", "--cleanenv", "--cleanenv=true", "-e=1", "-c", "--contain=T", "-ec", "-uC"],
+)
+def test_options_that_hide_variables_or_tmp_are_refused(
+    runtime: str, option: str
+) -> None:
+    lines = f'image = "a"\nruntime = "{runtime}"\noptions = ["{option}"]'
+
+    said = refusal(f"{LEAST}[container]\n{lines}")
+
+    assert f"options has {option}, which keeps FreeTrain's variables or" in said
+
+
+@pytest.mark.parametrize(
+    "option", ["--cleanenv=false", "-e=0", "--no-home", "-u", "--env=A=1"]
+)
+def test_options_that_hide_nothing_are_taken(option: str) -> None:
+    lines = f'image = "a"\nruntime = "apptainer"\noptions = ["{option}"]'
+    container = parse(f"{LEAST}[container]\n{lines}").container
+
+    assert container is not None
+    assert container.options == (option,)
 
 
 def test_an_option_that_hides_variables_in_apptainer_is_another_in_podman() -> None:
