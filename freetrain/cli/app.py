@@ -693,7 +693,7 @@ VERBS: Mapping[str, Verbs] = {
         ),
         "init": (
             "freetrain.cli.run",
-            "Write a commented job file for a training script; ask the rest.",
+            "Write a commented job file for a script or command; ask the rest.",
         ),
         "submit": submit,
         "cancel": cancel,

@@ -126,9 +126,12 @@ def _checked(
     try:
         _parsed(context, text.encode(), path)
     except (BadConfigurationError, UnicodeEncodeError):
-        if not (draft.checkpoint and draft.is_place_guessed):
+        if draft.view.logger is not None:
+            draft = replace(draft, view=replace(draft.view, logger=None))
+        elif draft.checkpoint and draft.is_place_guessed:
+            draft = without_guessed_place(draft)
+        else:
             raise
-        draft = without_guessed_place(draft)
         return _checked(context, draft, origin=origin, path=path)
     return draft, text
 
@@ -194,25 +197,31 @@ def _follow(context: CliContext, config: Path | None, name: str) -> None:
 
 def write_draft(  # noqa: PLR0913 - one parameter an option
     context: CliContext,
-    script: str | None,
+    command: Sequence[str],
     wishes: Wishes,
     *,
     out: Path,
     asks: bool,
     force: bool,
 ) -> None:
-    """Write a job file for *script*, or the only one here; ask if *asks*.
+    """Write a job file for *command*; ask if *asks*.
+
+    It is a command as ``run_and_follow`` takes it, or a Python script alone or with
+    its arguments; without one the only script here.
 
     Raises:
         FreeTrainError: Nothing was written.
     """
-    found = script or _only_script(context, asks=asks)
-    words = ["python", found] if found.endswith(".py") else [found]
-    draft = draft_of(words, wishes, folder=context.folder, is_typed=False)
+    found = [*command] or [_only_script(context, asks=asks)]
+    is_script = found[0].endswith(".py")
+    words = ["python", *found] if is_script else found
+    draft = draft_of(words, wishes, folder=context.folder, is_typed=not is_script)
     if asks:
         draft = _asked(context, draft)
     check_sharing(draft)
-    origin = one_line(shlex.join(["freetrain", "init", *_options(wishes), found]))
+    ends = ["--"] if len(found) > 1 else []
+    called = ["freetrain", "init", *_options(wishes), *ends, *found]
+    origin = one_line(shlex.join(called))
     draft, text = _checked(context, draft, origin=origin, path=out)
     is_there = _is_same_job(context, out, text)
     if not is_there:

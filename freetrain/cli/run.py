@@ -22,6 +22,8 @@ freetrain run --dry-run -- python train.py
 freetrain init train.py
 
 freetrain init train.py --nodes 1:8 --yes --out resnet.toml
+
+freetrain init --nodes 1:8 -- torchrun --nproc-per-node 4 train.py --lr 0.1
 """,
 }
 CONTEXT_SETTINGS = {"run": {"allow_interspersed_args": False}}
@@ -120,11 +122,12 @@ def run(  # noqa: PLR0913 - one parameter an option, as Typer wants it
 
 def init(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     ctx: typer.Context,
-    script: Annotated[
-        str | None,
+    command: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="[SCRIPT]",
-            help="The training script; without it the only one of this folder.",
+            metavar="SCRIPT | -- COMMAND",
+            help="The training script, or a command as for `freetrain run`; without "
+            "it the only script of this folder.",
         ),
     ] = None,
     *,
@@ -144,7 +147,7 @@ def init(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     ] = False,
     force: Force = False,
 ) -> None:
-    """Write a commented job file for a training script; ask the rest."""
+    """Write a commented job file for a script or command; ask the rest."""
     from freetrain.cli.draft import wishes_of, write_draft  # noqa: PLC0415
 
     context: CliContext = ctx.obj
@@ -156,4 +159,4 @@ def init(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         every=every,
     )
     asks = context.can_ask and not yes
-    write_draft(context, script, wishes, out=out, asks=asks, force=force)
+    write_draft(context, command or (), wishes, out=out, asks=asks, force=force)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.client.script import NOTHING_SEEN, ScriptView, look_at
 from freetrain.config.document import toml_value
+from freetrain.config.job import ProgressFormat
 from freetrain.config.schema import Described, schema_line
 from freetrain.errors import UsageError
 from freetrain.text import shown
@@ -646,7 +647,7 @@ def _name_of(program: str) -> str:
 
 
 def _cautions(draft: Draft, arguments: tuple[str, ...]) -> Iterator[str]:
-    """Yield what may keep an unchanged program from going on where it was."""
+    """Yield what of an unchanged program may go wrong, or is not seen."""
     if draft.elastic:
         return
     if draft.view.problem:
@@ -656,6 +657,12 @@ def _cautions(draft: Draft, arguments: tuple[str, ...]) -> Iterator[str]:
             f"nothing in {draft.program} shows that several processes share the "
             f"training: if so, all that {draft.launcher} starts do the same work, and "
             f"save over each other"
+        )
+    if draft.view.is_lightning and draft.view.logger is None:
+        yield (
+            f"where {draft.program} logs is not seen: with "
+            f'logger=CSVLogger("logs") in its Trainer, or a table [progress], '
+            f"FreeTrain shows how far it is, and learns its speeds"
         )
     is_seen = draft.view is not NOTHING_SEEN and not draft.view.problem
     option = draft.view.resume_option(arguments)
@@ -775,6 +782,13 @@ def _stop(draft: Draft) -> _Lines:
 
 def _progress(draft: Draft) -> _Lines:
     """Return where it reports progress, if a library does it in a known place."""
-    if draft.elastic or not draft.view.uses("transformers") or not draft.checkpoint:
+    if draft.elastic:
         return []
-    return [("format", "huggingface", ""), ("file", draft.checkpoint, "")]
+    view, form, file = draft.view, "", ""
+    if view.is_lightning and view.logger is not None:
+        form, folder = view.logger
+        is_csv = form is ProgressFormat.LIGHTNING
+        file = folder if is_csv else f"{folder}/version_*"
+    elif view.uses("transformers") and draft.checkpoint:
+        form, file = ProgressFormat.HUGGINGFACE, draft.checkpoint
+    return [("format", str(form), ""), ("file", file, "")] if file else []

@@ -13,8 +13,10 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from freetrain.config.job import ProgressFormat
 from freetrain.errors import MissingInputError
 
 if TYPE_CHECKING:
@@ -45,6 +47,12 @@ _RESUMING = re.compile(
     re.IGNORECASE,
 )
 
+_LOGGERS = {
+    "CSVLogger": ProgressFormat.LIGHTNING,
+    "TensorBoardLogger": ProgressFormat.TENSORBOARD,
+}
+"""Lightning's loggers whose files can be read; without one Lightning takes either."""
+
 _SAVES = (
     r"(ckpt|checkpoint|snapshot)s?(_?(dir|path|folder|file|name))?",
     r"save(d|_?(dir|path|folder|file))?",
@@ -63,6 +71,8 @@ class ScriptView:
         words: Names and short texts in it.
         options: Its command line options, with their defaults; "" for none.
         places: Texts by the name of the option, argument or variable that has them.
+        logger: Format and folder of a logger of Lightning's that it makes; None where
+            it makes none, or not in a place that its source shows.
         problem: Why nothing of it is seen; "" where it was read.
     """
 
@@ -70,6 +80,7 @@ class ScriptView:
     words: frozenset[str] = frozenset()
     options: Mapping[str, str]
     places: Mapping[str, str]
+    logger: tuple[ProgressFormat, str] | None = None
     problem: str = ""
 
     def uses(self, package: str) -> bool:
@@ -94,6 +105,11 @@ class ScriptView:
             or any(map(self.uses, _SHARING_PACKAGES))
             or not _SHARING_WORDS.isdisjoint(self.words)
         )
+
+    @property
+    def is_lightning(self) -> bool:
+        """Whether it uses Lightning, under either of its names."""
+        return self.uses("lightning") or self.uses("pytorch_lightning")
 
     @property
     def resumes(self) -> bool:
@@ -172,6 +188,7 @@ def look_at(script: Path) -> ScriptView:
         words=frozenset(seen.words),
         options=seen.options,
         places=seen.places,
+        logger=seen.logger,
     )
 
 
@@ -194,6 +211,7 @@ class _Seen(ast.NodeVisitor):
         self.words: set[str] = set()
         self.options: dict[str, str] = {}
         self.places: dict[str, str] = {}
+        self.logger: tuple[ProgressFormat, str] | None = None
         self._texts: dict[str, str] = {}
 
     def begin_file(self, tree: ast.Module) -> None:
@@ -250,6 +268,17 @@ class _Seen(ast.NodeVisitor):
                 self._note(keyword.arg, keyword.value)
         if called == "save" and len(node.args) > 1:  # as torch.save
             self._note("saved", node.args[1])
+        if called in _LOGGERS and self.logger is None:
+            self._note_logger(_LOGGERS[called], node)
+
+    def _note_logger(self, form: ProgressFormat, node: ast.Call) -> None:
+        """Note where one of Lightning's loggers writes: ``save_dir/name/version_N``."""
+        given = {k.arg: k.value for k in node.keywords}
+        given |= zip(("save_dir", "name", "version"), node.args, strict=False)
+        texts = {name: _text(value, self._texts) for name, value in given.items()}
+        name = texts.get("name", "lightning_logs")
+        if texts.get("save_dir") and name and "version" not in texts:
+            self.logger = form, str(PurePath(texts["save_dir"], name))
 
     def _note(self, name: str, value: ast.expr) -> None:
         if text := _text(value, self._texts):

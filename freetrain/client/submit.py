@@ -574,9 +574,9 @@ def past_deadline(job: TrainerJob, *, now_s: float) -> tuple[str, ...]:
 
 
 def promise_of(job: TrainerJob) -> tuple[str, ...]:
-    """Return a remark on what a change of nodes costs a program that saves by itself.
+    """Return remarks on what changes of nodes do to a program that saves by itself.
 
-    An elastic one commits when it is asked to stop, and loses nothing.
+    An elastic one commits when it is asked to stop, loses nothing, and keeps its batch.
     """
     if job.elastic:
         return ()
@@ -587,7 +587,14 @@ def promise_of(job: TrainerJob) -> tuple[str, ...]:
         f"at {job.stop.signal}, what it did since it last saved is lost each time, up "
         f"to {every} of work if it saves that often ([checkpoint] every)"
     )
-    return (remark,)
+    if len(job.nodes.sizes) == 1:
+        return (remark,)
+    batches = (
+        "the number of ranks changes with the nodes, and with it the samples of a "
+        "step, where each rank takes a batch of a fixed size: `freetrain docs "
+        "own-program` says how to keep them the same"
+    )
+    return (remark, batches)
 
 
 def member_remarks(job: TrainerJob, members: Iterable[TrainerJob]) -> tuple[str, ...]:

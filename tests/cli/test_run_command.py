@@ -415,6 +415,48 @@ def test_a_library_that_is_told_to_go_on_is_seen(text: str) -> None:
     assert "begins it from the start" not in drafted("--", "torchrun", "train.py")[1]
 
 
+LIGHTNING = "import lightning\nfrom pytorch_lightning.loggers import *\n"
+
+
+@pytest.mark.parametrize(
+    ("made", "progress"),
+    [
+        ('CSVLogger("logs")', ("lightning", "logs/lightning_logs")),
+        ('CSVLogger(".")', ("lightning", "lightning_logs")),
+        ('CSVLogger(save_dir=OUT, name="a")', ("lightning", "runs/a")),
+        ('TensorBoardLogger(OUT, "a")', ("tensorboard", "runs/a/version_*")),
+    ],
+)
+def test_where_lightning_reports_progress_is_written(
+    made: str, progress: tuple[str, str]
+) -> None:
+    script(f'{LIGHTNING}OUT = "runs"\nTrainer(logger={made})')
+
+    job, notes = drafted("--", "torchrun", "train.py")
+
+    assert (job["progress"]["format"], job["progress"]["file"]) == progress
+    assert "where train.py logs is not seen" not in notes
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "True",
+        "CSVLogger(args.out)",
+        'CSVLogger("a", version=V)',
+        'CSVLogger("a", name=NAME)',
+        'CSVLogger("../a")',
+    ],
+)
+def test_where_lightning_may_report_progress_is_not_guessed(made: str) -> None:
+    script(f"{LIGHTNING}Trainer(logger={made})")
+
+    job, notes = drafted("--checkpoint", "ckpt", "--", "torchrun", "train.py")
+
+    assert "progress" not in job
+    assert ("where train.py logs is not seen" in notes) == ("../" not in made)
+
+
 def test_an_elastic_program_is_found_to_be_one() -> None:
     script(ELASTIC)
     script(f"import torch\n{ELASTIC}", "torch_ddp.py")
@@ -444,6 +486,9 @@ def test_a_program_of_an_integration_is_elastic_and_started_by_torchrun(
     assert guessed["launch"]["launcher"] == "torchrun"
 
 
+BATCHES = "the number of ranks changes with the nodes, and with it the samples of a"
+
+
 def finish(state: StateDir, end: TrainerState) -> Any:  # noqa: ANN401 - a sleep
     return lambda _: put_state(state, "train", end)
 
@@ -464,9 +509,20 @@ def test_a_command_is_written_submitted_and_followed_to_its_end() -> None:
     assert ran.stdout.startswith("train.job.toml: written;")
     assert "train: submitted, to begin from the start." in ran.stdout
     assert "train saves by itself: at each change of nodes it gets TERM" in ran.stderr
+    assert BATCHES not in ran.stderr
     assert "no tick has come lately" in ran.stderr
     assert ran.stderr.endswith("train is finished\n")
     assert state.trainer("train").job.exists()
+
+
+def test_that_the_samples_of_a_step_change_with_the_nodes_is_told() -> None:
+    state = at_home()
+    script(TORCH)
+    words = ("--nodes", "1:2", "--", "python3", "train.py")
+
+    ran = run("run", *words, sleep=finish(state, TrainerState.FINISHED))
+
+    assert BATCHES in ran.stderr
 
 
 def test_a_training_that_fails_fails_the_command() -> None:
@@ -590,6 +646,35 @@ def test_init_asks_nothing_of_what_is_said_or_with_yes() -> None:
         ran = run("init", *words, stdin=stdin, is_terminal=True, stderr=Terminal())
         assert ran.code == 0
         assert stdin.tell() == 0
+
+
+COMMANDS = [
+    ("torchrun", "--nproc-per-node", "2", "train.py", "--nodes", "x"),
+    ("OMP_NUM_THREADS=4", "python", "-u", "train.py"),
+    ("mpirun", "-np", "8", "-N", "4", "./train"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_init_takes_the_commands_that_run_takes(command: tuple[str, ...]) -> None:
+    script(TORCH)
+
+    ran = run("init", "--nodes", "1:8", "--", *command)
+
+    assert ran.code == 0, ran.stderr
+    text = Path("job.toml").read_text()
+    assert tomllib.loads(text) == drafted("--nodes", "1:8", "--", *command)[0]
+    assert f"`freetrain init --nodes 1:8 -- {' '.join(command)}`" in text
+
+
+def test_init_keeps_the_arguments_of_a_script() -> None:
+    script(TORCH)
+
+    assert run("init", "--", "train.py", "--epochs", "9").code == 0
+
+    job = as_job(Path("job.toml").read_text())
+    assert job.command == ("python", "train.py", "--epochs", "9")
+    assert job.launch.launcher == "torchrun"
 
 
 def test_init_needs_a_script() -> None:
