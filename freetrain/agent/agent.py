@@ -74,6 +74,7 @@ from freetrain.state.files import (
     StateDir,
     lease_name,
 )
+from freetrain.text import utc
 from slurm.backend import CommandLine
 from slurm.records import JobKey
 from slurm.runner import (
@@ -659,7 +660,7 @@ class Executor:
             world.asked_s = self._memory.now_s
             world.stalled = action.why if action.is_stalled else ""
             self._log(_world_of(action), f"asked to stop: {action.why}")
-        world.process.ask_to_stop()
+        world.process.ask_to_stop(f"{action.why}, {utc(self._memory.unix_s)}")
         world.is_told = True
 
     def _kill(self, action: Kill) -> None:

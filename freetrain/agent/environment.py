@@ -79,8 +79,8 @@ class ProcessGroup(Protocol):
         """Return the exit status, negative for a signal; None while it runs."""
         ...
 
-    def ask_to_stop(self) -> None:
-        """Ask the program to commit and end.
+    def ask_to_stop(self, why: str = "") -> None:
+        """Ask the program to commit and end; *why* is for its log.
 
         Raises:
             OSError: The control file could not be written; the signal was sent.

@@ -279,6 +279,8 @@ class WorldPlan:
             take the signal for itself, and end the world.
         stop_file: The file whose existence asks it to stop; None where the program
             does not look for one.
+        stop_note: What its log says of the signal, as the program ends by it; empty
+            where the program commits and ends in silence.
         has_group: Whether the signal is for all processes that it starts, too, and
             not only for the launcher: a program may be a script around another.
         in_lease: The first command that a starter runs in the head's lease; empty
@@ -292,6 +294,7 @@ class WorldPlan:
     files: tuple[PlannedFile, ...] = ()
     stop_signal: Signals | None = None
     stop_file: Path | None = None
+    stop_note: str = ""
     has_group: bool = False
     in_lease: tuple[str, ...] = ()
 
@@ -549,14 +552,18 @@ def assemble_plan(
     stop_signal: Signals | None,
 ) -> WorldPlan:
     """Return the plan that runs *argv*, with all that launchers have in common."""
+    job = request.job
+    name = f"SIG{job.stop.signal}"
+    note = f"It gets {name}; what is printed of that below is no failure."
     return WorldPlan(
         argv=argv,
         environment=launcher_environment(request),
-        directory=request.job.directory,
+        directory=job.directory,
         log=request.log,
         files=files,
         stop_signal=stop_signal,
         stop_file=request.stop_file,
+        stop_note="" if job.elastic else note,
     )
 
 

@@ -366,19 +366,29 @@ class Session:
         """Return the launcher's exit status, negative for a signal; None if it runs."""
         return self._process.poll()
 
-    def ask_to_stop(self) -> None:
+    def ask_to_stop(self, why: str = "") -> None:
         """Ask the program to commit and end: by its control file, and one signal.
+
+        Where the program ends by the signal, its log says before *why* it got it.
 
         Raises:
             OSError: The control file could not be written; the signal was sent.
         """
         if self._plan.stop_signal is not None and not self._is_signalled:
             self._is_signalled = True
+            if why and self._plan.stop_note:
+                self._log(f"freetrain: asked to stop: {why}. {self._plan.stop_note}\n")
             self._signal(self._plan.stop_signal)
         if self._plan.stop_file is not None:
             folder = self._plan.stop_file.parent
             folder.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
             self._plan.stop_file.touch()
+
+    def _log(self, text: str) -> None:
+        with suppress(OSError):  # the world must stop all the same
+            log = open_plain(self._plan.log, os.O_WRONLY | os.O_APPEND)
+            with os.fdopen(log, "w", encoding="utf-8") as file:
+                file.write(text)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._plan.has_group and self.poll() is None:

@@ -237,7 +237,7 @@ class ModelWorld:
     def poll(self) -> int | None:
         return self.exit_code
 
-    def ask_to_stop(self) -> None:
+    def ask_to_stop(self, why: str = "") -> None:  # noqa: ARG002
         self._asked_s = self.cluster.now_s if self._asked_s is None else self._asked_s
 
     def lingers(self) -> bool:
@@ -354,7 +354,7 @@ class ModelSpare:
     def poll(self) -> int | None:
         return self.exit_code
 
-    def ask_to_stop(self) -> None:
+    def ask_to_stop(self, why: str = "") -> None:  # noqa: ARG002
         self.exit_code = 0
 
     def lingers(self) -> bool:

@@ -120,7 +120,7 @@ class Program:
         self.was_killed |= self.exit_code is None
         self.exit_code = -9 if self.exit_code is None else self.exit_code
 
-    def ask_to_stop(self) -> None:
+    def ask_to_stop(self, why: str = "") -> None:  # noqa: ARG002
         stop = self.run.stop_request(self.generation)
         stop.parent.mkdir(parents=True, exist_ok=True)
         stop.touch()

@@ -177,10 +177,11 @@ def test_an_elastic_program_finds_its_control_file(place: Place) -> None:
     text = f"until [ -e '{stop}' ]; do sleep 0.01; done"
     world = place.launch("sh", "-c", text)
 
-    world.ask_to_stop()
-    world.ask_to_stop()
+    world.ask_to_stop("a lease leaves")
+    world.ask_to_stop("a lease leaves")
 
     assert wait(world) == 0
+    assert place.log.read_text() == ""
 
 
 def test_another_program_gets_its_signal_once(place: Place) -> None:
@@ -202,11 +203,15 @@ def test_another_program_gets_its_signal_once(place: Place) -> None:
     )
     wait_for(up)
 
-    world.ask_to_stop()
+    world.ask_to_stop("a lease leaves, 2026-01-01T00:00:00Z")
     wait_for(asked)
-    world.ask_to_stop()
+    world.ask_to_stop("a lease leaves, 2026-01-01T00:00:01Z")
 
     assert wait(world) == 0
+    assert place.log.read_text() == (
+        "freetrain: asked to stop: a lease leaves, 2026-01-01T00:00:00Z. "
+        "It gets SIGHUP; what is printed of that below is no failure.\n"
+    )
 
 
 def test_asking_a_world_that_has_ended_does_nothing(place: Place) -> None:
