@@ -162,9 +162,7 @@ def _set_more_ends(
     if done.error is not None or claims.sooner_ends == room.claims.sooner_ends:
         return
     try:
-        set_sooner_ends(
-            room, claims, context.environment, context.backend, is_dry=context.is_dry
-        )
+        set_sooner_ends(room, claims)
     except (SlurmRefusedError, ValueError) as refusal:
         if not room.refused_ends:
             done.problems.append(ends_refused(refusal))
@@ -435,9 +433,8 @@ def _let_end_soon(
         for lease in observed.belief.leases
         if lease.missed == 0 and lease.display_id in end.display_ids
     }
-    seen, environment = observed.room.seen, context.environment
     try:
-        refused = end_soon(ends_s, seen, environment, context.backend)
+        refused = end_soon(observed.room, ends_s)
     except SlurmError as error:
         done.error = error
         return

@@ -104,6 +104,11 @@ class Room:
     Attributes:
         seen: These answers, without plans carried over.
         claims: Nodes that others' jobs could start on.
+        environment: Clocks, our user number.
+        backend: Slurm.
+        is_dry: Whether nothing may be sent.
+        notified_before: When this process sent each lease a notice, by its clock. A
+            lease is sent one, as a second would change nothing.
         notified: Leases that were sent the notice, or in a dry run would be: why, by
             display id.
         cancelled: Waiting leases that were cancelled, likewise.
@@ -120,6 +125,10 @@ class Room:
 
     seen: SlurmView
     claims: Claims
+    environment: TickEnvironment
+    backend: SlurmBackend
+    is_dry: bool
+    notified_before: MutableMapping[str, float] = field(default_factory=dict)
     notified: dict[str, EndReason] = field(default_factory=dict)
     cancelled: dict[str, EndReason] = field(default_factory=dict)
     new_ends_s: dict[str, float] = field(default_factory=dict)
@@ -165,9 +174,7 @@ def make_room(
         environment: Clocks, our user number.
         backend: Slurm.
         is_dry: Whether nothing may be sent.
-        notified_before: When this process sent each lease a notice, by its clock;
-            notices of this call are added. A lease is sent one, as a second would
-            change nothing.
+        notified_before: As in ``Room``; notices of this call are added.
 
     Raises:
         BadConfigurationError: Leases are to yield to jobs that are hidden from us.
@@ -186,52 +193,47 @@ def make_room(
     claims = claims_of(site, environment, seen)
     blocked = _blocked_jobs(seen, environment.uid, is_sure=True)
     claims = with_blocked(claims, blocked, seen.snapshot, environment.uid)
-    room = Room(seen=seen, claims=claims)
-    _send(room, environment, backend, notified_before, is_dry=is_dry)
+    room = Room(
+        seen=seen,
+        claims=claims,
+        environment=environment,
+        backend=backend,
+        is_dry=is_dry,
+        notified_before=notified_before,
+    )
+    _send(room)
     return room
 
 
-def give_up_where_unsure(
-    room: Room,
-    environment: TickEnvironment,
-    backend: SlurmBackend,
-    notified_before: MutableMapping[str, float],
-) -> None:
+def give_up_where_unsure(room: Room) -> None:
     """Give up the leases that may count against a limit that blocks a job.
 
     For a tick that fails before it knows whose limits there are.
     """
-    blocked = _blocked_jobs(room.seen, environment.uid, is_sure=False)
-    snapshot = room.seen.snapshot
-    room.claims = with_blocked(room.claims, blocked, snapshot, environment.uid)
-    _send(room, environment, backend, notified_before, is_dry=False)
+    uid, snapshot = room.environment.uid, room.seen.snapshot
+    blocked = _blocked_jobs(room.seen, uid, is_sure=False)
+    room.claims = with_blocked(room.claims, blocked, snapshot, uid)
+    _send(room)
 
 
-def _send(
-    room: Room,
-    environment: TickEnvironment,
-    backend: SlurmBackend,
-    notified_before: MutableMapping[str, float],
-    *,
-    is_dry: bool,
-) -> None:
+def _send(room: Room) -> None:
     """Cancel waiting leases, give claimed ones the notice, make others end sooner.
 
     Where Slurm refuses to let leases end sooner, they are given up.
     """
 
     def make_room_now() -> None:
-        _cancel_waiting(room, environment, backend, is_dry=is_dry)
-        _give_notice(room, environment, backend, notified_before, is_dry=is_dry)
+        _cancel_waiting(room)
+        _give_notice(room)
 
     try:
         make_room_now()
         try:
-            set_sooner_ends(room, room.claims, environment, backend, is_dry=is_dry)
+            set_sooner_ends(room, room.claims)
         except (SlurmRefusedError, ValueError) as refusal:
             room.refused_ends = ends_refused(refusal)
             room.claims = room.claims.without_sooner_ends(
-                job.nodes for job, _ in _late(room, room.claims, environment.uid)
+                job.nodes for job, _ in _late(room, room.claims)
             )
             make_room_now()
     except (SlurmRefusedError, ValueError) as error:
@@ -301,41 +303,35 @@ def is_our_lease(job: JobRecord, uid: int) -> bool:
 # What is sent. A waiting lease would take what is being given up, so it goes first.
 
 
-def _cancel_waiting(
-    room: Room, environment: TickEnvironment, backend: SlurmBackend, *, is_dry: bool
-) -> None:
+def _cancel_waiting(room: Room) -> None:
     if not room.claims.bars_leases:
         return
+    uid = room.environment.uid
     waiting = [
         job
         for job in room.seen.snapshot.jobs
-        if job.is_pending and is_our_lease(job, environment.uid)
+        if job.is_pending and is_our_lease(job, uid)
     ]
-    if any(job.array_job_id is not None for job in waiting) and not is_dry:
+    if any(job.array_job_id is not None for job in waiting) and not room.is_dry:
         # squeue shows waiting tasks together, and scancel wants each by itself.
         names = dict.fromkeys(job.name for job in waiting)
         waiting = [
             job
-            for job in backend.find_by_name(*names)
-            if job.is_pending and is_our_lease(job, environment.uid)
+            for job in room.backend.find_by_name(*names)
+            if job.is_pending and is_our_lease(job, uid)
         ]
     if not waiting:
         return
-    if not is_dry:
-        with environment.effect(f"ending {EndReason.MAKES_ROOM.name} {len(waiting)}"):
-            backend.cancel([job.key for job in waiting])
+    if not room.is_dry:
+        with room.environment.effect(
+            f"ending {EndReason.MAKES_ROOM.name} {len(waiting)}"
+        ):
+            room.backend.cancel([job.key for job in waiting])
     ids = (job.display_id for job in waiting)
     room.cancelled |= dict.fromkeys(ids, EndReason.MAKES_ROOM)
 
 
-def set_sooner_ends(
-    room: Room,
-    claims: Claims,
-    environment: TickEnvironment,
-    backend: SlurmBackend,
-    *,
-    is_dry: bool,
-) -> None:
+def set_sooner_ends(room: Room, claims: Claims) -> None:
     """Let our leases that would put off a job that must wait end before it could start.
 
     They train until then. As Slurm knows their end, it plans the job for then, and no
@@ -345,21 +341,18 @@ def set_sooner_ends(
         room: The room made so far; leases that have a new end for it are left alone,
             and others are added.
         claims: Which leases are to end sooner.
-        environment: Our user number.
-        backend: Slurm.
-        is_dry: Whether nothing may be sent.
 
     Raises:
         SlurmError: Slurm did not answer, or does not let leases end sooner.
     """
     ends: dict[float, list[JobRecord]] = {}
-    for job, end_s in _late(room, claims, environment.uid):
+    for job, end_s in _late(room, claims):
         ends.setdefault(end_s, []).append(job)
     for end_s in sorted(ends)[:MOST_ENDS_SET]:
         jobs = ends[end_s]
-        if not is_dry:
-            with environment.effect(f"setting ends {len(jobs)}"):
-                backend.end_by([job.key for job in jobs], end_s)
+        if not room.is_dry:
+            with room.environment.effect(f"setting ends {len(jobs)}"):
+                room.backend.end_by([job.key for job in jobs], end_s)
         room.new_ends_s |= dict.fromkeys((job.display_id for job in jobs), end_s)
 
 
@@ -371,12 +364,12 @@ def ends_refused(refusal: Exception) -> str:
     )
 
 
-def _late(room: Room, claims: Claims, uid: int) -> Iterator[tuple[JobRecord, float]]:
+def _late(room: Room, claims: Claims) -> Iterator[tuple[JobRecord, float]]:
     """Yield our leases that are to end sooner than they will, each with that end.
 
     Slurm lets nobody but operators move an end to later.
     """
-    for job in running_leases(room.seen.snapshot.jobs, uid):
+    for job in running_leases(room.seen.snapshot.jobs, room.environment.uid):
         end = claims.ends_sooner(job.nodes, job.job_id)
         is_new = job.display_id not in room.new_ends_s
         if end is not None and is_new and is_late(end, job.end_s):
@@ -388,39 +381,32 @@ def is_late(end: SoonerEnd, end_s: float | None) -> bool:
     return end_s is None or end_s > end.end_s
 
 
-def _give_notice(
-    room: Room,
-    environment: TickEnvironment,
-    backend: SlurmBackend,
-    notified_before: MutableMapping[str, float],
-    *,
-    is_dry: bool,
-) -> None:
+def _give_notice(room: Room) -> None:
     """Send claimed leases the notice to commit and leave, and let them end soon.
 
     Whether an agent is there to hear it is not known here. ``reconcile`` cancels those
     of which no agent was ever heard.
     """
-    claims = room.claims
+    claims, environment = room.claims, room.environment
     leases = {
         job.display_id: (job, name)
         for job in running_leases(room.seen.snapshot.jobs, environment.uid)
         for name in expand(job.nodes)
-        if claims.takes(name, job.job_id) and job.display_id not in notified_before
+        if claims.takes(name, job.job_id) and job.display_id not in room.notified_before
     }
     if not leases:
         return
-    if not is_dry:
+    if not room.is_dry:
         with environment.effect(f"ending {EndReason.CLAIMED.name} {len(leases)}"):
-            backend.signal([job.key for job, _ in leases.values()], NOTICE)
+            room.backend.signal([job.key for job, _ in leases.values()], NOTICE)
     room.notified_s = environment.clock()
-    notified_before.update(dict.fromkeys(leases, room.notified_s))
+    room.notified_before.update(dict.fromkeys(leases, room.notified_s))
     room.notified |= {
         display_id: claims.end_reason(name) for display_id, (_, name) in leases.items()
     }
-    if not is_dry:
+    if not room.is_dry:
         ends_s = {job.key: job.end_s for job, _ in leases.values()}
-        refused = end_soon(ends_s, room.seen, environment, backend)
+        refused = end_soon(room, ends_s)
         room.refused_ends = room.refused_ends or refused
 
 
@@ -428,12 +414,7 @@ UNTIL_TICK_S = 60.0
 """The time for a tick to cancel a lease that stays, before Slurm ends it."""
 
 
-def end_soon(
-    leases: Mapping[JobKey, float | None],
-    seen: SlurmView,
-    environment: TickEnvironment,
-    backend: SlurmBackend,
-) -> str:
+def end_soon(room: Room, leases: Mapping[JobKey, float | None]) -> str:
     """Let Slurm know that leases end soon, as they were sent the notice for others.
 
     They leave one by one. Once every lease that a job waits for has such an end, those
@@ -442,10 +423,8 @@ def end_soon(
     says so). The notice goes first: a command that hangs must not hold it up.
 
     Args:
+        room: The room made so far.
         leases: When each would end, Unix time; None where that is not known.
-        seen: What Slurm said.
-        environment: For tests that cut ticks off.
-        backend: Slurm.
 
     Returns:
         Why it did not let them end sooner, for people; empty where it did. They leave
@@ -454,13 +433,14 @@ def end_soon(
     Raises:
         SlurmError: Slurm did not answer.
     """
+    seen = room.seen
     end_s = seen.snapshot.time_s + seen.limits.claim_patience_s + UNTIL_TICK_S
     late = [key for key, at_s in leases.items() if at_s is None or at_s > end_s]
     if not late:
         return ""
     try:
-        with environment.effect(f"setting an end for {len(late)}"):
-            backend.end_by(late, end_s)
+        with room.environment.effect(f"setting an end for {len(late)}"):
+            room.backend.end_by(late, end_s)
     except SlurmRefusedError as refusal:
         return ends_refused(refusal)
     return ""
@@ -474,9 +454,7 @@ def running_leases(jobs: Iterable[JobRecord], uid: int) -> Iterator[JobRecord]:
             yield job
 
 
-def end_those_that_stay(
-    room: Room, environment: TickEnvironment, backend: SlurmBackend
-) -> int:
+def end_those_that_stay(room: Room) -> int:
     """Cancel the leases that stay after their notice; return how many.
 
     For a tick that cannot record its notices: no later tick would know since when they
@@ -487,17 +465,18 @@ def end_those_that_stay(
     """
     if not room.notified:
         return 0
+    environment = room.environment
     left_s = room.seen.limits.claim_patience_s - (environment.clock() - room.notified_s)
     if left_s > 0.0:
         environment.sleep(left_s)
     stayed = [
         job.key
-        for job in running_leases(backend.jobs(), environment.uid)
+        for job in running_leases(room.backend.jobs(), environment.uid)
         if job.display_id in room.notified
     ]
     if stayed:
         with environment.effect(f"ending {EndReason.STAYED.name} {len(stayed)}"):
-            backend.cancel(stayed)
+            room.backend.cancel(stayed)
     return len(stayed)
 
 

@@ -80,7 +80,6 @@ if TYPE_CHECKING:
     from freetrain.tick.observe import Observed
     from freetrain.tick.room import Room
     from freetrain.tick.status_report import StatusReport
-    from slurm.backend import SlurmBackend
     from slurm.batch import LeaseRequest
 
 
@@ -154,9 +153,7 @@ def tick(
                 _report_failure(context, error)
             raise
         with (
-            _seeing_to_leases(
-                room, environment, backend, notified_before, is_dry=dry_run
-            ),
+            _seeing_to_leases(room),
             opened(site, environment, backend, dry_run=dry_run) as context,
         ):
             try:
@@ -167,14 +164,7 @@ def tick(
 
 
 @contextmanager
-def _seeing_to_leases(
-    room: Room,
-    environment: TickEnvironment,
-    backend: SlurmBackend,
-    notified_before: MutableMapping[str, float],
-    *,
-    is_dry: bool,
-) -> Iterator[None]:
+def _seeing_to_leases(room: Room) -> Iterator[None]:
     """Where the tick fails, say that room was made, and end the leases that stay.
 
     A tick that found another at work leaves the limits to that one, which knows whose
@@ -183,13 +173,13 @@ def _seeing_to_leases(
     try:
         yield
     except Exception as error:
-        if is_dry or room.is_recorded:
+        if room.is_dry or room.is_recorded:
             raise
         if not isinstance(error, StoreBusyError):
-            give_up_where_unsure(room, environment, backend, notified_before)
+            give_up_where_unsure(room)
         error.add_note(room.words)
         try:
-            stayed = end_those_that_stay(room, environment, backend)
+            stayed = end_those_that_stay(room)
         except SlurmError as silent:
             error.add_note(f"It is unknown which of them left: {silent}")
         else:

@@ -263,17 +263,22 @@ def test_a_look_sets_eight_ends_of_our_leases_and_the_next_the_others(
     ends = {job.nodes: SoonerEnd(NOW_S + 600.0 + k, 1) for k, job in enumerate(jobs)}
     claims = replace(NO_CLAIMS, sooner_ends=ends)
     seen = view_of(SITE, CONFIG, cluster("n1:ALLOCATED", *jobs))
-    room, slurm = Room(seen=seen, claims=claims), Ends()
-    environment = replace(world.environment, uid=ANN)
+    slurm = Ends()
+    room = Room(
+        seen=seen,
+        claims=claims,
+        environment=replace(world.environment, uid=ANN),
+        backend=cast("SlurmBackend", slurm),
+        is_dry=False,
+    )
+    dry = replace(room, is_dry=True, new_ends_s={})
 
-    def look(room: Room, *, is_dry: bool = False) -> list[tuple[list[int], float]]:
+    def look(room: Room) -> list[tuple[list[int], float]]:
         before = len(slurm.set)
-        backend = cast("SlurmBackend", slurm)
-        set_sooner_ends(room, claims, environment, backend, is_dry=is_dry)
+        set_sooner_ends(room, claims)
         return slurm.set[before:]
 
-    dry = Room(seen=seen, claims=claims)
-    assert look(dry, is_dry=True) == []
+    assert look(dry) == []
     assert len(dry.new_ends_s) == MOST_ENDS_SET
     sent = [([job.job_id], 600.0 + k) for k, job in enumerate(ours)]
     assert look(room) == sent[:8]
