@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 # ----------------------------------------------------------------------
 # Durations: a number and its unit
 
-SECONDS = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
+MINUTE_S, HOUR_S, DAY_S = 60.0, 3_600.0, 86_400.0
+SECONDS = {"s": 1.0, "min": MINUTE_S, "h": HOUR_S, "d": DAY_S}
 EXPECTED = 'a duration with its unit (s, min, h, d), such as "18s", "10min" or "2h"'
 
 _WHOLE_FROM = 100

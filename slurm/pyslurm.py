@@ -23,6 +23,7 @@ from slurm.errors import SlurmRefusedError, SlurmUnavailableError, UnreadableOut
 from slurm.holes import Snapshot
 from slurm.records import (
     ENDED,
+    MINUTE_S,
     Gres,
     JobRecord,
     Node,
@@ -261,7 +262,6 @@ def _failed(
 # From pyslurm's objects to our records; pyslurm 22.5 to 25.11 has these attributes. A
 # limit is minutes, "UNLIMITED" or None.
 
-_MINUTE_S = 60.0
 _UNLIMITED = "UNLIMITED"
 _TASKS = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
 _MOST_TASKS = 100_000
@@ -423,7 +423,7 @@ def _numbers(tasks: str) -> Iterator[int]:
 def _minutes_s(minutes: int | str | None) -> float | None:
     if minutes is None:
         return None
-    return math.inf if minutes == _UNLIMITED else float(minutes) * _MINUTE_S
+    return math.inf if minutes == _UNLIMITED else float(minutes) * MINUTE_S
 
 
 def _gres(configured: Mapping[str, int] | None) -> Iterator[Gres]:

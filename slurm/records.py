@@ -547,7 +547,7 @@ class NodeSharing:
 WHOLE_NODES = NodeSharing(Grain.NODE, counts_memory=False)
 
 
-_MINUTE_S = 60.0
+MINUTE_S = 60.0
 _DEFAULT_WINDOW_MIN = 1440
 _DEFAULT_RESOLUTION_S = 60
 _DEFAULT_INTERVAL_S = 30
@@ -603,7 +603,7 @@ class ClusterConfig:
         """How far ahead backfill plans; infinite where it does not."""
         if self.scheduler_type != "sched/backfill":
             return math.inf
-        return _MINUTE_S * self._number("bf_window", _DEFAULT_WINDOW_MIN)
+        return MINUTE_S * self._number("bf_window", _DEFAULT_WINDOW_MIN)
 
     @property
     def sharing(self) -> NodeSharing:

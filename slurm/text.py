@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from slurm.errors import UnreadableOutputError
 from slurm.records import (
+    MINUTE_S,
     ClusterConfig,
     Gres,
     JobRecord,
@@ -288,7 +289,6 @@ def _node(fields: dict[str, str], record: str) -> Node:
     )
 
 
-_MINUTE_S = 60.0
 _CPU_BOUNDS = ("Node", "Socket")
 """Of a partition's jobs together. A bound by socket is taken for one by node, which it
 is where a node has one socket, and less than it allows elsewhere."""
@@ -322,7 +322,7 @@ def _partition(fields: dict[str, str], record: str) -> Partition:
         priority_tier=amount(fields["PriorityTier"]),
         preempt_mode=fields["PreemptMode"],
         grace_time_s=float(amount(fields["GraceTime"])),
-        over_time_limit_s=duration_s(fields["OverTimeLimit"], unit_s=_MINUTE_S),
+        over_time_limit_s=duration_s(fields["OverTimeLimit"], unit_s=MINUTE_S),
         is_default=fields["Default"] == "YES",
         is_hidden=fields["Hidden"] == "YES",
         oversubscribe="EXCLUSIVE" if is_exclusive else fields["OverSubscribe"],

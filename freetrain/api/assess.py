@@ -24,10 +24,11 @@ from freetrain.broker.limits import Mode
 from freetrain.config.site import Caps
 from freetrain.errors import BadDataError
 from freetrain.replay.loop import Harm, Stage, run_in_the_loop
-from freetrain.replay.pool import DAY_S, PoolTimeline, log_cautions
+from freetrain.replay.pool import PoolTimeline, log_cautions
 from freetrain.replay.run import ReplayResult, play, result_of
 from freetrain.replay.settings import SHORTEST_S, ReplaySettings, usual_settings
 from freetrain.replay.trainers import builtin_trainers, in_leases
+from freetrain.text import DAY_S
 from logs.idleness import (
     HALF,
     IdleReason,

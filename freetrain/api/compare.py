@@ -25,7 +25,7 @@ from freetrain.priority.base import (
     priority_named,
     settings_of,
 )
-from freetrain.replay.pool import DAY_S, PoolTimeline
+from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.run import run_replay
 from freetrain.replay.trainers import (
     BUILTIN_NAMES,
@@ -38,7 +38,7 @@ from freetrain.replay.trainers import (
 )
 from freetrain.replay.trainers_file import read_curve, read_trainers
 from freetrain.report.summary import Comparison, hole_lengths, name_among, percent
-from freetrain.text import closest, counted, one_line, render_duration
+from freetrain.text import DAY_S, closest, counted, one_line, render_duration
 from logs.idleness import HALF
 from logs.trace import JobTrace
 from slurm.errors import UnreadableOutputError

@@ -86,7 +86,7 @@ from freetrain.state.tables import (
     remove_trainer,
     trainers,
 )
-from freetrain.text import exact_duration, one_line, shown
+from freetrain.text import MINUTE_S, exact_duration, one_line, shown
 from freetrain.tick.leases import lease_script, request_for
 from slurm.batch import sbatch_argv
 from slurm.pieces import GPU
@@ -959,8 +959,6 @@ UUID = "UUID"
 DEFAULT_PARTITION = "DEFAULT-PARTITION"
 """Stands for the cluster's default partition, which only Slurm knows."""
 
-_MINUTE_S = 60.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
@@ -998,12 +996,12 @@ def preview_of(
 
 
 def _lease_argv(submission: Submission, site: Site) -> tuple[str, ...]:
-    limit_min = math.ceil(site.lease.shortest_s / _MINUTE_S)
+    limit_min = math.ceil(site.lease.shortest_s / MINUTE_S)
     intent = Intent(
         uuid=UUID,
         shape="",
         limit_min=limit_min,
-        deadline_s=submission.now_s + limit_min * _MINUTE_S,
+        deadline_s=submission.now_s + limit_min * MINUTE_S,
         tasks=1,
         created_s=submission.now_s,
     )

@@ -57,13 +57,12 @@ from freetrain.plugins import (
     find_launcher,
     launcher_names,
 )
-from freetrain.text import closest, exact_duration, shown
+from freetrain.text import DAY_S, closest, exact_duration, shown
 from slurm.pieces import GPU
 
 MOST_PROCESSES = 4_096
 MOST_GPUS = 64
 LONGEST_S = 3_650 * 86_400.0
-DAY_S = 86_400.0
 MOST_HOOK_S = 60.0
 """A tick waits for a hook, and the next tick for this one."""
 

@@ -51,10 +51,10 @@ from freetrain.opening import (
     why_changeable,
 )
 from freetrain.planning.settings import DEFAULT_T_FWD_S, LIVE_POLICIES, Solver
+from freetrain.text import DAY_S
 from slurm.pieces import GPU, in_proportion
 from slurm.records import Gres, Node, NodeSharing, Requirement
 
-DAY_S = 86_400.0
 LARGEST_NICE = 2_147_483_645
 """The largest that Slurm takes."""
 

@@ -34,7 +34,7 @@ from freetrain.errors import FreeTrainError
 from freetrain.launch.base import CannotLaunchError
 from freetrain.launch.local import LocalLauncher, this_node
 from freetrain.state.files import AssignedLease, AssignmentFile, StateDir
-from freetrain.text import one_line
+from freetrain.text import MINUTE_S, one_line
 from slurm.batch import LeaseRequest, gres_argument
 from slurm.errors import SlurmError
 from slurm.holes import find_holes
@@ -104,7 +104,6 @@ _LOOKS_S = (10.0, 20.0, 30.0, 60.0)
 """How long to wait for the answer before Slurm is asked for the job's state."""
 
 _PATIENCE_S = sum(_LOOKS_S)
-_MINUTE_S = 60.0
 
 
 def run_one_step(subject: Subject, seen: SlurmAnswers | None) -> Iterator[Finding]:
@@ -132,7 +131,7 @@ def _why_not(subject: Subject, seen: SlurmAnswers | None) -> str:
         margin_s=seen.config.kill_wait_s,
         window_s=seen.config.bf_window_s,
     )
-    needed_s = seen.snapshot.time_s + LIMIT_MIN * _MINUTE_S
+    needed_s = seen.snapshot.time_s + LIMIT_MIN * MINUTE_S
     if not any(hole.end_s is not None and hole.end_s >= needed_s for hole in holes):
         return f"no node of {seen.partition.name} is idle for a minute; try later"
     return ""
@@ -149,7 +148,7 @@ def _run(
         ),
         output=str(folder / "output").replace("\\", "\\\\").replace("%", "%%"),
         # Gone by itself even if we are killed meanwhile.
-        deadline_s=begun_s + _PATIENCE_S + LIMIT_MIN * _MINUTE_S,
+        deadline_s=begun_s + _PATIENCE_S + LIMIT_MIN * MINUTE_S,
     )
     subject.backend.submit(request)
     jobs: tuple[JobRecord, ...] = ()

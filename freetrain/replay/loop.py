@@ -37,7 +37,6 @@ from freetrain.replay.policies.registry import (
     policy_for,
 )
 from freetrain.replay.pool import (
-    DAY_S,
     NO_NODES,
     Nodes,
     PoolEvent,
@@ -50,6 +49,7 @@ from freetrain.replay.run import (
     with_costs,
 )
 from freetrain.replay.settings import check_policy
+from freetrain.text import DAY_S
 from logs.simulation import Passes, Simulation
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, overload
 import numpy as np
 
 from freetrain.errors import UsageError
-from freetrain.text import counted
+from freetrain.text import DAY_S, counted
 from logs.format import peak_units
 from logs.schedule import Schedule, holes, schedule, spread_jobs
 from logs.simulation import Method, Passes, Reason
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from freetrain.replay.accounting import Run
 
-
-DAY_S = 86_400.0
 
 _ROUNDING = 1e-9
 """So near to a whole number, a mean of nodes is whole."""

@@ -23,9 +23,10 @@ from freetrain.replay.policies.registry import (
     policy_for,
     shadows_for,
 )
-from freetrain.replay.pool import DAY_S, PoolTimeline
+from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.settings import DEFAULT_PRIORITY, LOOK_EVERY_S, Accounting
 from freetrain.replay.trainers import Costs
+from freetrain.text import DAY_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

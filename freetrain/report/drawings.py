@@ -30,6 +30,7 @@ from freetrain.report.summary import (
     completion_times_s,
     lost_per_sample,
 )
+from freetrain.text import DAY_S, HOUR_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,8 +125,6 @@ def colour(comparison: Comparison, result: ReplayResult) -> str:
 # ----------------------------------------------------------------------
 # Time axes: bins, so that a page stays quick
 
-HOUR_S = 3_600.0
-DAY_S = 86_400.0
 
 FEW_DAYS = 2
 """Below it, time is shown in hours."""

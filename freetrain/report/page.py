@@ -32,7 +32,6 @@ from freetrain.report.summary import (
     FORECAST_PAGE,
     GAP_HEADING,
     HEADINGS,
-    MINUTE_S,
     Origin,
     affinity_table,
     csv_text,
@@ -44,7 +43,7 @@ from freetrain.report.summary import (
     steady_record,
     table_row,
 )
-from freetrain.text import UNKNOWN, counted, render_duration
+from freetrain.text import MINUTE_S, UNKNOWN, counted, render_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

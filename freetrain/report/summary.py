@@ -456,7 +456,6 @@ BOUND = (
 )
 
 WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
-MINUTE_S = 60.0
 
 FEW = 100
 """From here on fractions are not shown."""

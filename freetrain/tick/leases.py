@@ -22,7 +22,7 @@ from freetrain.config.site import LeaseMode
 from freetrain.elastic.files import replaced
 from freetrain.errors import BadConfigurationError
 from freetrain.state.files import SILENCE_NOTICE_S
-from freetrain.text import render_duration
+from freetrain.text import HOUR_S, MINUTE_S, render_duration
 from slurm.batch import LeaseRequest, gres_argument
 from slurm.pieces import GPU
 from slurm.records import expand
@@ -38,11 +38,6 @@ if TYPE_CHECKING:
     from freetrain.tick.environment import TickEnvironment
     from slurm.backend import SlurmBackend
     from slurm.records import ClusterConfig, JobRecord, Partition, Requirement
-
-
-_MINUTE_S = 60.0
-
-_HOUR_S = 3_600.0
 
 
 def limits_of(
@@ -71,12 +66,12 @@ def limits_of(
         most_array_tasks=most_tasks if takes_arrays else 1,
         most_calls=site.caps.rpcs_per_tick,
         most_churn=site.caps.churn_per_hour,
-        churn_window_s=_HOUR_S,
-        least_limit_min=math.ceil(site.lease.shortest_s / _MINUTE_S),
-        most_limit_min=max(1, math.floor(longest_s / _MINUTE_S)),
+        churn_window_s=HOUR_S,
+        least_limit_min=math.ceil(site.lease.shortest_s / MINUTE_S),
+        most_limit_min=max(1, math.floor(longest_s / MINUTE_S)),
         most_failed_starts=site.starts.pause_after,
         pause_s=site.starts.pause_s,
-        most_pause_s=max(_HOUR_S, site.starts.pause_s),
+        most_pause_s=max(HOUR_S, site.starts.pause_s),
     )
 
 
@@ -114,7 +109,7 @@ def interval_problem(site: Site, mode: Mode, *, every_s: float) -> tuple[str, st
         f"{render_duration(silence)} after the last sign of a tick: between two ticks"
     )
     less = f"Tick every {render_duration(most_s)}, or set" if most_s > 0 else "Set"
-    enough_min = math.ceil((2 * every_s + _MINUTE_S) / _MINUTE_S)
+    enough_min = math.ceil((2 * every_s + MINUTE_S) / MINUTE_S)
     return seen, (
         f'{less} [lease] silence = "{enough_min}min" (two intervals and a minute); '
         f"others wait for so long where ticks stop for good."

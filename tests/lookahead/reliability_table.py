@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from freetrain.lookahead.affinity import Affinity
 from freetrain.lookahead.base import DEFAULT_FORECASTER, forecaster_named
 from freetrain.lookahead.reliability import ForecastScores, ScoredForecaster
-from freetrain.replay.pool import DAY_S, PoolTimeline
+from freetrain.replay.pool import PoolTimeline
+from freetrain.text import DAY_S
 from logs.read import read_trace
 from logs.schedule import holes, schedule
 from logs.simulation import Method

@@ -36,12 +36,13 @@ from freetrain.replay.policies.ratings import (
     RatedOnce,
 )
 from freetrain.replay.policies.registry import PlannedPolicy, SolverUse, tools_for
-from freetrain.replay.pool import DAY_S, PoolTimeline
+from freetrain.replay.pool import PoolTimeline
 from freetrain.replay.run import engine_for, result_of
 from freetrain.replay.settings import LOOK_EVERY_S, ReplaySettings
 from freetrain.replay.trainers import QualityTruth, quality_trainers, truth_of
 from freetrain.replay.trainers_file import read_curve
 from freetrain.report.quality import Score, against, cell, quality_of, sweep_rows
+from freetrain.text import DAY_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

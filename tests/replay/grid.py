@@ -27,7 +27,7 @@ import numpy as np
 
 from freetrain.replay.policies.adaptive import AdaptivePolicy
 from freetrain.replay.policies.registry import SolverUse, policy_for
-from freetrain.replay.pool import DAY_S, PoolTimeline, idle_of
+from freetrain.replay.pool import PoolTimeline, idle_of
 from freetrain.replay.run import best_rigid, engine_for, play
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.trainers import (
@@ -36,6 +36,7 @@ from freetrain.replay.trainers import (
     interpolate,
     measured_points,
 )
+from freetrain.text import DAY_S
 from logs.generate import shipped_sample
 from logs.read import read_trace
 from logs.simulation import Method

@@ -13,9 +13,9 @@ from freetrain.broker.limits import Mode
 from freetrain.config.site import LeaseSettings
 from freetrain.errors import UsageError
 from freetrain.replay.loop import Stage
-from freetrain.replay.pool import DAY_S
 from freetrain.replay.settings import Accounting, LoopSettings, usual_settings
 from freetrain.replay.trainers import Costs
+from freetrain.text import DAY_S
 from logs.simulation import Method, SlurmParameters
 from tests.replay.loop.worlds_loop import (
     PAIR,

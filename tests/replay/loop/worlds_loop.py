@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from freetrain.replay.loop import LoopResult, Stage, run_in_the_loop
-from freetrain.replay.pool import DAY_S
 from freetrain.replay.settings import LoopSettings, ReplaySettings
 from freetrain.replay.trainers import TrainerSpec
+from freetrain.text import DAY_S
 from logs.simulation import Method
 from logs.trace import Job, JobTrace
 from tests.replay.worlds import no_clock
