@@ -15,7 +15,9 @@ import stat
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import msgspec
 
 from freetrain.broker.lease import Assignment, LeaseKey
 from freetrain.elastic.files import RunDir, create_once
@@ -35,6 +37,22 @@ class UnreadableFileError(BadDataError):
             f"{path} cannot be read: {why}. Nothing was done about its trainer or "
             f"lease; keep the file for a bug report."
         )
+
+
+T = TypeVar("T")
+
+
+def _read(path: Path, kind: type[T]) -> T:
+    """Return the record of *kind* in the file at *path*.
+
+    Raises:
+        UnreadableFileError: It is no such record.
+        OSError: It cannot be read.
+    """
+    try:
+        return msgspec.convert(read_json(path), kind)
+    except ValueError as error:
+        raise UnreadableFileError(path, error) from error
 
 
 # ----------------------------------------------------------------------
@@ -152,16 +170,7 @@ def read_assigned(folder: TrainerDir, generation: int) -> AssignmentFile:
         UnreadableFileError: It is no assignment file.
         OSError: It cannot be read.
     """
-    path = folder.assignment(generation)
-    try:
-        fields: Any = read_json(path)
-        members = tuple(
-            AssignedLease(**{**member, "key": LeaseKey(**member["key"])})
-            for member in fields.pop("members")
-        )
-        return AssignmentFile(members=members, **fields)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UnreadableFileError(path, error) from error
+    return _read(folder.assignment(generation), AssignmentFile)
 
 
 def newest_assigned(folder: TrainerDir) -> AssignmentFile | None:
@@ -243,14 +252,9 @@ def read_ending(folder: TrainerDir, generation: int) -> GenerationEnding | None:
         UnreadableFileError: It is no ending.
         OSError: It cannot be read.
     """
-    path = folder.ending(generation)
-    try:
-        fields: Any = read_json(path)
-        return GenerationEnding(**{**fields, "ended": EndingKind(fields["ended"])})
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, KeyError) as error:
-        raise UnreadableFileError(path, error) from error
+    with suppress(FileNotFoundError):
+        return _read(folder.ending(generation), GenerationEnding)
+    return None
 
 
 _FINAL = {EndingKind.FINISHED, EndingKind.DO_NOT_RESTART}
@@ -304,16 +308,7 @@ def read_environment(folder: TrainerDir) -> dict[str, str]:
         UnreadableFileError: The file holds no variables.
         OSError: It cannot be read.
     """
-    path = folder.environment
-    try:
-        found = read_json(path)
-    except ValueError as error:
-        raise UnreadableFileError(path, error) from error
-    if not isinstance(found, dict) or not all(
-        isinstance(value, str) for value in found.values()
-    ):
-        raise UnreadableFileError(path, "expected texts by name")
-    return found
+    return _read(folder.environment, dict[str, str])
 
 
 # ----------------------------------------------------------------------
@@ -404,13 +399,9 @@ def read_heartbeat(path: Path) -> Heartbeat | None:
         UnreadableFileError: It is no heartbeat.
         OSError: It cannot be read.
     """
-    try:
-        fields: Any = read_json(path)
-        return Heartbeat(**{**fields, "state": AgentState(fields["state"])})
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, KeyError) as error:
-        raise UnreadableFileError(path, error) from error
+    with suppress(FileNotFoundError):
+        return _read(path, Heartbeat)
+    return None
 
 
 # ----------------------------------------------------------------------
@@ -431,7 +422,7 @@ class TickSign:
     """
 
     tick: int
-    silence_s: float | None
+    silence_s: Annotated[float, msgspec.Meta(gt=0.0)] | None
 
 
 def write_tick_sign(path: Path, sign: TickSign) -> None:
@@ -452,17 +443,9 @@ def read_tick_sign(path: Path) -> TickSign | None:
         UnreadableFileError: It is no sign.
         OSError: It cannot be read.
     """
-    try:
-        fields: Any = read_json(path)
-        tick, silence_s = fields["tick"], fields["silence_s"]
-        silence_s = None if silence_s is None else float(silence_s)
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise UnreadableFileError(path, error) from error
-    if not isinstance(tick, int) or not (silence_s is None or silence_s > 0.0):
-        raise UnreadableFileError(path, "expected a count, and seconds above 0")
-    return TickSign(tick=tick, silence_s=silence_s)
+    with suppress(FileNotFoundError):
+        return _read(path, TickSign)
+    return None
 
 
 # ----------------------------------------------------------------------
