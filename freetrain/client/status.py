@@ -33,7 +33,7 @@ from freetrain.state.files import (
     read_heartbeat,
 )
 from freetrain.state.tables import TrainerState, deliveries, leases, trainers
-from freetrain.text import render_duration
+from freetrain.text import DAY_S, render_duration
 from freetrain.tick.status_report import TICKS_SILENT_S, read_status_report
 from freetrain.tick.trainers import endings_since_empty
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from freetrain.state.tables import Delivery, TrainerRow
     from freetrain.tick.status_report import StatusReport, TrainerLine
 
-LONG_S = 86_400.0
+LONG_S = DAY_S
 """Trainers that ended longer ago are left out, unless asked for."""
 
 
@@ -446,11 +446,12 @@ def _tick_reason(trainer: TrainerStatus, line: TrainerLine | None) -> str:
     """Return the last tick's reason; empty where everything goes as planned."""
     if line is None or line.problem:
         return "" if line is None else line.problem
-    if line.reason in {"", TrainerReason.AS_PLANNED}:
+    is_as_planned = line.reason in {"", TrainerReason.AS_PLANNED}
+    # Or the tick moved it after it had looked.
+    is_moved = trainer.nodes == line.planned_nodes
+    if is_as_planned or (line.reason == TrainerReason.RE_FORMS and is_moved):
         return ""
-    if line.reason == TrainerReason.RE_FORMS and trainer.nodes == line.planned_nodes:
-        return ""  # the tick moved it after it had looked
-    return f"{line.reason}{f' ({line.brake})' if line.brake else ''}."
+    return f"{line.why}."
 
 
 def _retry_text(retry: Retry, now_s: float) -> str:

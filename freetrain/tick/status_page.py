@@ -39,7 +39,16 @@ from freetrain.state.tables import (
     latest_events,
     leases,
 )
-from freetrain.text import UNKNOWN, counted, one_line, render_duration, scaled, utc
+from freetrain.text import (
+    DAY_S,
+    HOUR_S,
+    UNKNOWN,
+    counted,
+    one_line,
+    render_duration,
+    scaled,
+    utc,
+)
 from freetrain.tick.status_report import TICKS_SILENT_S
 from freetrain.tick.trainers import total_of, unit_of
 from slurm.records import collapse
@@ -55,10 +64,10 @@ if TYPE_CHECKING:
     from freetrain.tick.status_report import HoleLine, StatusReport, TrainerLine
     from freetrain.tick.trainers import TickTrainer
 
-DAY_S = 86_400.0
+SHOWN_S = DAY_S
 """How far back events are shown, and trainers that have ended."""
 
-HOURS_S = 6 * 3_600.0
+HOURS_S = 6 * HOUR_S
 """How far back the nodes of leases are shown."""
 
 MOST_EVENTS = 500
@@ -142,17 +151,17 @@ def past_of(context: TickContext, observed: Observed) -> PagePast:
     shown = [
         trainer
         for trainer in observed.trainers
-        if trainer.row.state in live or now_s - trainer.row.changed_s < DAY_S
+        if trainer.row.state in live or now_s - trainer.row.changed_s < SHOWN_S
     ][-MOST_ROWS:]
     curves, fits = _curves(context, observed, shown)
     return PagePast(
         shown=tuple(trainer.row.name for trainer in shown),
         curves=curves,
         rescales=latest_events(
-            state, [EventKind.ASSIGNED], since_s=now_s - DAY_S, most=MOST_EVENTS
+            state, [EventKind.ASSIGNED], since_s=now_s - SHOWN_S, most=MOST_EVENTS
         ),
         given_up=latest_events(
-            state, [EventKind.YIELDED], since_s=now_s - DAY_S, most=MOST_EVENTS
+            state, [EventKind.YIELDED], since_s=now_s - SHOWN_S, most=MOST_EVENTS
         ),
         spans=tuple(_spans(context, now_s)),
         fresh_fits=fits,
@@ -406,7 +415,9 @@ def _trainer_row(line: TrainerLine, curve: PageCurve | None) -> tuple[object, ..
         UNKNOWN
         if curve is None or not curve.points
         else f"{_cell(curve.metric)} {curve.points[-1][1]:.4g}",
-        Markup('<span class="why">{}</span>').format(_cell(_why(line))),
+        Markup('<span class="why">{}{}</span>').format(
+            "it is diverging; " if line.is_diverging else "", _cell(line.why)
+        ),
     )
 
 
@@ -416,14 +427,6 @@ def _state(line: TrainerLine) -> str:
     if not line.nodes:
         return "waiting"
     return "stalled" if line.is_stalled else "running"
-
-
-def _why(line: TrainerLine) -> str:
-    diverges = "it is diverging; " if line.is_diverging else ""
-    if line.problem or line.message:
-        return f"{diverges}{line.problem or line.message}"
-    brake = f" ({line.brake})" if line.brake else ""
-    return f"{diverges}{line.reason}{brake}"
 
 
 def _work(curve: PageCurve | None) -> str:

@@ -178,6 +178,12 @@ class TrainerLine:
     is_stalled: bool = False
     bad_metrics: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def why(self) -> str:
+        """Why it is as it is: a problem, its end, or the plan's reason."""
+        brake = f" ({self.brake})" if self.brake else ""
+        return self.problem or self.message or f"{self.reason}{brake}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoleLine:
