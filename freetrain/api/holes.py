@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from freetrain.api.context import UserContext
     from freetrain.config.site import Site
-    from slurm.backend import SlurmBackend
     from slurm.holes import Hole, Snapshot
     from slurm.pieces import Lack
     from slurm.records import ClusterConfig, JobRecord
@@ -53,10 +52,9 @@ def holes_now(
     if job is not None:
         path = context.folder / job
         nodes = read_job(path, named=str(job), home=context.home).nodes
-    backend = slurm_connector(context.environ)(MOST_REQUESTS)
-    settings = backend.config()
+    settings, snapshot = slurm_now(context)
     return holes_for_leases(
-        snapshot_between_cycles(backend, context),
+        snapshot,
         settings,
         site,
         uid=context.uid,
@@ -65,15 +63,22 @@ def holes_now(
     )
 
 
-def snapshot_between_cycles(backend: SlurmBackend, context: UserContext) -> Snapshot:
-    """Return a snapshot that no backfill cycle overlapped, or the last of a few."""
-    snapshot = backend.snapshot()
+def slurm_now(context: UserContext) -> tuple[ClusterConfig, Snapshot]:
+    """Return how the cluster is set up, and a snapshot of it.
+
+    No backfill cycle overlapped the snapshot, or it is the last of a few.
+
+    Raises:
+        SlurmError: Slurm did not answer.
+    """
+    backend = slurm_connector(context.environ)(MOST_REQUESTS)
+    config, snapshot = backend.config(), backend.snapshot()
     for _ in range(SNAPSHOTS - 1):
         if not snapshot.is_torn:
             break
         context.sleep(WAIT_S)
         snapshot = backend.snapshot()
-    return snapshot
+    return config, snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -378,7 +378,7 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             "of them out."
         )
     if gpus:
-        from freetrain.cli.gpu_holes import show_gpus  # noqa: PLC0415
+        from freetrain.cli.holes import show_gpus  # noqa: PLC0415
 
         show_gpus(ctx.obj, config, partition=partition, as_json=as_json)
         return

@@ -2,9 +2,8 @@
 
 The options come first, then the checks of those that do not go together with seeds,
 packs, leases of GPUs or the broker in the loop; ``freetrain.api.request`` has the
-others. ``replay_run`` shows a request under several policies, or over seeds and loads;
-``replay_loop`` with the broker in the loop. Both are imported when they are called, so
-that ``-h`` does without NumPy.
+others. ``replay_run`` shows the results, and is imported when it is called, so that
+``-h`` does without NumPy.
 """
 
 import math
@@ -634,7 +633,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             policies=policies_in_the_loop(request.policies),
             gpus_per_lease=gpus_per_lease[0] if gpus_per_lease else None,
         )
-        from freetrain.cli.replay_loop import run_loop_and_show  # noqa: PLC0415
+        from freetrain.cli.replay_run import run_loop_and_show  # noqa: PLC0415
 
         run_loop_and_show(request, loop, context, as_json=as_json, out=out, force=force)
     elif gpus_per_lease:

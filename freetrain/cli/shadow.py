@@ -21,8 +21,7 @@ from freetrain.text import counted, one_line, per_cent, scaled
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.api.shadow import ShadowLook
-    from freetrain.api.shadow_score import ShadowScore
+    from freetrain.api.shadow import ShadowLook, ShadowScore
 
 EXAMPLES = {
     "shadow": """
@@ -56,8 +55,11 @@ def shadow(
 ) -> None:
     """Plan as a tick does, ask Slurm for nothing, and note what was foreseen."""
     # Imported here, so that `freetrain shadow -h` stays quick.
-    from freetrain.api.shadow import observe_once, shadow_file  # noqa: PLC0415
-    from freetrain.api.shadow_score import score_file  # noqa: PLC0415
+    from freetrain.api.shadow import (  # noqa: PLC0415
+        observe_once,
+        score_file,
+        shadow_file,
+    )
 
     context: CliContext = ctx.obj
     if score:

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from freetrain.api.holes import PartitionHoles, holes_for_leases
-from freetrain.cli import gpu_holes, holes
-from freetrain.cli.gpu_holes import FreeGpus, PartitionGpus, gpu_pieces
+from freetrain.cli import holes
+from freetrain.cli.holes import FreeGpus, PartitionGpus, gpu_pieces, gpu_screen
 from freetrain.config.job import NodeSettings
 from freetrain.config.site import LeaseSettings, Site
 from slurm.holes import HoleEnd
@@ -83,7 +83,7 @@ def test_free_gpus_are_told_apart_by_whether_jobs_use_their_node(
 
 def test_the_table_has_a_row_for_each_size(found: PartitionGpus) -> None:
     console = Console(file=io.StringIO(), width=100)
-    console.print(gpu_holes.screen(found))
+    console.print(gpu_screen(found))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "1 res2 GPU, 4 CPUs, 4000 MiB" in text
     row = next(line for line in text.splitlines() if "2 res1 GPUs" in line)
