@@ -13,11 +13,12 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise, starmap
 from statistics import fmean, median
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 
 from freetrain.errors import BadDataError
@@ -869,6 +870,17 @@ def _distance(nodes: int, measured: Iterable[int]) -> float:
 _VERSION = 1
 
 
+_Above0 = Annotated[float, msgspec.Meta(gt=0.0)]
+
+
+class _Saved(msgspec.Struct):
+    """The JSON: rows of numbers, as ``MeasuredSpeed`` and ``RescaleCost`` have them."""
+
+    version: Literal[1]  # _VERSION
+    seen: dict[Annotated[int, msgspec.Meta(ge=1)], list[tuple[float, _Above0, _Above0]]]
+    paid: dict[Rescale, list[tuple[float, Annotated[float, msgspec.Meta(ge=0.0)]]]]
+
+
 def to_state(learned: LearnedScaling) -> dict[str, object]:
     """Return *learned* as JSON has it; a few kB at the most."""
     return {
@@ -890,54 +902,16 @@ def from_state(state: Mapping[str, object]) -> LearnedScaling:
     Raises:
         BadDataError: It is no such state; nothing of it is used.
     """
-    if state.get("version") != _VERSION:
-        raise _refusal(f"version {state.get('version')!r} instead of {_VERSION}")
-    seen = {
-        _nodes(key): tuple(MeasuredSpeed(*_numbers(row, 3)) for row in rows)
-        for key, rows in _table(state, "seen").items()
-    }
-    paid = {
-        _kind(key): tuple(RescaleCost(*_numbers(row, 2)) for row in rows)
-        for key, rows in _table(state, "paid").items()
-    }
-    if any(
-        s.samples_per_s <= 0 or s.trained_s <= 0 for row in seen.values() for s in row
-    ):
-        raise _refusal("a speed that is not above 0")
-    if any(cost.seconds < 0 for row in paid.values() for cost in row):
-        raise _refusal("a cost below 0")
+    try:
+        kept = msgspec.convert(state, _Saved, str_keys=True)
+    except ValueError as error:
+        raise _refusal(str(error)) from error
+    numbers = chain.from_iterable(chain(*kept.seen.values(), *kept.paid.values()))
+    if not all(map(math.isfinite, numbers)):
+        raise _refusal("a number that is not finite")
+    seen = {n: tuple(starmap(MeasuredSpeed, rows)) for n, rows in kept.seen.items()}
+    paid = {kind: tuple(starmap(RescaleCost, rows)) for kind, rows in kept.paid.items()}
     return LearnedScaling(MappingProxyType(seen), MappingProxyType(paid))
-
-
-def _table(state: Mapping[str, object], name: str) -> dict[str, list[object]]:
-    table = state.get(name)
-    if not isinstance(table, dict):
-        raise _refusal(f"no table {name!r}")
-    if not all(isinstance(rows, list) for rows in table.values()):
-        raise _refusal(f"something else than lists in {name!r}")
-    return table
-
-
-def _nodes(key: str) -> int:
-    if not key.isdecimal() or int(key) < 1:
-        raise _refusal(f"the node count {key!r}")
-    return int(key)
-
-
-def _kind(key: str) -> Rescale:
-    if key not in set(Rescale):
-        raise _refusal(f"the rescale {key!r}")
-    return Rescale(key)
-
-
-def _numbers(row: object, count: int) -> list[float]:
-    if not isinstance(row, list) or len(row) != count:
-        raise _refusal(f"{row!r} instead of {count} numbers")
-    for number in row:
-        is_number = isinstance(number, int | float) and not isinstance(number, bool)
-        if not is_number or not math.isfinite(number):
-            raise _refusal(f"{number!r} instead of a finite number")
-    return [float(number) for number in row]
 
 
 def _refusal(found: str) -> BadDataError:

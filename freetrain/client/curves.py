@@ -189,7 +189,7 @@ def _curves(
         return None
     try:
         past = None if kept is None else history_from(kept.history)
-    except (KeyError, TypeError):  # written by another release
+    except ValueError:  # written by another release
         past = None
     scaling = known_from({} if kept is None else kept.scaling)
     measured = () if past is None else tuple(past.metric_points())

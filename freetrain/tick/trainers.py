@@ -9,12 +9,13 @@ number of rows, evenly spread. A tick without trainers does without this module.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from msgspec import structs
+import msgspec
+from msgspec import Struct, structs
 
 from freetrain.agent.observation import judge
 from freetrain.config.document import BaseFolders
@@ -184,8 +185,7 @@ MOST_POINTS = 400
 """Points kept of a metric; fits thin them further. JSON of them takes 20 KB."""
 
 
-@dataclass(slots=True)
-class Downsampler:
+class Downsampler(Struct):
     """Keeps every n-th row, and always the newest; n doubles when too many are kept.
 
     Attributes:
@@ -196,10 +196,10 @@ class Downsampler:
         newest: The last row added, unless it is in ``kept``; else None.
     """
 
-    most: int
+    most: int = MOST_POINTS
     every: int = 1
     count: int = 0
-    kept: list[Row] = field(default_factory=list)
+    kept: list[Row] = []
     newest: Row | None = None
 
     def add(self, row: Row) -> None:
@@ -221,25 +221,14 @@ class Downsampler:
         """The kept rows and the newest, in the order in which they were added."""
         return self.kept if self.newest is None else [*self.kept, self.newest]
 
-    def to_state(self) -> dict[str, Any]:
-        """Return it as JSON has it, without ``most``."""
-        return {
-            "every": self.every,
-            "count": self.count,
-            "kept": self.kept,
-            "newest": self.newest,
-        }
+
+class SegmentMarks(Downsampler):
+    """The rows of one generation, fewer than of a whole training."""
+
+    most: int = MOST_MARKS
 
 
-def downsampler_from(state: Mapping[str, Any], *, most: int) -> Downsampler:
-    """Return what ``to_state`` wrote."""
-    return Downsampler(
-        most, state["every"], state["count"], state["kept"], state["newest"]
-    )
-
-
-@dataclass(slots=True)
-class TrainingSegment:
+class TrainingSegment(Struct):
     """The progress of one generation of a trainer.
 
     Attributes:
@@ -249,7 +238,7 @@ class TrainingSegment:
     """
 
     generation: int
-    marks: Downsampler = field(default_factory=lambda: Downsampler(MOST_MARKS))
+    marks: SegmentMarks = msgspec.field(default_factory=SegmentMarks)
 
     def add(self, t_s: float, work: float | None, step: int | None) -> None:
         """Add that *work* and *step* were done at *t_s*.
@@ -262,7 +251,7 @@ class TrainingSegment:
             return
         rows = self.marks.rows
         if rows and work < rows[-1][1]:
-            self.marks, rows = Downsampler(MOST_MARKS), []
+            self.marks, rows = SegmentMarks(), []
         if rows and t_s == rows[-1][0]:
             rows[-1][1:] = work, rows[-1][2] if step is None else float(step)
             return
@@ -275,20 +264,8 @@ class TrainingSegment:
         rows = self.marks.rows
         return rows[-1][0] if rows else None
 
-    def to_state(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return {"generation": self.generation, "marks": self.marks.to_state()}
 
-
-def _segment_from(state: Mapping[str, Any] | None) -> TrainingSegment | None:
-    if state is None:
-        return None
-    marks = downsampler_from(state["marks"], most=MOST_MARKS)
-    return TrainingSegment(state["generation"], marks)
-
-
-@dataclass(frozen=True, slots=True)
-class TargetReached:
+class TargetReached(Struct, frozen=True):
     """The first value that reached a target.
 
     Attributes:
@@ -302,8 +279,10 @@ class TargetReached:
     value: float
 
 
-@dataclass(slots=True)
-class TrainerHistory:
+_SAVED_AS = {"reported_s": "told_s", "segment": "stretch", "previous": "before"}
+
+
+class TrainerHistory(Struct, rename=_SAVED_AS):
     """What a trainer has reported since it was submitted.
 
     Attributes:
@@ -318,7 +297,7 @@ class TrainerHistory:
         final: The same for the second tier.
     """
 
-    points: Downsampler = field(default_factory=lambda: Downsampler(MOST_POINTS))
+    points: Downsampler = msgspec.field(default_factory=Downsampler)
     work: float | None = None
     reported_s: float | None = None
     step: int | None = None
@@ -390,37 +369,19 @@ class TrainerHistory:
 
     def to_state(self) -> dict[str, Any]:
         """Return it as JSON has it, nan and infinities included."""
-        return {
-            "points": self.points.to_state(),
-            "work": self.work,
-            "told_s": self.reported_s,
-            "step": self.step,
-            "epoch": self.epoch,
-            "stretch": None if self.segment is None else self.segment.to_state(),
-            "before": None if self.previous is None else self.previous.to_state(),
-            "deliver": None if self.deliver is None else asdict(self.deliver),
-            "final": None if self.final is None else asdict(self.final),
-        }
+        state: dict[str, Any] = msgspec.to_builtins(self)
+        return state
 
 
 def history_from(state: Mapping[str, Any]) -> TrainerHistory:
     """Return what ``to_state`` wrote.
 
     Raises:
-        KeyError, TypeError: Another release wrote it.
+        ValueError: Another release wrote it, or it could not be read and is empty.
     """
-    deliver, final = state["deliver"], state["final"]
-    return TrainerHistory(
-        points=downsampler_from(state["points"], most=MOST_POINTS),
-        work=state["work"],
-        reported_s=state["told_s"],
-        step=state["step"],
-        epoch=state["epoch"],
-        segment=_segment_from(state["stretch"]),
-        previous=_segment_from(state["before"]),
-        deliver=None if deliver is None else TargetReached(**deliver),
-        final=None if final is None else TargetReached(**final),
-    )
+    if "points" not in state:
+        raise ValueError("a history without points")
+    return msgspec.convert(state, TrainerHistory)
 
 
 _Number = TypeVar("_Number", int, float)
@@ -614,7 +575,7 @@ def _known_before(context: TickContext, trainer: TickTrainer) -> TrainerProgress
     kept = history_of(context.state, name, submitted_s=submitted_s)
     if kept is not None:
         # Another release's row is skipped: the files still have everything.
-        with suppress(KeyError, TypeError):
+        with suppress(KeyError, TypeError, ValueError):
             return TrainerProgress(
                 history=history_from(kept.history),
                 scaling=kept.scaling,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +27,6 @@ from freetrain.tick.trainers import (
     MOST_POINTS,
     Downsampler,
     TrainerHistory,
-    downsampler_from,
     history_from,
     total_of,
     unit_of,
@@ -263,7 +263,8 @@ def test_rows_are_kept_evenly_and_end_with_the_newest(count: int, most: int) -> 
     sample = Downsampler(most)
     for n in range(count):
         sample.add([float(n)])
-        sample = downsampler_from(json.loads(json.dumps(sample.to_state())), most=most)
+        saved = json.loads(json.dumps(msgspec.to_builtins(sample)))
+        sample = msgspec.convert(saved, Downsampler)
         *even, newest = [int(row[0]) for row in sample.rows]
         assert newest == n
         assert even == list(range(0, n, sample.every))
