@@ -12,10 +12,12 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from freetrain.broker.lease import LeaseKey, LeaseState
 from freetrain.broker.limits import Brake, HoleReason, Refusal, paused_until_s
-from freetrain.lookahead.base import NodeForecast
-from freetrain.lookahead.promises import DelayInterval
+from freetrain.lookahead.base import NodeForecast  # noqa: TC001 - read by msgspec
+from freetrain.lookahead.promises import DelayInterval  # noqa: TC001
 from freetrain.opening import read_json
 from freetrain.state.files import UnreadableFileError, lease_name
 from freetrain.state.tables import TickCounter, TrainerState
@@ -118,7 +120,7 @@ class StatusReport:
     is_by_lives: bool = False
     forecaster: str = ""
     limit: str = ""
-    waits_since_s: Mapping[str, float] = field(default_factory=dict)
+    waits_since_s: dict[str, float] = field(default_factory=dict)
     version: int = VERSION
 
     @property
@@ -176,7 +178,7 @@ class TrainerLine:
     is_background: bool = False
     is_diverging: bool = False
     is_stalled: bool = False
-    bad_metrics: Mapping[str, int] = field(default_factory=dict)
+    bad_metrics: dict[str, int] = field(default_factory=dict)
 
     @property
     def why(self) -> str:
@@ -420,7 +422,7 @@ def _trainer_line(trainer: TickTrainer, observed: Observed) -> TrainerLine:
             and newest is not None
             and head.generation == newest.generation
         ),
-        bad_metrics={} if progress is None else progress.bookmark.bad_metrics,
+        bad_metrics={} if progress is None else dict(progress.bookmark.bad_metrics),
     )
 
 
@@ -529,36 +531,16 @@ def read_status_report(path: Path) -> StatusReport | None:
     try:
         fields: Any = read_json(path, most_bytes=_MOST_BYTES)
         _check_version(fields["version"])
-        fields["trainers"] = [_record(TrainerLine, t) for t in fields["trainers"]]
-        fields["holes"] = [_hole(hole) for hole in fields["holes"]]
-        fields["leases"] = [_record(LeaseLine, lease) for lease in fields["leases"]]
-        fields["came"] = [_record(LeaseOutcome, end) for end in fields.get("came", ())]
-        promises = fields.get("promises", ())
-        fields["promises"] = [_record(DelayInterval, promise) for promise in promises]
-        report: StatusReport = _record(StatusReport, fields)
+        return msgspec.convert(fields, StatusReport)
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise UnreadableFileError(path, error) from error
-    return report
 
 
 def _check_version(version: object) -> None:
     if version != VERSION:
         raise ValueError(f"version {version}, expected {VERSION}")
-
-
-def _hole(fields: dict[str, Any]) -> HoleLine:
-    expected = fields.pop("expected", None)
-    line: HoleLine = _record(HoleLine, fields)
-    if expected is None:
-        return line
-    return replace(line, expected=_record(NodeForecast, expected))
-
-
-def _record(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
-    tuples = {k: tuple(v) for k, v in fields.items() if isinstance(v, list)}
-    return kind(**{**fields, **tuples})
 
 
 def _plain(value: object) -> object:
