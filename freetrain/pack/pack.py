@@ -12,8 +12,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
+import msgspec
 from msgspec import Struct
 
 from freetrain.config.document import (
@@ -422,11 +423,8 @@ def member_folders(run: RunDir) -> tuple[Path, ...]:
 
 def read_record(run: RunDir) -> PackRecord:
     """Return the record in *run*; an empty one where none can be read."""
-    with suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
-        kept: Any = read_json(run.path / _FILE)
-        lines = kept.pop("members").items()
-        members = {name: MemberRecord(**line) for name, line in lines}
-        return PackRecord(**kept, members=members)
+    with suppress(OSError, ValueError):
+        return msgspec.convert(read_json(run.path / _FILE), PackRecord)
     return PackRecord()
 
 
