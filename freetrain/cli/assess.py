@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from freetrain.api.logs import read_log
 from freetrain.api.writing import write_file
 from freetrain.cli.context import (
     AsJson,
@@ -16,6 +15,7 @@ from freetrain.cli.context import (
     Force,
     GpusPerNode,
     SkipBad,
+    given_log,
     json_text,
     write_out,
 )
@@ -63,13 +63,7 @@ def assess(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     )
 
     context: CliContext = ctx.obj
-    found = read_log(
-        context.cwd / log,
-        named=str(log),
-        skip_bad=skip_bad,
-        cores_per_node=cores_per_node,
-        gpus_per_node=gpus_per_node,
-    )
+    found = given_log(context, log, cores_per_node, gpus_per_node, skip_bad)
     assessment = assess_log(found, context)
     page = out or (None if as_json else DEFAULT_PAGE)
     if page is not None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 import typer
 
 from freetrain.api.context import UserContext
-from freetrain.api.logs import MethodName, PassesName
+from freetrain.api.logs import Log, MethodName, PassesName, read_log
 from freetrain.errors import CannotWriteError, FreeTrainError, TryLaterError
 from freetrain.text import counted, one_line, parse_duration
 from logs.trace import LogError, UnreadableLogError
@@ -197,6 +197,23 @@ SchedulerPasses = Annotated[
 ]
 
 
+def given_log(
+    context: CliContext,
+    log: Path,
+    cores_per_node: int | None,
+    gpus_per_node: int | None,
+    skip_bad: int,
+) -> Log:
+    """Read the log that the options name, as ``read_log`` does."""
+    return read_log(
+        context.cwd / log,
+        named=str(log),
+        skip_bad=skip_bad,
+        cores_per_node=cores_per_node,
+        gpus_per_node=gpus_per_node,
+    )
+
+
 def duration_s(text: str) -> float:
     """Parse a duration such as ``20s``."""
     try:
@@ -317,6 +334,15 @@ def _shown(show: "Callable[[], RenderableType]") -> "RenderableType":
         return show()
     except TryLaterError as error:
         return error_line(error)
+
+
+def rendered(context: CliContext, *parts: "RenderableType") -> str:
+    """Return *parts*, one below the other; lines of texts are not broken."""
+    console = context.out()
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part, soft_wrap=isinstance(part, str))
+    return captured.get()
 
 
 def print_out(context: CliContext, screen: "RenderableType") -> None:

@@ -24,7 +24,7 @@ from freetrain.api.compare import (
 from freetrain.api.sweep import sweep
 from freetrain.api.writing import check_folder, write_file, write_folder
 from freetrain.broker.limits import Mode
-from freetrain.cli.context import CliContext, json_text, write_out
+from freetrain.cli.context import CliContext, json_text, rendered, write_out
 from freetrain.cli.replay import loop_words
 from freetrain.errors import UsageError
 from freetrain.replay.loop import Stage, run_in_the_loop
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from rich.console import Console
+    from rich.console import RenderableType
 
     from freetrain.api.request import ReplayRequest
     from freetrain.replay.loop import LoopResult
@@ -125,32 +125,27 @@ luckiest:   the trainer whose first target came soonest; slower: share of traine
 
 def _comparison_text(comparison: Comparison, context: CliContext) -> str:
     """Return the description of the input, and the tables, for a terminal."""
-    console = context.out()
-    with console.capture() as captured:
-        console.print(f"{comparison.log}: {comparison.read_as}", soft_wrap=True)
-        for line in (*comparison.log_cautions, *comparison.figure_cautions):
-            console.print(line, soft_wrap=True)
-        console.print(f"Trainers: {comparison.trainers}.", soft_wrap=True)
-        rows = [table_row(r, comparison.name(r)) for r in comparison.results]
-        console.print(figures_table(HEADINGS, rows))
-        print_gaps(console, [(comparison.name(r), r) for r in comparison.results])
-        console.print(f"\n{LEGEND}", soft_wrap=True)
-        tables = _quality_tables(comparison)
-        for table in tables:
-            console.print()
-            console.print(table)
-        if tables:
-            console.print(f"\n{QUALITY_LEGEND}", soft_wrap=True)
-    return captured.get()
+    results = [(comparison.name(result), result) for result in comparison.results]
+    rows = [table_row(result, name) for name, result in results]
+    tables = _quality_tables(comparison)
+    return rendered(
+        context,
+        f"{comparison.log}: {comparison.read_as}",
+        *comparison.log_cautions,
+        *comparison.figure_cautions,
+        f"Trainers: {comparison.trainers}.",
+        figures_table(HEADINGS, rows),
+        *_gap_parts(results),
+        f"\n{LEGEND}",
+        *(part for table in tables for part in ("", table)),
+        *([f"\n{QUALITY_LEGEND}"] if tables else []),
+    )
 
 
-def print_gaps(console: Console, results: Iterable[tuple[str, ReplayResult]]) -> None:
-    """Print how far the plans of each result were from their bounds."""
+def _gap_parts(results: Iterable[tuple[str, ReplayResult]]) -> list[str]:
+    """Return how far the plans of each result were from their bounds."""
     lines = gap_lines((name, result.gap) for name, result in results)
-    if lines:
-        console.print(f"\n{GAP_HEADING}")
-    for line in lines:
-        console.print(line, soft_wrap=True)
+    return [f"\n{GAP_HEADING}", *lines] if lines else []
 
 
 def _quality_tables(comparison: Comparison) -> list[Table]:
@@ -227,19 +222,20 @@ def run_leases_and_show(
         ]
         write_out(context, json_text(records, indent=2, allow_nan=False))
         return
-    console = context.out()
-    with console.capture() as captured:
-        for line in (*whole.log_cautions[:-1], *whole.figure_cautions):
-            console.print(line, soft_wrap=True)
-        console.print(f"Trainers, in GPUs: {whole.trainers}.", soft_wrap=True)
-        rows = [
-            _lease_row(comparison, result, base)
-            for comparison, _ in found
-            for result, base in zip(comparison.results, whole.results, strict=True)
-        ]
-        console.print(figures_table(LEASE_HEADINGS, rows))
-        console.print(f"\n{LEASE_LEGEND}", soft_wrap=True)
-    write_out(context, captured.get())
+    rows = [
+        _lease_row(comparison, result, base)
+        for comparison, _ in found
+        for result, base in zip(comparison.results, whole.results, strict=True)
+    ]
+    text = rendered(
+        context,
+        *whole.log_cautions[:-1],
+        *whole.figure_cautions,
+        f"Trainers, in GPUs: {whole.trainers}.",
+        figures_table(LEASE_HEADINGS, rows),
+        f"\n{LEASE_LEGEND}",
+    )
+    write_out(context, text)
 
 
 def _lease_record(
@@ -314,20 +310,17 @@ then the best and the worst seed. All figures: `freetrain docs notes/replay`."""
 
 def sweep_text(scores: Sequence[Score], context: CliContext, *, against: str) -> str:
     """Return tables by load: a column a priority, a line a figure."""
-    console = context.out()
     names = list(dict.fromkeys(score.priority for score in scores))
-    with console.capture() as captured:
-        for load in dict.fromkeys(score.load for score in scores):
-            for first in range(0, len(names), ABREAST):
-                few = names[first : first + ABREAST]
-                own = [s for s in scores if s.load == load and s.priority in few]
-                console.print(_table(own, few, f"load {load:g}, vs {against}"))
-                console.print()
-        console.print(SWEEP_LEGEND, soft_wrap=True)
-    return captured.get()
+    parts: list[RenderableType] = []
+    for load in dict.fromkeys(score.load for score in scores):
+        for first in range(0, len(names), ABREAST):
+            few = names[first : first + ABREAST]
+            own = [s for s in scores if s.load == load and s.priority in few]
+            parts += [_sweep_table(own, few, f"load {load:g}, vs {against}"), ""]
+    return rendered(context, *parts, SWEEP_LEGEND)
 
 
-def _table(scores: Sequence[Score], names: Sequence[str], title: str) -> Table:
+def _sweep_table(scores: Sequence[Score], names: Sequence[str], title: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
     table.add_column(title, no_wrap=True)
     for name in names:
@@ -526,7 +519,6 @@ def _loop_text(
     read_as: str, results: Sequence[LoopResult], loop: LoopSettings, context: CliContext
 ) -> str:
     """Return the description of the input, and two tables, for a terminal."""
-    console = context.out()
     replays = [result.replay for result in results]
     named = [(name_among(each.replay, replays), each) for each in results]
     ticks = f"every {loop.tick_s:g} s"
@@ -539,18 +531,16 @@ def _loop_text(
     care = ""
     if loop.mode is Mode.YIELD:
         care = ", careful" if loop.is_careful else ", careless"
-    with console.capture() as captured:
-        console.print(read_as, soft_wrap=True)
-        console.print(
-            f"The broker ticks {ticks} and {seen}; mode {loop.mode}{care}.",
-            soft_wrap=True,
-        )
-        console.print(figures_table(TRAINED, [_trained(*each) for each in named]))
-        console.print()
-        console.print(figures_table(HARMED, [_harmed(*each) for each in named]))
-        print_gaps(console, [(name, result.replay) for name, result in named])
-        console.print(f"\n{LOOP_LEGEND}", soft_wrap=True)
-    return captured.get()
+    return rendered(
+        context,
+        read_as,
+        f"The broker ticks {ticks} and {seen}; mode {loop.mode}{care}.",
+        figures_table(TRAINED, [_trained(*each) for each in named]),
+        "",
+        figures_table(HARMED, [_harmed(*each) for each in named]),
+        *_gap_parts((name, result.replay) for name, result in named),
+        f"\n{LOOP_LEGEND}",
+    )
 
 
 def _trained(name: str, result: LoopResult) -> tuple[str, ...]:

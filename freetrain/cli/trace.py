@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from freetrain.api.logs import read_log
 from freetrain.api.writing import write_file
 from freetrain.cli.context import (
     AsJson,
@@ -26,6 +25,7 @@ from freetrain.cli.context import (
     SchedulerPasses,
     SkipBad,
     above_zero_up_to,
+    given_log,
     json_text,
     write_out,
 )
@@ -169,13 +169,7 @@ def info(  # noqa: PLR0913 - one parameter an option, as Typer wants it
 ) -> None:
     """Say what a scheduler log holds."""
     context: CliContext = ctx.obj
-    found = read_log(
-        context.cwd / log,
-        named=str(log),
-        skip_bad=skip_bad,
-        cores_per_node=cores_per_node,
-        gpus_per_node=gpus_per_node,
-    )
+    found = given_log(context, log, cores_per_node, gpus_per_node, skip_bad)
     summary = found.info()
     if as_json:
         write_out(context, json_text(summary, indent=2))
@@ -196,13 +190,7 @@ def convert(  # noqa: PLR0913 - one parameter an option, as Typer wants it
 ) -> None:
     """Write a scheduler log in another format."""
     context: CliContext = ctx.obj
-    found = read_log(
-        context.cwd / log,
-        named=str(log),
-        skip_bad=skip_bad,
-        cores_per_node=cores_per_node,
-        gpus_per_node=gpus_per_node,
-    )
+    found = given_log(context, log, cores_per_node, gpus_per_node, skip_bad)
     deliver(context, as_text(found.trace, to), out=out, force=force)
     for line in found.cautions:
         context.stderr.write(f"{line}\n")
@@ -263,13 +251,7 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     from freetrain.report.summary import idle_records  # noqa: PLC0415
 
     context: CliContext = ctx.obj
-    found = read_log(
-        context.cwd / log,
-        named=str(log),
-        skip_bad=skip_bad,
-        cores_per_node=cores_per_node,
-        gpus_per_node=gpus_per_node,
-    )
+    found = given_log(context, log, cores_per_node, gpus_per_node, skip_bad)
     idle, cautions = found.idle(
         schedule=schedule,
         passes=passes,
