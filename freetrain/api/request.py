@@ -321,8 +321,16 @@ def refuse_unused(request: ReplayRequest) -> None:
         },
     }
     for needed, options in without_effect.items():
-        for option, is_given in options.items():
-            if is_given:
-                raise UsageError(
-                    f"{option} is for {needed}; nothing was replayed. Leave it out."
-                )
+        said = f"{{}} is for {needed}; nothing was replayed. Leave it out."
+        refuse_given(options, said)
+
+
+def refuse_given(given: Mapping[str, bool], said: str) -> None:
+    """Refuse the first option that is *given*.
+
+    Raises:
+        UsageError: There is one; it stands in *said* for ``{}``.
+    """
+    for option, is_given in given.items():
+        if is_given:
+            raise UsageError(said.format(option))

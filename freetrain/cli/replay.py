@@ -22,6 +22,7 @@ from freetrain.api.request import (
     Settings,
     check_policy_name,
     is_drawn,
+    refuse_given,
 )
 from freetrain.broker.limits import Mode
 from freetrain.cli.context import (
@@ -797,12 +798,10 @@ def check_sweep(
         f"{DRAWN}40": not is_drawn(request.trainers),
         "both --load and --loads": bool(loads) and request.load != 1.0,
     }
-    for option, is_given in refused.items():
-        if is_given:
-            raise UsageError(
-                f"a replay over --seeds and --loads does not go with {option}. Nothing "
-                f"was replayed."
-            )
+    said = (
+        "a replay over --seeds and --loads does not go with {}. Nothing was replayed."
+    )
+    refuse_given(refused, said)
 
 
 def check_packs(given: Mapping[str, bool], against: str) -> None:
@@ -816,12 +815,11 @@ def check_packs(given: Mapping[str, bool], against: str) -> None:
             f"--against {one_line(against)} is no rule by which members of packs move; "
             f"nothing was replayed. Choose one of {', '.join(PACK_RULES)}."
         )
-    for option, is_given in given.items():
-        if is_given:
-            raise UsageError(
-                f"--packs does not go with {option}: members of packs share nodes of "
-                f"their own by rules of their own. Nothing was replayed."
-            )
+    refuse_given(
+        given,
+        "--packs does not go with {}: members of packs share nodes of their own by "
+        "rules of their own. Nothing was replayed.",
+    )
 
 
 def check_leases(
@@ -846,11 +844,7 @@ def check_leases(
         "--against": request.against is not None,
         "--topology: leases are not nodes": request.topology is not None,
     }
-    for option, is_given in refused.items():
-        if is_given:
-            raise UsageError(
-                f"--gpus-per-lease does not go with {option}. Nothing was replayed."
-            )
+    refuse_given(refused, "--gpus-per-lease does not go with {}. Nothing was replayed.")
 
 
 def check_loop(request: ReplayRequest) -> None:
@@ -869,11 +863,7 @@ def check_loop(request: ReplayRequest) -> None:
         "--topology: nodes of a log of jobs are any": request.topology is not None,
         "quality:N: a load needs a known pool": is_drawn(request.trainers),
     }
-    for option, is_given in refused.items():
-        if is_given:
-            raise UsageError(
-                f"--in-the-loop does not go with {option}. Nothing was replayed."
-            )
+    refuse_given(refused, "--in-the-loop does not go with {}. Nothing was replayed.")
 
 
 def policies_in_the_loop(policies: tuple[str, ...]) -> tuple[str, ...]:

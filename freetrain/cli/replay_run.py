@@ -457,20 +457,17 @@ def _loop_files(
     return {name: text.encode("utf-8") for name, text in texts.items()}
 
 
+LOOP_NAMES = (
+    *("mode", "knows_plans", "tick_s", "lead_s", "last_s"),
+    *("notice_s", "commit_s", "margin_s", "is_careful"),
+)
+"""Settings of a loop that are shown."""
+
+
 def _loop_record(result: LoopResult, loop: LoopSettings) -> dict[str, object]:
     """Return the figures of docs/notes/replay.md by name that only loops have."""
     return {
-        "loop": {
-            "mode": loop.mode,
-            "knows_plans": loop.knows_plans,
-            "tick_s": loop.tick_s,
-            "lead_s": loop.lead_s,
-            "last_s": loop.last_s,
-            "notice_s": loop.notice_s,
-            "commit_s": loop.commit_s,
-            "margin_s": loop.margin_s,
-            "is_careful": loop.is_careful,
-        },
+        "loop": {name: getattr(loop, name) for name in LOOP_NAMES},
         "holes": dataclasses.asdict(result.holes) | {"long_use": result.holes.long_use},
         "harm": result.harm,
     } | forecast_records(result.replay)
