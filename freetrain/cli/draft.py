@@ -4,6 +4,7 @@
 asks on a terminal what a script does not show.
 """
 
+import math
 import re
 import shlex
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import typer
 
 from freetrain.api.writing import write_file
 from freetrain.cli.context import CliContext, write_out
+from freetrain.cli.status import EVERY_S
 from freetrain.cli.submit import check_submission, submit_and_show
 from freetrain.cli.trainer_logs import show_logs
 from freetrain.client.draft import (
@@ -26,9 +28,15 @@ from freetrain.client.draft import (
     parse_sizes,
     without_guessed_place,
 )
-from freetrain.client.status import overview
+from freetrain.client.status import (
+    Overview,
+    TrainerStatus,
+    ending_lines,
+    news_of,
+    overview,
+)
 from freetrain.client.submit import SubmitRequest
-from freetrain.client.trainers import LIVE, as_ended
+from freetrain.client.trainers import as_ended
 from freetrain.config.document import BaseFolders
 from freetrain.config.job import TrainerJob, parse_job
 from freetrain.errors import BadConfigurationError, CannotWriteError, UsageError
@@ -161,7 +169,7 @@ def _follow(context: CliContext, config: Path | None, name: str) -> None:
         typer.Exit: It has failed.
     """
     state = StateDir(context.site(config).state_directory)
-    view = overview(state, name=name, uid=context.uid, now_s=context.now_s())
+    _, view = _look(context, state, name)
     if view.report is None or view.is_tick_missing:
         context.stderr.write(
             "note: no tick has come lately, and without ticks nothing starts; "
@@ -179,20 +187,53 @@ def _follow(context: CliContext, config: Path | None, name: str) -> None:
         tail=None,
         agent=False,
         as_json=False,
+        on_turn=_News(context, state, name).tell,
     )
-    view = overview(state, name=name, uid=context.uid, now_s=context.now_s())
-    row = as_ended(state, view.standings[0].row)
-    if row.state in LIVE:
+    trainer, _ = _look(context, state, name)
+    if trainer.ended_s is None:
         context.stderr.write(
             f"\n{name} goes on. `freetrain logs -f {name}` follows it again, "
             f"`freetrain status {name}` shows how far it is, and "
             f"`freetrain cancel {name}` stops it.\n"
         )
         return
-    why = f": {one_line(row.message)}" if row.message else ""
-    context.stderr.write(f"{name} is {row.state}{why}\n")
-    if row.state is TrainerState.FAILED:
+    for line in ending_lines(trainer):
+        context.stderr.write(f"{name}: {one_line(line)}\n")
+    if trainer.row.state is TrainerState.FAILED:
         raise typer.Exit(EX_FAILED)
+
+
+class _News:
+    """Tells on stderr what a trainer waits for and on what it runs, as that changes."""
+
+    def __init__(self, context: CliContext, state: StateDir, name: str) -> None:
+        """Take whose trainer it is, where, and its name."""
+        self._context = context
+        self._state = state
+        self._name = name
+        self._told = ""
+        self._due_s = -math.inf
+
+    def tell(self) -> None:
+        """Tell what is new; look no more often than ``freetrain status --watch``."""
+        now_s = self._context.clock()
+        if now_s < self._due_s:
+            return
+        self._due_s = now_s + EVERY_S
+        trainer, view = _look(self._context, self._state, self._name)
+        news = news_of(trainer, view)
+        if news and news != self._told:
+            self._context.stderr.write(f"{self._name}: {one_line(news)}\n")
+            self._told = news
+
+
+def _look(
+    context: CliContext, state: StateDir, name: str
+) -> tuple[TrainerStatus, Overview]:
+    """Return a trainer, ended where its files say so, and what was read with it."""
+    view = overview(state, name=name, uid=context.uid, now_s=context.now_s())
+    (trainer,) = view.standings
+    return replace(trainer, row=as_ended(state, trainer.row)), view
 
 
 def write_draft(  # noqa: PLR0913 - one parameter an option

@@ -25,6 +25,7 @@ from freetrain.client.status import (
     Doing,
     Overview,
     TrainerStatus,
+    ending_lines,
     overview,
     reason_of,
     status_record,
@@ -32,7 +33,7 @@ from freetrain.client.status import (
 from freetrain.client.trainers import author_text
 from freetrain.pack.pack import MemberEnd, MemberRecord, PackRecord, how_it_failed
 from freetrain.state.files import StateDir
-from freetrain.state.tables import Delivery, DeliveryStage, TrainerState
+from freetrain.state.tables import Delivery, DeliveryStage
 from freetrain.text import UNKNOWN, counted, one_line, per_cent, scaled
 
 EVERY_S = 2.0
@@ -130,8 +131,9 @@ def _speed(samples_per_s: float) -> str:
 def _nodes(trainer: TrainerStatus, view: Overview) -> str:
     """Return nodes now, and planned ones where they are others."""
     line = view.of_trainer(trainer.row.name)
-    is_wanted = trainer.row.state is TrainerState.WANTED
-    if line is None or not is_wanted or line.planned_nodes == trainer.nodes:
+    if trainer.ended_s is not None or not trainer.is_wanted or line is None:
+        return str(trainer.nodes)
+    if line.planned_nodes == trainer.nodes:
         return str(trainer.nodes)
     return f"{trainer.nodes} → {line.planned_nodes}"
 
@@ -210,6 +212,7 @@ def _detail_pairs(trainer: TrainerStatus, now_s: float) -> Iterator[tuple[str, s
         most = nodes_text(nodes.max_nodes)
         is_fixed = nodes.min_nodes == nodes.max_nodes
         yield "asks for", most if is_fixed else f"{nodes.min_nodes} to {most}"
+    yield from (("", line) for line in ending_lines(trainer))
     yield from _generation(trainer, now_s)
     yield from _progress(trainer, now_s)
     yield "run directory", trainer.row.run_dir

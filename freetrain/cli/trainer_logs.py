@@ -45,8 +45,12 @@ def show_logs(  # noqa: PLR0913 - one parameter an option
     tail: int | None,
     agent: bool,
     as_json: bool,
+    on_turn: Callable[[], object] = lambda: None,
 ) -> None:
-    """Show what the worlds of the trainer *name* printed, or its agents."""
+    """Show what the worlds of the trainer *name* printed, or its agents.
+
+    *on_turn* is called before each look for more.
+    """
     state = StateDir(context.site(config).state_directory)
     row = _row(state, name, context)
     folder = state.trainer(row.name)
@@ -67,6 +71,7 @@ def show_logs(  # noqa: PLR0913 - one parameter an option
         for source, line in lines if tail is None else deque(lines, maxlen=tail):
             printer.show(source, line)
         while follow:
+            on_turn()
             ended = as_ended(state, _row(state, name, context))
             has_ended = ended.state not in LIVE
             for source, line in new_lines(follower):

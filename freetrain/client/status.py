@@ -33,12 +33,12 @@ from freetrain.state.files import (
     read_heartbeat,
 )
 from freetrain.state.tables import TrainerState, deliveries, leases, trainers
-from freetrain.text import DAY_S, render_duration
+from freetrain.text import DAY_S, counted, render_duration
 from freetrain.tick.status_report import TICKS_SILENT_S, read_status_report
 from freetrain.tick.trainers import endings_since_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from freetrain.broker.lease import LeaseState
     from freetrain.config.job import TrainerJob
@@ -228,6 +228,7 @@ class TrainerStatus:
         pack: The record of its members; None where it is no pack.
         retry: Its next start after a failure; None where none is waited for.
         problem: Which file is damaged; empty where none is.
+        logs: Where its worlds print to; None where its job file cannot be read.
     """
 
     row: TrainerRow
@@ -239,6 +240,7 @@ class TrainerStatus:
     pack: PackRecord | None = None
     retry: Retry | None = None
     problem: str = ""
+    logs: Path | None = None
 
     @property
     def is_wanted(self) -> bool:
@@ -261,8 +263,20 @@ class TrainerStatus:
         return Doing.UNREADABLE if self.problem else doing_of(self)
 
     @property
+    def ended_s(self) -> float | None:
+        """When it ended, Unix time; None while it may go on."""
+        state, ending = self.row.state, self.worlds.ending
+        if state in LIVE and self.doing not in _OVER.values():
+            return None
+        if state is TrainerState.CANCELLED or ending is None:
+            return self.row.changed_s
+        return ending.ended_s
+
+    @property
     def since_s(self) -> float:
         """Since when it has had its nodes, or been in its state. Unix time."""
+        if self.is_wanted and self.ended_s is not None:  # no tick has noted it yet
+            return self.ended_s
         newest = self.worlds.newest
         if newest is None or self.row.state is not TrainerState.WANTED:
             return self.row.changed_s
@@ -347,6 +361,7 @@ def read_trainer_status(state: StateDir, row: TrainerRow) -> TrainerStatus:
         head=_head(state, worlds),
         pack=None if job.launch.pack is None else read_record(RunDir(run_dir)),
         retry=retry,
+        logs=logs,
     )
 
 
@@ -426,6 +441,55 @@ def generation_history(
 # Reasons, and records for programs
 
 
+def news_of(trainer: TrainerStatus, view: Overview) -> str:
+    """Return what *trainer* waits for, or on what it runs; empty for nothing new.
+
+    The text changes only as that does: it has no times.
+    """
+    newest, retry = trainer.worlds.newest, trainer.retry
+    if trainer.doing is Doing.WAITING:
+        return _awaited(trainer, view)
+    if trainer.doing is Doing.STARTING and retry is not None:
+        return f"{_failure_text(retry)}; it is started again"
+    if trainer.doing is Doing.STALLED:
+        return reason_of(trainer, view)
+    if trainer.ended_s is not None or newest is None or not newest.members:
+        return ""
+    where = ", ".join(member.node for member in newest.members)
+    return f"generation {newest.generation} {newest.reason}: {where}"
+
+
+def _awaited(trainer: TrainerStatus, view: Overview) -> str:
+    line, report = view.of_trainer(trainer.row.name), view.report
+    if report is None or line is None or report.at_s < trainer.row.changed_s:
+        return "waiting for the next tick, which looks for nodes for it"
+    if line.reason == TrainerReason.AWAITS_LEASES:
+        unit = "lease" if trainer.job and trainer.job.nodes.gpus_per_lease else "node"
+        asked = counted(line.planned_nodes, unit)
+        return f"Slurm is asked for {asked}; it starts on them once they are there"
+    why = _tick_reason(trainer, line) or "it is about to start."
+    return f"waiting: {why} The next tick looks again"
+
+
+def ending_lines(trainer: TrainerStatus) -> Iterator[str]:
+    """Yield how *trainer* ended and when, and where its files are; else nothing."""
+    row, job, last = trainer.row, trainer.job, trainer.worlds.last
+    if trainer.ended_s is None:
+        return
+    took = render_duration(max(0.0, trainer.ended_s - row.submitted_s))
+    worlds = "" if last is None else f", in generation {last.generation}"
+    how = trainer.doing if row.state in LIVE else row.state
+    why = row.message or (_ending_text(trainer) if how == Doing.FAILED else "")
+    yield f"{how} {took} after it was submitted{worlds}{why and f': {why}'}"
+    if last is not None and trainer.logs is not None:
+        yield f"what it printed: {trainer.logs}"
+    if job is not None and not job.elastic:
+        saved = job.checkpoint.path
+        yield f"what it saved: {saved or 'where the program puts it'}"
+    else:
+        yield f"its run directory, with checkpoints: {row.run_dir}"
+
+
 def reason_of(trainer: TrainerStatus, view: Overview) -> str:
     """Return why *trainer* is as it is; empty where there is nothing to explain."""
     if trainer.problem:
@@ -438,7 +502,9 @@ def reason_of(trainer: TrainerStatus, view: Overview) -> str:
     if trainer.doing is Doing.STOPPING and trainer.worlds.newest is not None:
         return trainer.worlds.newest.reason
     if trainer.doing is Doing.STARTING and trainer.retry is not None:
-        return _retry_text(trainer.retry, view.now_s)
+        left_s = trainer.retry.at_s - view.now_s
+        when = f"in {render_duration(left_s)}" if left_s >= 1.0 else "now"
+        return f"{_failure_text(trainer.retry)}; it is started again {when}."
     return _tick_reason(trainer, view.of_trainer(trainer.row.name))
 
 
@@ -454,12 +520,10 @@ def _tick_reason(trainer: TrainerStatus, line: TrainerLine | None) -> str:
     return f"{line.why}."
 
 
-def _retry_text(retry: Retry, now_s: float) -> str:
+def _failure_text(retry: Retry) -> str:
     often = "" if retry.times == 1 else f" {retry.times} times in a row"
     why = f": {retry.ending.message}" if retry.ending.message else ""
-    left_s = retry.at_s - now_s
-    when = f"in {render_duration(left_s)}" if left_s >= 1.0 else "now"
-    return f"it {retry.ending.ended.words}{often}{why}; it is started again {when}."
+    return f"it {retry.ending.ended.words}{often}{why}"
 
 
 def _ending_text(trainer: TrainerStatus) -> str:

@@ -2,17 +2,28 @@
 
 import io
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from freetrain.broker.limits import TrainerReason
 from freetrain.config.document import BaseFolders
 from freetrain.config.job import TrainerJob, parse_job
 from freetrain.state.files import EndingKind, StateDir
 from freetrain.state.tables import TrainerState
+from freetrain.tick.status_report import TrainerLine
 from tests.cli.commands import Ran, Terminal, at_home, refused, run
-from tests.client.client_states import assign, end, put_state, rows
+from tests.client.client_states import (
+    NOW_S,
+    a_page,
+    assign,
+    end,
+    put_page,
+    put_state,
+    rows,
+)
 
 TORCH = """\
 import argparse
@@ -511,7 +522,8 @@ def test_a_command_is_written_submitted_and_followed_to_its_end() -> None:
     assert "train saves by itself: at each change of nodes it gets TERM" in ran.stderr
     assert BATCHES not in ran.stderr
     assert "no tick has come lately" in ran.stderr
-    assert ran.stderr.endswith("train is finished\n")
+    assert "train: finished 0 s after it was submitted" in ran.stderr
+    assert ran.stderr.endswith(f"train: what it saved: {Path.cwd() / 'ckpt'}\n")
     assert state.trainer("train").job.exists()
 
 
@@ -535,8 +547,8 @@ def test_a_training_that_fails_fails_the_command() -> None:
 @pytest.mark.parametrize(
     ("how", "code", "said"),
     [
-        (EndingKind.FINISHED, 0, "train is finished\n"),
-        (EndingKind.DO_NOT_RESTART, 1, "train is failed: all is lost\n"),
+        (EndingKind.FINISHED, 0, "finished 1 min after it was submitted"),
+        (EndingKind.DO_NOT_RESTART, 1, "failed 1 min after it was submitted"),
     ],
 )
 def test_an_end_that_no_tick_has_noted_yet_ends_the_command(
@@ -552,8 +564,49 @@ def test_an_end_that_no_tick_has_noted_yet_ends_the_command(
     ran = run("run", "--", "python3", "train.py", sleep=finish_itself)
 
     assert ran.code == code
-    assert ran.stderr.endswith(said)
+    why = ": all is lost" if code else ""
+    logs, saved = state.trainer("train").logs, Path.cwd() / "ckpt"
+    assert ran.stderr.splitlines()[-3:] == [
+        f"train: {said}, in generation 1{why}",
+        f"train: what it printed: {logs}",
+        f"train: what it saved: {saved}",
+    ]
     assert rows(state)["train"].state is TrainerState.WANTED
+
+
+def test_what_a_training_waits_for_is_told_once_and_as_it_changes() -> None:
+    state = at_home()
+    script(TORCH)
+    waits = TrainerLine(name="train", state="wanted", reason="no hole is there")
+    asked = replace(waits, reason=TrainerReason.AWAITS_LEASES, planned_nodes=3)
+
+    def seen(line: TrainerLine, at_s: float) -> None:
+        put_page(state, a_page(at_s=at_s, trainers=(line,)))
+
+    steps: list[Any] = [
+        lambda: seen(waits, NOW_S - 1.0),
+        lambda: seen(waits, NOW_S),
+        lambda: seen(waits, NOW_S + 1.0),
+        lambda: seen(asked, NOW_S + 2.0),
+        lambda: assign(state, "train", 1, nodes=3, reason="starts on 3 nodes"),
+        lambda: None,
+        lambda: put_state(state, "train", TrainerState.FINISHED),
+    ]
+    for place in range(len(steps), 0, -1):  # each is seen a few times
+        steps[place:place] = [lambda: None] * 3
+    still = iter(steps)
+    words = ("run", "--nodes", "1:3", "--", "python3", "train.py")
+
+    ran = run(*words, sleep=lambda _: next(still)())
+
+    told = [line for line in ran.stderr.splitlines() if line.startswith("train: ")]
+    assert told[:4] == [
+        "train: waiting for the next tick, which looks for nodes for it",
+        "train: waiting: no hole is there. The next tick looks again",
+        "train: Slurm is asked for 3 nodes; it starts on them once they are there",
+        "train: generation 1 starts on 3 nodes: n1, n2, n3",
+    ]
+    assert told[4].startswith("train: finished ")
 
 
 def test_the_same_command_again_follows_the_same_trainer() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from freetrain.broker.limits import TrainerReason
-from freetrain.state.files import StateDir, newest_assigned
+from freetrain.state.files import EndingKind, StateDir, newest_assigned
 from freetrain.state.tables import TrainerState
 from freetrain.tick.status_report import TrainerLine
 from tests.cli.commands import JOB, NOW_S, Terminal, at_home, refused, run, run_json
-from tests.client.client_states import a_page, assign, put_page, put_state
+from tests.client.client_states import a_page, assign, end, put_page, put_state
 
 
 def test_a_trainer_is_submitted_once(state: StateDir) -> None:
@@ -229,6 +229,22 @@ def test_status_shows_each_trainer_in_eighty_columns(digits: StateDir) -> None:
     assert "".join(cells) == name
     assert "digits: evil\\x1b[2J word." in lines
     assert lines[-1] == "Leases: none. Last tick 12 s ago."
+
+
+def test_what_has_ended_by_itself_has_no_nodes_planned(digits: StateDir) -> None:
+    line = TrainerLine(name="digits", state="wanted", planned_nodes=2)
+    put_page(digits, a_page(trainers=(line,)))
+    assign(digits, "digits", 1, nodes=2)
+    end(digits, "digits", 1, EndingKind.FINISHED, ended_s=NOW_S - 30.0)
+    assign(digits, "digits", 2, nodes=0, author="u1-0")
+
+    table, named = run("status").stdout, run("status", "digits").stdout
+
+    (row,) = (line for line in table.splitlines() if line.startswith("digits"))
+    assert row.split()[:4] == ["digits", "finished", "0", "-"]
+    assert row.split()[-2:] == ["30", "s"]
+    assert "finished 0 s after it was submitted, in generation 1" in named
+    assert f"what it printed: {digits.trainer('digits').logs}" in named
 
 
 @pytest.mark.parametrize(
