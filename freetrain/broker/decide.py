@@ -8,13 +8,21 @@ compares them with those that exist (``reconcile``). It also says why, for users
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from freetrain.broker.limits import HoleReason, TrainerReason
-from freetrain.broker.pool import classify, classify_by, divided, pool_of, rank_by
+from freetrain.broker.pool import (
+    classify,
+    classify_by,
+    divided,
+    is_piece,
+    pool_of,
+    rank_by,
+)
 from freetrain.broker.reconcile import Wanted, WantedLeases, WantedTrainer, reconcile
 from freetrain.config.job import size_within
 from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
@@ -421,6 +429,24 @@ def _request(
 
 
 @dataclass(frozen=True, slots=True)
+class LargerSize:
+    """A size above that of a trainer which runs as planned.
+
+    Of those for which nodes are left it is the one that pays first, else the next.
+
+    Attributes:
+        nodes: The size.
+        free_nodes: Nodes that it could use and that the plan leaves idle.
+        pays_after_s: When its greater speed has made up for the change; ``math.inf``
+            where it is not faster.
+    """
+
+    nodes: int
+    free_nodes: int
+    pays_after_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class TrainerExplanation:
     """Why a trainer has the nodes it has.
 
@@ -432,6 +458,7 @@ class TrainerExplanation:
         brake: What keeps leases from being asked for, None for nothing.
         refusal: Why most holes that meet its requirement cannot be used; None
             where some can, or none is there.
+        larger: A larger size of one that has what the plan gives it, if there is any.
     """
 
     trainer: str
@@ -440,6 +467,7 @@ class TrainerExplanation:
     usable_nodes: int
     brake: Brake | None = None
     refusal: Refusal | None = None
+    larger: LargerSize | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,6 +480,7 @@ class HoleExplanation:
         refusal: Why it cannot be planned with, None where it can.
         brake: What keeps leases from being asked for, None for nothing.
         lease: The lease that holds it, None for none.
+        piece: Its name where it is a piece, as ``piece_name`` has it; else empty.
     """
 
     node: str
@@ -459,6 +488,7 @@ class HoleExplanation:
     refusal: Refusal | None = None
     brake: Brake | None = None
     lease: LeaseKey | None = None
+    piece: str = ""
 
 
 def _explain_trainers(
@@ -472,6 +502,7 @@ def _explain_trainers(
     for k, shapes in enumerate(classes.shapes):
         units = classes.classes[k].nodes
         usable.update({shape: units // classes.width(shape, k) for shape in shapes})
+    free = _left_idle(wanted, classes)
     explained = []
     for trainer, plan in zip(situation.trainers, wanted.trainers, strict=True):
         shape = trainer.shape
@@ -487,9 +518,39 @@ def _explain_trainers(
                 usable_nodes=usable[shape],
                 brake=brake if plan.awaited_nodes else None,
                 refusal=refusal,
+                larger=_larger(trainer, plan.planned_nodes, free[shape])
+                if reason is TrainerReason.AS_PLANNED
+                else None,
             )
         )
     return tuple(explained)
+
+
+def _left_idle(wanted: Wanted, classes: Classes) -> Counter[str]:
+    """Return how many leases of each shape fit into what a plan leaves idle."""
+    awaited = {node for request in wanted.requests for node in request.nodes}
+    free: Counter[str] = Counter()
+    for node in classes.nodes:
+        if node.lease is None and node.node not in awaited:
+            k = classes.index[node.name]
+            fitting = {s: node.units // classes.width(s, k) for s in node.shapes}
+            free.update(fitting)
+    return free
+
+
+def _larger(trainer: Trainer, held: int, free: int) -> LargerSize | None:
+    worth = trainer.curve.value_per_s
+    lost = trainer.up_s * worth.item(held)
+
+    def pays_after_s(size: int) -> float:
+        faster = worth.item(size) - worth.item(held)
+        return lost / faster if faster > 0.0 else math.inf
+
+    sizes = trainer.curve.sizes
+    above = sizes[bisect_right(sizes, held) :]
+    within = above[: bisect_right(above, held + free)]
+    size = min(within or above[:1], key=pays_after_s, default=None)
+    return None if size is None else LargerSize(size, free, pays_after_s(size))
 
 
 def _why(
@@ -534,7 +595,12 @@ def _explain_holes(
             reason = HoleReason.UNWANTED
         held_back = brake if reason is HoleReason.HELD_BACK else None
         lease = None if node.lease is None else node.lease.key
-        used.append(HoleExplanation(node.node, reason, brake=held_back, lease=lease))
+        piece = node.name if is_piece(node.name) else ""
+        used.append(
+            HoleExplanation(
+                node.node, reason, brake=held_back, lease=lease, piece=piece
+            )
+        )
     unusable = HoleReason.UNUSABLE
     used += [HoleExplanation(name, unusable, why) for name, why in refused.items()]
     return tuple(used)

@@ -5,8 +5,8 @@
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from rich.text import Text
 
 from freetrain.api.context import UserContext
 from freetrain.api.writing import write_file
+from freetrain.broker.limits import TrainerReason
 from freetrain.cli.context import (
     CliContext,
     age_text,
@@ -169,10 +170,11 @@ def _state_lines(trainer: TrainerStatus, view: Overview) -> Iterator[str]:
         yield f"Why: {line.reason}."
     if is_wanted and line is not None:
         yield from _counts(trainer, line)
+        if view.report is not None and trainer.nodes == line.planned_nodes:
+            yield from _limit_lines(line, view.report)
         yield from _rating(line, view)
         if view.report is not None and line.node_names:
-            nodes = set(line.node_names)
-            yield from _forecast_lines(view.report, view.now_s, nodes=nodes)
+            yield from _forecast_lines(view.report, view.now_s, trainer=line)
     elif is_wanted and trainer.doing is Doing.WAITING:
         yield "No tick has seen it yet; `freetrain cron show` tells what makes ticks."
     yield from (f"{text[:1].upper()}{text[1:]}" for text in aim_lines(trainer, view))
@@ -193,6 +195,43 @@ def _counts(trainer: TrainerStatus, line: TrainerLine) -> Iterator[str]:
     if newer > 0:
         what = f"{newer} newer generation{'' if newer == 1 else 's'}"
         yield f"The last tick did not know of {what} yet."
+
+
+def _limit_lines(line: TrainerLine, report: StatusReport) -> Iterator[str]:
+    """Yield what keeps a trainer that runs as planned from more nodes."""
+    if line.reason != TrainerReason.AS_PLANNED:
+        return
+    now, larger, free = line.planned_nodes, line.larger_nodes, line.free_nodes
+    if line.sizes and now >= line.sizes[-1]:
+        yield f"More: {now} are the most that it can use, by [nodes] of its job file."
+    if not larger:
+        return
+    if free < larger - now:
+        yield (
+            f"More: its next size, {larger}, takes {larger - now} more that are idle "
+            f"and meet its requirement; there {'is' if free == 1 else 'are'} "
+            f"{free or 'none'}."
+        )
+        yield from _unusable_lines(report)
+        return
+    left = f"More: {nodes_text(free)} would be left for it, and a change to {larger}"
+    if line.pays_after_s is None:
+        yield f"{left} is not expected to make it faster."
+    elif report.is_by_lives:
+        yield f"{left} gains too little for as long as nodes are expected to stay."
+    elif line.pays_after_s >= report.t_fwd_s:
+        after, over = map(render_duration, (line.pays_after_s, report.t_fwd_s))
+        yield f"{left} makes up for its pause after {after}; a plan counts {over}."
+
+
+def _unusable_lines(report: StatusReport) -> Iterator[str]:
+    """Yield how many idle nodes cannot be planned with, by the reason."""
+    whys = Counter(hole.refusal for hole in report.holes if hole.refusal)
+    if whys:
+        counts = (f"{count}, as {why}" for why, count in whys.most_common())
+        yield f"Idle, but not to be planned with: {'; '.join(counts)}."
+    if report.limit:
+        yield f"Slurm's limit: {report.limit}."
 
 
 def _sizes(sizes: Sequence[int]) -> str:
@@ -311,26 +350,42 @@ def plan_lines(report: StatusReport) -> Iterator[str]:
 
 
 def _forecast_lines(
-    report: StatusReport, now_s: float, *, nodes: Collection[str] | None = None
+    report: StatusReport, now_s: float, *, trainer: TrainerLine | None = None
 ) -> Iterator[str]:
-    """Yield the forecasts of *nodes*, or of every hole; equal ones share a line."""
-    forecasts = {
-        hole.node: hole.expected
-        for hole in report.holes
-        if hole.expected is not None and (nodes is None or hole.node in nodes)
-    }
-    alike: dict[str, list[str]] = defaultdict(list)
-    for node, forecast in forecasts.items():
-        alike[_forecast_text(forecast, now_s)].append(node)
+    """Yield the forecasts of *trainer*'s nodes or pieces of them, or of every hole.
+
+    Equal ones share a line.
+    """
+    alike: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    forecasts, whole = [], {}
+    for hole in report.holes:
+        if hole.expected is None or not _is_of(trainer, hole):
+            continue
+        forecasts.append(hole.expected)
+        if not hole.piece:
+            whole[hole.node] = hole.expected
+        gpu = hole.piece.rpartition("#")[2]
+        unit = "GPU" if gpu else "node"
+        text = _forecast_text(hole.expected, now_s, unit=unit)
+        alike[text][f"GPU {gpu} of " if gpu else ""].append(hole.node)
     for text, names in alike.items():
-        yield f"Expected of {nodes_named(names)}: {text}"
-    if nodes is None:
-        yield from _neighbour_lines(forecasts)
-    if any(forecast.is_learning for forecast in forecasts.values()):
+        which = (f"{of}{nodes_named(nodes)}" for of, nodes in names.items())
+        yield f"Expected of {', '.join(which)}: {text}"
+    if trainer is None:
+        yield from _neighbour_lines(whole)
+    if any(forecast.is_learning for forecast in forecasts):
         yield "Too little was seen of these nodes so far to plan by that."
 
 
-def _forecast_text(forecast: NodeForecast, now_s: float) -> str:
+def _is_of(trainer: TrainerLine | None, hole: HoleLine) -> bool:
+    """Tell whether *hole* is one of *trainer*'s; any is where that is None."""
+    if trainer is None:
+        return True
+    is_there = hole.node in trainer.node_names
+    return is_there and (not hole.piece or hole.trainer == trainer.name)
+
+
+def _forecast_text(forecast: NodeForecast, now_s: float, *, unit: str) -> str:
     odds = (
         f"{per_cent(forecast.leaves)} to leave within {short_age(forecast.horizon_s)}"
     )
@@ -340,7 +395,7 @@ def _forecast_text(forecast: NodeForecast, now_s: float) -> str:
         stays if forecast.even_s else "more likely than not gone in a minute",
     ]
     if forecast.together > 1:
-        parts.append(f"together with {nodes_text(forecast.together - 1)} more")
+        parts.append(f"together with {counted(forecast.together - 1, unit)} more")
     if forecast.run > 1:
         times = f"{forecast.times_in_line:.1f} times as likely as others"
         parts.append(f"for its place in line {times}")

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from freetrain.broker.lease import Lease
     from freetrain.broker.pool import Situation
     from freetrain.config.site import PlannerSettings
-    from freetrain.lookahead.base import Prospect
+    from freetrain.lookahead.base import NodeForecast, Prospect
     from freetrain.state.files import AssignedLease
     from freetrain.tick.environment import TickContext
     from freetrain.tick.observe import Observed
@@ -144,6 +144,12 @@ class NodeForecasts:
         if self.pieces is None or self.takes_whole:
             return self.forecast
         return self.pieces
+
+    def expected(self, node: str, piece: str) -> NodeForecast | None:
+        """Return what is expected of *node*, or of a *piece* of it; None if unknown."""
+        if not piece:
+            return self.forecast.expected(node)
+        return None if self.pieces is None else self.pieces.expected(piece)
 
     @property
     def known_leaves(self) -> int:

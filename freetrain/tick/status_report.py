@@ -87,6 +87,8 @@ class StatusReport:
             none known.
         leaf_rate: How often two idle nodes below one of them left together, of the
             times that either did, 0 to 1; None where none are known.
+        t_fwd_s: The time over which a plan counts gains; 0 where an older version
+            wrote this.
         version: Of this format.
     """
 
@@ -121,6 +123,7 @@ class StatusReport:
     forecaster: str = ""
     limit: str = ""
     waits_since_s: dict[str, float] = field(default_factory=dict)
+    t_fwd_s: float = 0.0
     version: int = VERSION
 
     @property
@@ -151,6 +154,11 @@ class TrainerLine:
         shape: What its leases require of their nodes.
         sizes: Node counts that it can use.
         brake: What keeps leases for it from being asked for, empty for nothing.
+        larger_nodes: A larger size of one that has what the plan gives it: of those for
+            which nodes are left the one that pays first, else the next; 0 for none.
+        free_nodes: Nodes that it could use and that the plan leaves idle.
+        pays_after_s: When the larger size has made up for the change, by the speeds
+            that the plan goes by; None where it is not faster, or there is none.
         problem: Why nothing can be done about it, or its progress is not read; else
             empty.
         rating: Why the priority values it as it does, empty where it wants no nodes.
@@ -173,6 +181,9 @@ class TrainerLine:
     shape: str = ""
     sizes: tuple[int, ...] = ()
     brake: str = ""
+    larger_nodes: int = 0
+    free_nodes: int = 0
+    pays_after_s: float | None = None
     problem: str = ""
     rating: str = ""
     is_background: bool = False
@@ -200,7 +211,9 @@ class HoleLine:
         ends_by: Why it ends then.
         blocker: The job or reservation that ends it, empty for none.
         trainer: The trainer there, empty for none.
-        expected: The forecast of the node; None without look-ahead.
+        expected: The forecast of the node, or of the piece; None without look-ahead.
+        piece: NodeName, ``#`` and the number of the last of its GPUs where it is a
+            piece of a node; else empty. As jobs take GPUs, the highest numbers go.
     """
 
     node: str
@@ -212,6 +225,7 @@ class HoleLine:
     blocker: str = ""
     trainer: str = ""
     expected: NodeForecast | None = None
+    piece: str = ""
 
     @property
     def used_for(self) -> str:
@@ -353,6 +367,7 @@ def report_of(  # noqa: PLR0913 - one fact each
         forecaster="" if forecasts is None else context.site.planner.forecaster,
         leaves=0 if forecasts is None else forecasts.known_leaves,
         leaf_rate=None if forecasts is None else forecasts.forecast.leaf_rate,
+        t_fwd_s=context.site.planner.t_fwd_s,
     )
 
 
@@ -393,6 +408,9 @@ def _trainer_lines(observed: Observed, plan: TickPlan) -> Iterator[TrainerLine]:
                 usable_nodes=why.usable_nodes,
                 shape=shapes[name],
                 brake=str(why.brake or ""),
+                larger_nodes=0 if why.larger is None else why.larger.nodes,
+                free_nodes=0 if why.larger is None else why.larger.free_nodes,
+                pays_after_s=None if why.larger is None else why.larger.pays_after_s,
                 rating=plan.ratings.reasons[name],
                 is_background=name in plan.ratings.background,
             )
@@ -453,7 +471,8 @@ def _hole_lines(plan: TickPlan, training: Mapping[LeaseKey, str]) -> Iterator[Ho
             trainer="" if why.lease is None else training.get(why.lease, ""),
             expected=None
             if forecasts is None
-            else forecasts.forecast.expected(why.node),
+            else forecasts.expected(why.node, why.piece),
+            piece=why.piece,
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from freetrain.broker.belief import is_plan_known
-from freetrain.broker.decide import Decision, decide_leases
+from freetrain.broker.decide import Decision, LargerSize, decide_leases
 from freetrain.broker.lease import Assignment, Lease
 from freetrain.broker.limits import (
     Brake,
@@ -21,7 +21,7 @@ from freetrain.broker.pool import Situation, Trainer, pool_of
 from freetrain.broker.reconcile import EndLeases, Submit
 from freetrain.broker.yielding import Claims, KeptFree
 from freetrain.planning.freetrain import FreeTrain
-from milp.problem import throughput
+from milp.problem import Curve, throughput
 from slurm.holes import BackfillPlans, HiddenPlan, Hole, carry_plans
 from slurm.records import NodeState
 from tests.broker.broker_records import (
@@ -123,6 +123,30 @@ def test_each_trainer_has_a_reason_for_its_nodes(
     made = decided(seen)
     assert made.trainers[0].reason is reason
     assert (made.brake is Brake.PAUSED) is (reason is TrainerReason.HELD_BACK)
+
+
+DEAR = throughput([0, 10, 11, 12, 13], sizes=(1, 2, 4))
+
+
+@pytest.mark.parametrize(
+    ("curve", "names", "larger"),
+    [
+        (DEAR, ("n0", "n1"), LargerSize(2, 1, 5_000.0)),
+        (DEAR, ("n0", "n1", "n2", "n3"), LargerSize(4, 3, 5_000.0 / 3)),
+        (DEAR, ("n0",), LargerSize(2, 0, 5_000.0)),
+        (throughput([0, 10, 10]), ("n0", "n1"), LargerSize(2, 1, math.inf)),
+        (throughput([0, 10]), ("n0", "n1"), None),
+    ],
+)
+def test_what_keeps_a_trainer_from_more_nodes_is_told(
+    curve: Curve, names: tuple[str, ...], larger: LargerSize | None
+) -> None:
+    runs = replace(trainer("a", 0), curve=curve, up_s=500.0)
+
+    (explained,) = decided(look(holes(*names), runs, leases=RUNS)).trainers
+
+    assert explained.reason is TrainerReason.AS_PLANNED
+    assert explained.larger == larger
 
 
 @pytest.mark.parametrize(

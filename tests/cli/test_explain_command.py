@@ -102,6 +102,61 @@ def test_a_world_that_ended_by_itself_is_not_said_to_have_been_killed(
     assert "killed" not in shown
 
 
+AS_PLANNED = replace(
+    LINE,
+    reason=str(TrainerReason.AS_PLANNED),
+    generation=1,
+    nodes=2,
+    planned_nodes=2,
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "seen", "said"),
+    [
+        (
+            {"sizes": (1, 2)},
+            {},
+            "More: 2 are the most that it can use, by [nodes] of its job file.",
+        ),
+        (
+            {"larger_nodes": 4, "free_nodes": 1},
+            {"holes": SEEN["holes"], "limit": "MaxJobs=3 of account a"},
+            (
+                "More: its next size, 4, takes 2 more that are idle and meet its "
+                "requirement; there is 1. Idle, but not to be planned with: 2, as too "
+                "short for a lease. Slurm's limit: MaxJobs=3 of account a."
+            ),
+        ),
+        (
+            {"larger_nodes": 8, "free_nodes": 6, "pays_after_s": 300.0},
+            {"t_fwd_s": 120.0},
+            (
+                "More: 6 nodes would be left for it, and a change to 8 makes up for "
+                "its pause after 5 min; a plan counts 2 min."
+            ),
+        ),
+        (
+            {"larger_nodes": 8, "free_nodes": 6, "pays_after_s": 300.0},
+            {"t_fwd_s": 120.0, "is_by_lives": True},
+            "a change to 8 gains too little for as long as nodes are expected to stay.",
+        ),
+        (
+            {"larger_nodes": 8, "free_nodes": 6},
+            {"t_fwd_s": 120.0},
+            "a change to 8 is not expected to make it faster.",
+        ),
+    ],
+)
+def test_what_keeps_a_trainer_from_idle_nodes_is_explained(
+    digits: StateDir, line: dict[str, Any], seen: dict[str, Any], said: str
+) -> None:
+    assign(digits, "digits", 1, nodes=2)
+    ticked(digits, trainers=(replace(AS_PLANNED, **line),), **seen)
+
+    assert said in explain("digits")
+
+
 def test_without_a_name_every_hole_has_a_reason(digits: StateDir) -> None:
     ticked(digits, **SEEN)
 
@@ -227,6 +282,29 @@ def test_the_forecasts_of_a_trainers_nodes_are_shown(digits: StateDir) -> None:
         "or longer; together with 2 nodes more; promised to another job in 8 min."
     ) in shown
     assert "Expected of n2" not in shown
+
+
+def test_the_forecasts_of_a_trainers_pieces_are_shown(digits: StateDir) -> None:
+    assign(digits, "digits", 1, nodes=1)
+    ours = hole(1, HoleReason.TRAINING, trainer="digits", expected=SOON)
+    pieces = (
+        replace(ours, piece="n1#1"),
+        replace(ours, piece="n1#2", expected=ALONE),
+        replace(ours, piece="n1#3", trainer="other"),
+        replace(ours, node="n2", piece="n2#2", trainer="", expected=ALONE),
+    )
+    ticked(digits, holes=pieces)
+
+    shown, every = explain("digits"), explain()
+
+    assert (
+        "Expected of GPU 1 of n1: 25 % to leave within 6 min; as likely as not to stay "
+        "16 min or longer; together with 2 GPUs more;"
+    ) in shown
+    assert "Expected of GPU 2 of n1: 25 % to leave within" in shown
+    assert "GPU 3" not in shown
+    assert "Expected of GPU 1 of n1, GPU 3 of n1: " in every
+    assert "Expected of GPU 2 of n[1-2]: " in every
 
 
 def test_forecasts_that_still_learn_are_a_caution_for_their_own_nodes_only(

@@ -213,6 +213,19 @@ def test_how_trainers_of_pieces_fare_is_learned_of_pieces(ahead: TickWorld) -> N
     assert beside.forecasts.weighing is beside.forecasts.forecast
 
 
+def test_each_piece_has_its_own_forecast(ahead: TickWorld) -> None:
+    plan = ticked(ahead, {"n3": 2, "n4": 4})
+
+    assert plan.forecasts is not None
+    expected = {
+        hole.piece: plan.forecasts.expected(hole.node, hole.piece)
+        for hole in plan.decision.holes
+        if hole.node in {"n3", "n4"}
+    }
+    assert expected.keys() == {"n3#1", "n3#2"}
+    assert all(forecast is not None for forecast in expected.values())
+
+
 def test_leases_of_pieces_are_kept_off_nodes_that_the_plan_leaves_idle(
     ahead: TickWorld,
 ) -> None:
