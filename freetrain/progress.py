@@ -266,6 +266,21 @@ class GrowingFile:
         self.offset += len(piece)
         return piece, is_new
 
+    def leave_out(self, but_bytes: int) -> bool:
+        """Let the first read begin so many bytes before the file's end.
+
+        Returns:
+            Whether anything is left out.
+        """
+        try:
+            with _plain_file(self.path) as descriptor:
+                status = os.fstat(descriptor)
+        except OSError:
+            return False
+        self.inode = status.st_ino
+        self.offset = max(0, status.st_size - but_bytes)
+        return self.offset > 0
+
     @property
     def backlog_bytes(self) -> int:
         """Bytes that the last read left for the next."""

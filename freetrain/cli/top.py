@@ -7,6 +7,7 @@ Textual is an extra: nothing else may import this module.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections import deque
 from typing import TYPE_CHECKING, ClassVar
@@ -30,7 +31,13 @@ from freetrain.cli.status import (
 )
 from freetrain.cli.submit import changed_text
 from freetrain.cli.trainer_logs import EVERY_S as LOGS_EVERY_S
-from freetrain.cli.trainer_logs import Follower, Printer, follower_of, new_lines
+from freetrain.cli.trainer_logs import (
+    Follower,
+    Printer,
+    Source,
+    follower_of,
+    new_lines,
+)
 from freetrain.client.curves import TrainerCurves, curves_of
 from freetrain.client.status import Overview, TrainerStatus, overview
 from freetrain.client.trainers import Verb, change
@@ -48,6 +55,8 @@ if TYPE_CHECKING:
 
 MOST_LINES = 2_000
 """Lines of a log that are kept, the last ones."""
+TAIL_BYTES = 1 << 18
+"""Of each of the last logs, what is read of its end at first."""
 
 KEYS = """\
 Keys, for the trainer at the cursor:
@@ -56,7 +65,7 @@ Keys, for the trainer at the cursor:
   p           pause it: it commits, and leaves its nodes
   r           resume it, after a pause, a cancel or a failure
   e           why it has the nodes it has, and what happened to it
-  l           what it prints, as it prints it
+  l           what it prints: the last lines, and more as it prints it
   q           leave; trainers go on
 
   escape      back to the table
@@ -303,9 +312,8 @@ class Top(App[None]):
         chosen = self._chosen
         if chosen is not None:
             row = chosen.row
-            self._try_to_show(
-                lambda: Printed(row, follower_of(self._folder, row, None))
-            )
+            follower = follower_of(self._folder, row, None, tail_bytes=TAIL_BYTES)
+            self.push_screen(Printed(row, follower))
 
     def _try_to_show(self, screen: Callable[[], Screen[None]]) -> None:
         try:
@@ -408,13 +416,26 @@ class Printed(Screen[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Show the last lines, and go on."""
+        """Show the last lines, and go on until the screen is left."""
         self._log.border_title = self._row.name
-        self._read_on()
-        if self._printer.is_unused:
-            self.notify(f"{self._row.name} has printed nothing so far.", markup=False)
-        self.set_interval(LOGS_EVERY_S, self._read_on)
+        self.run_worker(self._follow())
 
-    def _read_on(self) -> None:
-        for source, line in deque(new_lines(self._follower), maxlen=MOST_LINES):
-            self._printer.show(source, line)
+    async def _follow(self) -> None:
+        said = ""
+        while True:
+            try:
+                # A file system may take its time, and keys and drawing must not wait.
+                lines = await asyncio.to_thread(self._new_lines)
+            except EXPECTED as error:
+                lines, problem = deque(), error_line(error)
+            else:
+                problem = f"{self._row.name} has printed nothing so far."
+            for source, line in lines:
+                self._printer.show(source, line)
+            if self._printer.is_unused and problem != said:
+                self.notify(problem, markup=False)
+                said = problem
+            await asyncio.sleep(LOGS_EVERY_S)
+
+    def _new_lines(self) -> deque[tuple[Source, str]]:
+        return deque(new_lines(self._follower), maxlen=MOST_LINES)

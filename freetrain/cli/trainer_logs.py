@@ -182,43 +182,66 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class _Feed:
-    """One file, read on from where reading stopped; characters are never cut in two."""
+    """One file, read on from where reading stopped; characters are never cut in two.
 
-    def __init__(self, path: Path) -> None:
+    With *tail_bytes* it begins with the lines of so many bytes at the end.
+    """
+
+    def __init__(self, path: Path, *, tail_bytes: int | None = None) -> None:
         self._file = GrowingFile(path)
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
+        self._is_cut = tail_bytes is not None and self._file.leave_out(tail_bytes)
 
     def read(self) -> Iterator[str]:
         while piece := self._file.grow(_PIECE_BYTES)[0]:
+            if self._is_cut:
+                piece = piece.partition(b"\n")[2] or piece
+                self._is_cut = False
             yield self._decode(piece)
-            if len(piece) < _PIECE_BYTES:
+            if not self._file.backlog_bytes:
                 break
 
 
 class Follower:
     """Reads files as they grow, and new files as they appear."""
 
-    def __init__(self, sources: Callable[[], list[Source]]) -> None:
-        """Take the function that lists the files; it is called before each reading."""
+    def __init__(
+        self, sources: Callable[[], list[Source]], *, tail_bytes: int | None = None
+    ) -> None:
+        """Take the function that lists the files; it is called before each reading.
+
+        With *tail_bytes* only the ends of the last files are read at first.
+        """
         self._sources = sources
+        self._tail_bytes = tail_bytes
         self._feeds: dict[Source, _Feed] = {}
         self._is_first = True
 
     def read(self) -> Iterator[tuple[Source, str]]:
         """Yield the new text, file by file, the older generations first."""
-        found = sorted(self._sources())
-        for source in found if self._is_first else found[-_FOLLOWED:]:
-            feed = self._feeds.setdefault(source, _Feed(source.path))
-            for text in feed.read():
+        found, tail = sorted(self._sources()), self._tail_bytes
+        reads_all = self._is_first and tail is None
+        for source in found if reads_all else found[-_FOLLOWED:]:
+            if source not in self._feeds:
+                tail_bytes = tail if self._is_first else None
+                self._feeds[source] = _Feed(source.path, tail_bytes=tail_bytes)
+            for text in self._feeds[source].read():
                 yield source, text
         self._is_first = False
 
 
-def follower_of(state: StateDir, row: TrainerRow, generation: int | None) -> Follower:
+def follower_of(
+    state: StateDir,
+    row: TrainerRow,
+    generation: int | None,
+    *,
+    tail_bytes: int | None = None,
+) -> Follower:
     """Return a follower of a trainer's worlds: of one generation, or of all."""
     folder, job = state.trainer(row.name), job_of(row)
     printed = folder.logs if job is None else logs_of(job, folder)
-    return Follower(partial(world_sources, folder, printed, generation, titles={}))
+    sources = partial(world_sources, folder, printed, generation, titles={})
+    return Follower(sources, tail_bytes=tail_bytes)
 
 
 def new_lines(follower: Follower) -> Iterator[tuple[Source, str]]:

@@ -4,16 +4,19 @@ import asyncio
 import html
 import re
 import sys
+import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Log
 
 from freetrain.broker.limits import Brake, TrainerReason
 from freetrain.cli.status import EVERY_S
-from freetrain.cli.top import Top
+from freetrain.cli.top import TAIL_BYTES, Printed, Top
+from freetrain.cli.trainer_logs import Follower, Source
 from freetrain.state.database import open_store
 from freetrain.state.files import StateDir
 from freetrain.state.tables import TrainerState
@@ -219,18 +222,59 @@ def test_l_follows_what_is_printed_and_control_characters_are_spelled_out(
     async def look(pilot: Pilot[None], top: Top) -> None:
         print_to(training, 1, b"step 1\n" + EVIL)
         await pilot.press("l")
-        await pilot.pause()
-        assert "==> digits, generation 1 on n1, n2 <== step 1" in shown(top)
+        await until_shown(pilot, top, "==> digits, generation 1 on n1, n2 <== step 1")
         assert r"\x1b]0;owned\x07" in shown(top)
         print_to(training, 1, "step 2\n")
-        await pilot.pause(1.0)
-        assert "step 2" in shown(top)
+        await until_shown(pilot, top, "step 2")
 
     watched(training, look)
 
 
+def test_l_reads_the_end_of_a_long_log_alone(training: StateDir) -> None:
+    async def look(pilot: Pilot[None], top: Top) -> None:
+        print_to(training, 1, "first\n" + f"{'x' * 9_999}\n" * 100 + "last\n")
+        await pilot.press("l")
+        await until_shown(pilot, top, "last")
+        lines = top.screen.query_one(Log).lines
+        assert lines[0] == "==> digits, generation 1 on n1, n2 <=="
+        assert {*lines[1:-2]} == {"x" * 9_999}
+        assert len(lines) == 3 + TAIL_BYTES // 10_000
+
+    watched(training, look)
+
+
+def test_keys_do_not_wait_for_a_slow_file_system(training: StateDir) -> None:
+    go_on, was_left_in_time = threading.Event(), []
+
+    def slow() -> list[Source]:
+        was_left_in_time.append(go_on.wait(5.0))
+        return []
+
+    async def look(pilot: Pilot[None], top: Top) -> None:
+        top.push_screen(Printed(rows(training)["digits"], Follower(slow)))
+        await pilot.pause(0.1)
+        await pilot.press("escape")
+        assert len(top.screen_stack) == 1
+        go_on.set()
+
+    watched(training, look)
+    assert was_left_in_time == [True]
+
+
 def test_a_trainer_that_has_printed_nothing_says_so(digits: StateDir) -> None:
-    watch(digits, "l", see=lambda top: _has(top, "digits has printed nothing so far."))
+    async def look(pilot: Pilot[None], top: Top) -> None:
+        await pilot.press("l")
+        await until_shown(pilot, top, "digits has printed nothing so far.")
+
+    watched(digits, look)
+
+
+async def until_shown(pilot: Pilot[None], top: Top, text: str) -> None:
+    for _ in range(100):
+        await pilot.pause(0.05)
+        if text in shown(top):
+            return
+    assert text in shown(top)
 
 
 def _has(top: Top, text: str) -> None:
