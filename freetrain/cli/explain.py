@@ -163,7 +163,7 @@ def _state_lines(trainer: TrainerStatus, view: Overview) -> Iterator[str]:
     yield f"{name} is {trainer.doing}, for {age} now."
     why = reason_of(trainer, view)
     line = view.of_trainer(name)
-    is_wanted = trainer.row.state is TrainerState.WANTED
+    is_wanted = trainer.is_wanted and trainer.ended_s is None
     if why:
         yield f"Why: {why}"
     elif is_wanted and line is not None and line.reason:

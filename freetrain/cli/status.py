@@ -212,7 +212,8 @@ def _detail_pairs(trainer: TrainerStatus, now_s: float) -> Iterator[tuple[str, s
         most = nodes_text(nodes.max_nodes)
         is_fixed = nodes.min_nodes == nodes.max_nodes
         yield "asks for", most if is_fixed else f"{nodes.min_nodes} to {most}"
-    yield from (("", line) for line in ending_lines(trainer))
+    for number, line in enumerate(ending_lines(trainer)):
+        yield "" if number else "ended", line
     yield from _generation(trainer, now_s)
     yield from _progress(trainer, now_s)
     yield "run directory", trainer.row.run_dir

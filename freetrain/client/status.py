@@ -456,7 +456,7 @@ def news_of(trainer: TrainerStatus, view: Overview) -> str:
     if trainer.ended_s is not None or newest is None or not newest.members:
         return ""
     where = ", ".join(member.node for member in newest.members)
-    return f"generation {newest.generation} {newest.reason}: {where}"
+    return f"generation {newest.generation} on {where} ({newest.reason})"
 
 
 def _awaited(trainer: TrainerStatus, view: Overview) -> str:

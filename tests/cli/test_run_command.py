@@ -604,7 +604,7 @@ def test_what_a_training_waits_for_is_told_once_and_as_it_changes() -> None:
         "train: waiting for the next tick, which looks for nodes for it",
         "train: waiting: no hole is there. The next tick looks again",
         "train: Slurm is asked for 3 nodes; it starts on them once they are there",
-        "train: generation 1 starts on 3 nodes: n1, n2, n3",
+        "train: generation 1 on n1, n2, n3 (starts on 3 nodes)",
     ]
     assert told[4].startswith("train: finished ")
 

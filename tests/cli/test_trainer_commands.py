@@ -232,19 +232,23 @@ def test_status_shows_each_trainer_in_eighty_columns(digits: StateDir) -> None:
 
 
 def test_what_has_ended_by_itself_has_no_nodes_planned(digits: StateDir) -> None:
-    line = TrainerLine(name="digits", state="wanted", planned_nodes=2)
+    why = str(TrainerReason.AS_PLANNED)
+    line = TrainerLine(name="digits", state="wanted", planned_nodes=2, reason=why)
     put_page(digits, a_page(trainers=(line,)))
     assign(digits, "digits", 1, nodes=2)
     end(digits, "digits", 1, EndingKind.FINISHED, ended_s=NOW_S - 30.0)
     assign(digits, "digits", 2, nodes=0, author="u1-0")
 
     table, named = run("status").stdout, run("status", "digits").stdout
+    explained = run("explain", "digits").stdout
 
     (row,) = (line for line in table.splitlines() if line.startswith("digits"))
     assert row.split()[:4] == ["digits", "finished", "0", "-"]
     assert row.split()[-2:] == ["30", "s"]
-    assert "finished 0 s after it was submitted, in generation 1" in named
+    assert "ended          finished 0 s after it was submitted, in gen" in named
     assert f"what it printed: {digits.trainer('digits').logs}" in named
+    assert "digits is finished, for 30 s now." in explained
+    assert "planned" not in explained
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_an_unchanged_program_survives_a_kill_and_rescales_and_ends_as_undisturb
             assert process.wait(timeout=60) == 0
 
     text = shown.read_text()
-    assert re.search(r"train: generation 1 starts on 2 nodes: n\d, n\d\n", text)
+    assert re.search(r"train: generation 1 on n\d, n\d \(starts on 2 nodes\)\n", text)
     assert re.search(r"train: finished \S+ \S+ after it was submitted, in gener", text)
     assert "train saves by itself: at each change of nodes it gets TERM" in text
     endings = [read_ending(folder, g) for g in generations(folder.assignments)]
