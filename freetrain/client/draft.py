@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from freetrain.client.script import NOTHING_SEEN, ScriptView, look_at
 from freetrain.config.document import toml_value
-from freetrain.config.job import ProgressFormat
 from freetrain.config.schema import Described, schema_line
 from freetrain.errors import UsageError
 from freetrain.text import shown
@@ -787,8 +786,7 @@ def _progress(draft: Draft) -> _Lines:
     view, form, file = draft.view, "", ""
     if view.is_lightning and view.logger is not None:
         form, folder = view.logger
-        is_csv = form is ProgressFormat.LIGHTNING
-        file = folder if is_csv else f"{folder}/version_*"
+        file = folder if form == "lightning" else f"{folder}/version_*"
     elif view.uses("transformers") and draft.checkpoint:
-        form, file = ProgressFormat.HUGGINGFACE, draft.checkpoint
-    return [("format", str(form), ""), ("file", file, "")] if file else []
+        form, file = "huggingface", draft.checkpoint
+    return [("format", form, ""), ("file", file, "")] if file else []

@@ -16,7 +16,6 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from freetrain.config.job import ProgressFormat
 from freetrain.errors import MissingInputError
 
 if TYPE_CHECKING:
@@ -48,8 +47,8 @@ _RESUMING = re.compile(
 )
 
 _LOGGERS = {
-    "CSVLogger": ProgressFormat.LIGHTNING,
-    "TensorBoardLogger": ProgressFormat.TENSORBOARD,
+    "CSVLogger": "lightning",
+    "TensorBoardLogger": "tensorboard",
 }
 """Lightning's loggers whose files can be read; without one Lightning takes either."""
 
@@ -80,7 +79,7 @@ class ScriptView:
     words: frozenset[str] = frozenset()
     options: Mapping[str, str]
     places: Mapping[str, str]
-    logger: tuple[ProgressFormat, str] | None = None
+    logger: tuple[str, str] | None = None
     problem: str = ""
 
     def uses(self, package: str) -> bool:
@@ -211,7 +210,7 @@ class _Seen(ast.NodeVisitor):
         self.words: set[str] = set()
         self.options: dict[str, str] = {}
         self.places: dict[str, str] = {}
-        self.logger: tuple[ProgressFormat, str] | None = None
+        self.logger: tuple[str, str] | None = None
         self._texts: dict[str, str] = {}
 
     def begin_file(self, tree: ast.Module) -> None:
@@ -271,7 +270,7 @@ class _Seen(ast.NodeVisitor):
         if called in _LOGGERS and self.logger is None:
             self._note_logger(_LOGGERS[called], node)
 
-    def _note_logger(self, form: ProgressFormat, node: ast.Call) -> None:
+    def _note_logger(self, form: str, node: ast.Call) -> None:
         """Note where one of Lightning's loggers writes: ``save_dir/name/version_N``."""
         given = {k.arg: k.value for k in node.keywords}
         given |= zip(("save_dir", "name", "version"), node.args, strict=False)
