@@ -508,15 +508,18 @@ def reason_of(trainer: TrainerStatus, view: Overview) -> str:
     return _tick_reason(trainer, view.of_trainer(trainer.row.name))
 
 
+_LEFT = "it lost its nodes after the last tick; the next one looks for others."
+
+
 def _tick_reason(trainer: TrainerStatus, line: TrainerLine | None) -> str:
     """Return the last tick's reason; empty where everything goes as planned."""
     if line is None or line.problem:
         return "" if line is None else line.problem
-    is_as_planned = line.reason in {"", TrainerReason.AS_PLANNED}
-    # Or the tick moved it after it had looked.
-    is_moved = trainer.nodes == line.planned_nodes
-    if is_as_planned or (line.reason == TrainerReason.RE_FORMS and is_moved):
-        return ""
+    if line.reason in {"", TrainerReason.AS_PLANNED}:
+        has_left = trainer.doing is Doing.WAITING
+        return _LEFT if has_left and trainer.generation > line.generation else ""
+    if line.reason == TrainerReason.RE_FORMS and trainer.nodes == line.planned_nodes:
+        return ""  # the tick moved it after it had looked
     return f"{line.why}."
 
 

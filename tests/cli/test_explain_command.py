@@ -74,6 +74,22 @@ def test_a_trainer_is_explained_by_the_tick_and_by_its_files(digits: StateDir) -
     assert "\x1b" not in shown
 
 
+@pytest.mark.parametrize("verb", ["explain", "status"])
+def test_a_trainer_that_lost_its_nodes_after_a_tick_is_not_said_to_have_them(
+    digits: StateDir, verb: str
+) -> None:
+    assign(digits, "digits", 1, nodes=2)
+    end(digits, "digits", 1, EndingKind.KILLED, lost_lease=True)
+    assign(digits, "digits", 2, nodes=0, reason="generation 1: a lease leaves")
+    reason = str(TrainerReason.AS_PLANNED)
+    ticked(digits, trainers=(replace(LINE, reason=reason, generation=1),))
+
+    shown = explain("digits", verb=verb)
+
+    assert "it lost its nodes after the last tick; the next one looks" in shown
+    assert reason not in shown
+
+
 def test_a_generation_that_agents_made_is_shown_without_their_long_names(
     digits: StateDir,
 ) -> None:
