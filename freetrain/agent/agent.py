@@ -721,7 +721,7 @@ class Executor:
     def _end(self, ending: GenerationEnding, trainer: str) -> None:
         if self._board.write_ending(trainer, ending):
             why = f": {ending.message}" if ending.message else ""
-            self._log((trainer, ending.generation), f"over: {ending.ended.words}{why}")
+            self._log((trainer, ending.generation), f"over: {ending.words}{why}")
 
     def _start_spare(self, assigned: AssignmentFile) -> None:
         if self._memory.now_s < self._spare_due_s:

@@ -351,7 +351,7 @@ def _details(chosen: Drill, mark: DrillMark) -> str:
             text = f": {made.generation}, on {nodes}, by {author_text(made.author)}"
         case DrillMark.OVER if chosen.ending is not None:
             ending = chosen.ending
-            text = f": {ending.ended.words}, step {ending.step:,}"
+            text = f": {ending.words}, step {ending.step:,}"
             text += f", committed {ending.committed_step:,}"
         case DrillMark.BACK:
             text = f", from step {chosen.restored_step or 0:,} on"

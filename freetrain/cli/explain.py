@@ -273,7 +273,7 @@ def _ending_text(ending: GenerationEnding) -> str:
     """Return how a generation ended, with its steps where the program reported any."""
     step = f", step {ending.step:,}" if ending.step else ""
     committed = f", committed {ending.committed_step:,}"
-    return f"{ending.ended.words}{step}{committed if ending.committed_step else ''}"
+    return f"{ending.words}{step}{committed if ending.committed_step else ''}"
 
 
 def _holes_screen(view: Overview) -> RenderableType:

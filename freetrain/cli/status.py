@@ -228,7 +228,7 @@ def _generation(trainer: TrainerStatus, now_s: float) -> Iterator[tuple[str, str
         made = _when(newest.created_s, now_s)
         yield "", f"made {made} by {author_text(newest.author)}: {newest.reason}"
     if ending is not None:
-        text = f"{ending.ended.words} {_when(ending.ended_s, now_s)}"
+        text = f"{ending.words} {_when(ending.ended_s, now_s)}"
         message = f": {ending.message}" if ending.message else ""
         yield f"generation {ending.generation}", f"{text}{message}"
 

@@ -526,12 +526,12 @@ def _tick_reason(trainer: TrainerStatus, line: TrainerLine | None) -> str:
 def _failure_text(retry: Retry) -> str:
     often = "" if retry.times == 1 else f" {retry.times} times in a row"
     why = f": {retry.ending.message}" if retry.ending.message else ""
-    return f"it {retry.ending.ended.words}{often}{why}"
+    return f"it {retry.ending.words}{often}{why}"
 
 
 def _ending_text(trainer: TrainerStatus) -> str:
     ending = trainer.worlds.ending
-    return "" if ending is None else f"{ending.ended.words}: {ending.message}"
+    return "" if ending is None else f"{ending.words}: {ending.message}"
 
 
 def status_record(view: Overview) -> dict[str, Any]:

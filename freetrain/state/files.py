@@ -234,6 +234,13 @@ class GenerationEnding:
     ended_s: float
     author: str
 
+    @property
+    def words(self) -> str:
+        """How it ended, for people: errors of ranks that lost others are no failure."""
+        if self.lost_lease and self.ended is EndingKind.FAILED:
+            return "ended as a part of it was lost"
+        return self.ended.words
+
 
 def create_ending(folder: TrainerDir, ending: GenerationEnding) -> bool:
     """Create the file of *ending* unless its generation has one.

@@ -173,6 +173,21 @@ def test_what_keeps_a_trainer_from_idle_nodes_is_explained(
     assert said in explain("digits")
 
 
+@pytest.mark.parametrize("verb", ["explain", "status"])
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_world_that_lost_a_lease_is_not_said_to_have_failed(
+    digits: StateDir, verb: str, *, is_lost: bool
+) -> None:
+    assign(digits, "digits", 1, nodes=2)
+    message = "RuntimeError: Connection reset by peer"
+    end(digits, "digits", 1, EndingKind.FAILED, message=message, lost_lease=is_lost)
+
+    shown = explain("digits", verb=verb)
+
+    words = "ended as a part of it was lost" if is_lost else "failed"
+    assert re.search(rf"generation 1 {words}\b.*: RuntimeError: Conn", shown)
+
+
 def test_without_a_name_every_hole_has_a_reason(digits: StateDir) -> None:
     ticked(digits, **SEEN)
 
