@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from freetrain.broker.limits import HoleReason, TrainerReason
 from freetrain.broker.pool import (
     classify,
     classify_by,
@@ -23,6 +22,7 @@ from freetrain.broker.pool import (
     pool_of,
     rank_by,
 )
+from freetrain.broker.reasons import HoleReason, TrainerReason
 from freetrain.broker.reconcile import Wanted, WantedLeases, WantedTrainer, reconcile
 from freetrain.config.job import size_within
 from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from freetrain.broker.lease import LeaseKey
-    from freetrain.broker.limits import Brake, Limits, Refusal
+    from freetrain.broker.limits import Limits
     from freetrain.broker.pool import (
         Classes,
         Foresight,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         Situation,
         Trainer,
     )
+    from freetrain.broker.reasons import Brake, Refusal
     from freetrain.broker.reconcile import Action
     from freetrain.planning.policy import Planned, Policy
     from milp.window import Holding

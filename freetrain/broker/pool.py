@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from freetrain.broker.lease import LeaseState
-from freetrain.broker.limits import NOTHING_LATELY, Pace, Refusal
+from freetrain.broker.limits import NOTHING_LATELY, Pace
+from freetrain.broker.reasons import Refusal
 from freetrain.broker.yielding import NO_CLAIMS, Claims
 from freetrain.planning.policy import ClassForecast
 from freetrain.scaling import ASSUMED_STAY_S

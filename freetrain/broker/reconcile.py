@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from freetrain.broker.lease import Assignment, Intent, IntentState, Lease, LeaseState
-from freetrain.broker.limits import Brake, EndReason, paused_until_s
+from freetrain.broker.limits import paused_until_s
 from freetrain.broker.pool import given_leases
+from freetrain.broker.reasons import Brake, EndReason
 from freetrain.config.job import size_within
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from freetrain.broker.backfill import (
 )
 from freetrain.broker.job_limits import NONE_BLOCKED, BlockedJobs
 from freetrain.broker.lease import is_lease
-from freetrain.broker.limits import EndReason
+from freetrain.broker.reasons import EndReason
 from slurm.holes import Hole, HoleEnd
 
 if TYPE_CHECKING:

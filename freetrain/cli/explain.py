@@ -17,7 +17,7 @@ from rich.text import Text
 
 from freetrain.api.context import UserContext
 from freetrain.api.writing import write_file
-from freetrain.broker.limits import TrainerReason
+from freetrain.broker.reasons import TrainerReason
 from freetrain.cli.context import (
     CliContext,
     age_text,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from freetrain.agent.observation import judge, was_launched
-from freetrain.broker.limits import TrainerReason
+from freetrain.broker.reasons import TrainerReason
 from freetrain.client.trainers import LIVE, find_trainer, job_of, left_over
 from freetrain.elastic.files import RunDir
 from freetrain.launch.base import logs_of

@@ -21,7 +21,7 @@ from freetrain.broker.lease import (
     submitted_leases,
     uuid_in,
 )
-from freetrain.broker.limits import FOR_OTHERS, EndReason
+from freetrain.broker.reasons import FOR_OTHERS, EndReason
 from freetrain.broker.reconcile import EndLeases, Submit, intent_of, marked_ending
 from freetrain.broker.sharing import recent_use
 from freetrain.elastic.checkpoint import copy_checked

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from freetrain.broker.lease import Intent, Lease, LeaseKey
-    from freetrain.broker.limits import EndReason, Limits, Pace
+    from freetrain.broker.limits import Limits, Pace
+    from freetrain.broker.reasons import EndReason
     from freetrain.broker.sharing import CallMemory
     from freetrain.state.files import Heartbeat, StateDir
     from freetrain.tick.environment import TickContext

@@ -25,8 +25,9 @@ from freetrain.broker.job_limits import (
     limit_kind,
 )
 from freetrain.broker.lease import uuid_in
-from freetrain.broker.limits import Mode, Refusal
+from freetrain.broker.limits import Mode
 from freetrain.broker.pool import Situation, Trainer
+from freetrain.broker.reasons import Refusal
 from freetrain.broker.sharing import movable, share_of
 from freetrain.broker.yielding import overdue_leases
 from freetrain.config.job import NodeSettings

@@ -12,7 +12,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import LeaseEnd, LeaseKey
-from freetrain.broker.limits import EndReason, failed_to_start
+from freetrain.broker.limits import failed_to_start
+from freetrain.broker.reasons import EndReason
 from freetrain.state.files import (
     UnreadableFileError,
     generation_name,

@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
 from freetrain.broker.job_limits import Accounts, blocked_by_limits
 from freetrain.broker.lease import LeaseState, is_lease
-from freetrain.broker.limits import EndReason, Limits, Mode
+from freetrain.broker.limits import Limits, Mode
 from freetrain.broker.parts import (
     NO_SHARED_NODES,
     SharedNode,
     SharedNodes,
     YieldingLease,
 )
+from freetrain.broker.reasons import EndReason
 from freetrain.broker.sharing import (
     LeasePool,
     leases_in,

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from freetrain.broker.lease import LeaseKey, LeaseState
-from freetrain.broker.limits import Brake, HoleReason, Refusal, paused_until_s
+from freetrain.broker.limits import paused_until_s
+from freetrain.broker.reasons import Brake, HoleReason, Refusal
 from freetrain.lookahead.base import NodeForecast  # noqa: TC001 - read by msgspec
 from freetrain.lookahead.promises import DelayInterval  # noqa: TC001
 from freetrain.opening import read_json

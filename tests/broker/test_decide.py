@@ -9,15 +9,9 @@ import pytest
 from freetrain.broker.belief import is_plan_known
 from freetrain.broker.decide import Decision, LargerSize, decide_leases
 from freetrain.broker.lease import Assignment, Lease
-from freetrain.broker.limits import (
-    Brake,
-    HoleReason,
-    Limits,
-    Pace,
-    Refusal,
-    TrainerReason,
-)
+from freetrain.broker.limits import Limits, Pace
 from freetrain.broker.pool import Situation, Trainer, pool_of
+from freetrain.broker.reasons import Brake, HoleReason, Refusal, TrainerReason
 from freetrain.broker.reconcile import EndLeases, Submit
 from freetrain.broker.yielding import Claims, KeptFree
 from freetrain.planning.freetrain import FreeTrain

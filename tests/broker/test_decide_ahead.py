@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from freetrain.broker.decide import Decision, decide_leases, request_of
 from freetrain.broker.lease import Lease
-from freetrain.broker.limits import Limits, Refusal
+from freetrain.broker.limits import Limits
 from freetrain.broker.pool import Forecast, Foresight, PoolNode, Trainer, classify_by
+from freetrain.broker.reasons import Refusal
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.live import IdleSnapshot, LiveForecast
 from freetrain.lookahead.promises import Promise

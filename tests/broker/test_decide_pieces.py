@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from freetrain.broker.decide import Decision, decide_leases
 from freetrain.broker.lease import Assignment, Lease
-from freetrain.broker.limits import HoleReason, Limits, Refusal
+from freetrain.broker.limits import Limits
 from freetrain.broker.pool import PoolNode, Situation, Trainer, pool_of
+from freetrain.broker.reasons import HoleReason, Refusal
 from freetrain.broker.reconcile import EndLeases, Submit
 from freetrain.broker.yielding import Claims
 from freetrain.planning.freetrain import FreeTrain

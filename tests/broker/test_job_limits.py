@@ -23,7 +23,7 @@ from freetrain.broker.job_limits import (
     limits_below,
 )
 from freetrain.broker.lease import is_lease, job_name
-from freetrain.broker.limits import EndReason
+from freetrain.broker.reasons import EndReason
 from freetrain.broker.reconcile import EndLeases, Submit, Wanted, WantedLeases
 from freetrain.broker.yielding import NO_CLAIMS, Claims
 from slurm.associations import AccountingLimits, Association, Qos

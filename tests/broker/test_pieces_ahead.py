@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.broker.decide import Decision, decide_leases
-from freetrain.broker.limits import Limits, TrainerReason
+from freetrain.broker.limits import Limits
 from freetrain.broker.pool import (
     Situation,
     classify,
@@ -18,6 +18,7 @@ from freetrain.broker.pool import (
     piece_name,
     pool_of,
 )
+from freetrain.broker.reasons import TrainerReason
 from freetrain.lookahead.base import Prospect
 from milp.window import WindowClass
 from tests.broker.broker_records import NOW_S, key, lease

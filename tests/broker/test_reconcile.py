@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from freetrain.broker.lease import Assignment, LeaseKey, LeaseState
-from freetrain.broker.limits import EndReason, Mode, Pace
+from freetrain.broker.limits import Mode, Pace
 from freetrain.broker.pool import Situation
+from freetrain.broker.reasons import EndReason
 from freetrain.broker.reconcile import (
     EndLeases,
     Submit,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from freetrain.broker.limits import Brake, HoleReason, TrainerReason
+from freetrain.broker.reasons import Brake, HoleReason, TrainerReason
 from freetrain.cli.explain import plan_lines
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from freetrain.broker.limits import TrainerReason
+from freetrain.broker.reasons import TrainerReason
 from freetrain.config.document import BaseFolders
 from freetrain.config.job import TrainerJob, parse_job
 from freetrain.state.files import EndingKind, StateDir

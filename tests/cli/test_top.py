@@ -13,7 +13,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Log
 
-from freetrain.broker.limits import Brake, TrainerReason
+from freetrain.broker.reasons import Brake, TrainerReason
 from freetrain.cli.status import EVERY_S
 from freetrain.cli.top import TAIL_BYTES, Printed, Top
 from freetrain.cli.trainer_logs import Follower, Source

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from freetrain.broker.limits import TrainerReason
+from freetrain.broker.reasons import TrainerReason
 from freetrain.state.files import EndingKind, StateDir, newest_assigned
 from freetrain.state.tables import TrainerState
 from freetrain.tick.status_report import TrainerLine

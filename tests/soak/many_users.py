@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from freetrain.broker.lease import job_name
-from freetrain.broker.limits import FOR_OTHERS
+from freetrain.broker.reasons import FOR_OTHERS
 from freetrain.state.database import read_store
 from freetrain.state.tables import EventKind
 from tests.cluster.cluster import Cluster

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from freetrain.broker.job_limits import LIMIT_REST_S, Accounts
-from freetrain.broker.limits import Brake, EndReason, Refusal
+from freetrain.broker.reasons import Brake, EndReason, Refusal
 from freetrain.config.site import LeaseMode
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import FakeJob

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import pytest
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.broker.limits import EndReason
 from freetrain.broker.pool import Situation
+from freetrain.broker.reasons import EndReason
 from freetrain.config.site import LeaseMode
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.lookahead.base import Prospect

@@ -11,7 +11,7 @@ from freetrain.broker.job_limits import (
     NOTHING_REMEMBERED,
     AllowedLeases,
 )
-from freetrain.broker.limits import EndReason, Refusal
+from freetrain.broker.reasons import EndReason, Refusal
 from freetrain.broker.reconcile import Submit
 from freetrain.broker.sharing import CallMemory
 from freetrain.broker.yielding import NO_CLAIMS, Claims, KeptFree

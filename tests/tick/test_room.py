@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from freetrain.broker.limits import EndReason
+from freetrain.broker.reasons import EndReason
 from freetrain.broker.yielding import NO_CLAIMS
 from freetrain.cli.context import error_line, exit_code
 from freetrain.config.site import LeaseMode

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from freetrain.broker.lease import LeaseComment, job_name, parse_comment, render_comment
-from freetrain.broker.limits import Brake, EndReason
+from freetrain.broker.reasons import Brake, EndReason
 from freetrain.broker.sharing import MOST_WAITING, OWNER_ANSWERS_S
 from freetrain.config.site import LeaseMode, SiteCaps, SiteRules
 from freetrain.demo.fake_slurm.cluster import FakeJob

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.broker.limits import Brake, EndReason
+from freetrain.broker.reasons import Brake, EndReason
 from freetrain.state.database import read_store
 from freetrain.state.tables import EventKind, intents
 from freetrain.tick.status_report import StatusReport

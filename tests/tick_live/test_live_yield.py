@@ -14,7 +14,7 @@ import pytest
 from msgspec import structs
 
 from freetrain.broker.lease import is_lease
-from freetrain.broker.limits import EndReason
+from freetrain.broker.reasons import EndReason
 from freetrain.config.job import NodeSettings
 from freetrain.state.database import read_store
 from freetrain.state.files import (
