@@ -79,6 +79,22 @@ class Draft:
         return self.view.is_elastic
 
     @property
+    def ranks_per_lease(self) -> int:
+        """How many processes each lease starts."""
+        return self.per_lease or self.gpus_per_lease or 1
+
+    @property
+    def fitting_sizes(self) -> tuple[int, ...]:
+        """The sizes whose ranks have equal shares of a step, as far as it shows."""
+        least, most = self.sizes or (1, 1)
+        batch = self.view.global_batch if self.view.is_integrated else None
+        return tuple(
+            n
+            for n in range(least, most + 1)
+            if batch is None or batch % (n * self.ranks_per_lease) == 0
+        )
+
+    @property
     def is_one_process(self) -> bool:
         """Whether nothing shows that several processes would share the work."""
         return self.launcher == "srun" and not self.view.shares_work
@@ -87,8 +103,7 @@ class Draft:
     def has_all_do_the_same(self) -> bool:
         """Whether several processes start, and nothing seen shows that they share."""
         is_seen = self.view is not NOTHING_SEEN and not self.view.problem
-        ranks = self.per_lease or self.gpus_per_lease or 1
-        several = ranks * (self.sizes or (1, 1))[1] > 1
+        several = self.ranks_per_lease * (self.sizes or (1, 1))[1] > 1
         is_started = self.launcher in {"torchrun", "mpirun"}
         return is_started and several and is_seen and not self.view.shares_work
 
@@ -562,12 +577,18 @@ def without_guessed_place(draft: Draft) -> Draft:
 
 
 def check_sharing(draft: Draft) -> None:
-    """Refuse several nodes for a program whose processes would all do the same.
+    """Refuse nodes whose processes could not share a step, or would all do the same.
 
     Raises:
-        UsageError: It is one.
+        UsageError: They are such.
     """
     most = (draft.sizes or (1, 1))[1]
+    if not draft.fitting_sizes:
+        raise UsageError(
+            f"a global batch of {draft.view.global_batch} in {draft.program} has no "
+            f"equal shares for {draft.ranks_per_lease} processes on each of these "
+            f"nodes. {_NOTHING} Ask for other numbers of them, or change it."
+        )
     if most > 1 and draft.is_one_process:
         raise UsageError(
             f"nothing in {draft.program} shows that several processes share the "
@@ -646,7 +667,14 @@ def _name_of(program: str) -> str:
 
 
 def _cautions(draft: Draft, arguments: tuple[str, ...]) -> Iterator[str]:
-    """Yield what of an unchanged program may go wrong, or is not seen."""
+    """Yield what of a program may go wrong, or is not seen."""
+    view, several = draft.view, (draft.sizes or (1, 1))[1] > 1
+    if view.is_integrated and several and view.global_batch is None:
+        yield (
+            f"the global batch of {draft.program} is not seen, and a world whose ranks "
+            f"do not divide it fails: list the numbers of nodes that do as sizes in "
+            f"[nodes]"
+        )
     if draft.elastic:
         return
     if draft.view.problem:
@@ -743,6 +771,10 @@ def _nodes(draft: Draft) -> _Lines:
     if draft.sizes is None and draft.is_one_process:
         unsaid = "one process: nothing shows that several share the work"
     lines: _Lines = [("min", least, ""), ("max", most, unsaid)]
+    fitting = draft.fitting_sizes
+    if len(fitting) < most - least + 1:
+        why = f"their ranks divide the global batch, {draft.view.global_batch}"
+        lines.append(("sizes", list(fitting), why))
     if draft.gpus_per_lease is not None:
         gpus = ("gpus_per_lease", draft.gpus_per_lease, "GPUs of a node, beside jobs")
         lines.insert(0, gpus)

@@ -72,6 +72,8 @@ class ScriptView:
         places: Texts by the name of the option, argument or variable that has them.
         logger: Format and folder of a logger of Lightning's that it makes; None where
             it makes none, or not in a place that its source shows.
+        global_batch: Samples in a step, over all ranks; None where its source shows no
+            such number, or several.
         problem: Why nothing of it is seen; "" where it was read.
     """
 
@@ -80,6 +82,7 @@ class ScriptView:
     options: Mapping[str, str]
     places: Mapping[str, str]
     logger: tuple[str, str] | None = None
+    global_batch: int | None = None
     problem: str = ""
 
     def uses(self, package: str) -> bool:
@@ -188,6 +191,7 @@ def look_at(script: Path) -> ScriptView:
         options=seen.options,
         places=seen.places,
         logger=seen.logger,
+        global_batch=max(seen.batches) or None if len(seen.batches) == 1 else None,
     )
 
 
@@ -211,20 +215,25 @@ class _Seen(ast.NodeVisitor):
         self.options: dict[str, str] = {}
         self.places: dict[str, str] = {}
         self.logger: tuple[str, str] | None = None
+        self.batches: set[int] = set()
         self._texts: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
 
     def begin_file(self, tree: ast.Module) -> None:
-        """Learn which variables of a file are set once, to a text."""
+        """Learn which variables of a file are set once, to a text or a number."""
         nodes = [*ast.walk(tree)]
         named = [n.id for n in nodes if isinstance(n, ast.Name) and _is_set(n)]
         times = Counter([*named, *(n.arg for n in nodes if isinstance(n, ast.arg))])
-        self._texts = {
-            node.targets[0].id: _text(node.value)
+        once = {
+            node.targets[0].id: node.value
             for node in nodes
             if isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Name)
             and times[node.targets[0].id] == 1
         }
+        self._texts = {name: _text(value) for name, value in once.items()}
+        numbers = {name: _number(value, {}) for name, value in once.items()}
+        self._numbers = {name: n for name, n in numbers.items() if n is not None}
 
     def generic_visit(self, node: ast.AST) -> None:
         """Take nothing from a node of another kind."""
@@ -265,6 +274,9 @@ class _Seen(ast.NodeVisitor):
             if keyword.arg is not None:
                 self.words.add(keyword.arg)
                 self._note(keyword.arg, keyword.value)
+            if keyword.arg == "global_batch":
+                number = _number(keyword.value, self._numbers)
+                self.batches.add(0 if number is None else number)
         if called == "save" and len(node.args) > 1:  # as torch.save
             self._note("saved", node.args[1])
         if called in _LOGGERS and self.logger is None:
@@ -286,6 +298,14 @@ class _Seen(ast.NodeVisitor):
 
 def _is_set(name: ast.Name) -> bool:
     return isinstance(name.ctx, ast.Store)
+
+
+def _number(node: ast.expr, variables: Mapping[str, int]) -> int | None:
+    """Return the positive whole number that *node* is; None where it is none."""
+    if isinstance(node, ast.Name):
+        return variables.get(node.id)
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if type(value) is int and value > 0 else None
 
 
 def _text(node: ast.expr, variables: Mapping[str, str] | None = None) -> str:

@@ -485,7 +485,10 @@ def test_an_elastic_program_is_found_to_be_one() -> None:
 def test_a_program_of_an_integration_is_elastic_and_started_by_torchrun(
     library: str,
 ) -> None:
-    script(f"import {library}\nfrom freetrain.integrations.{library} import join\n")
+    script(
+        f"import {library}\nfrom freetrain.integrations.{library} import join\n"
+        f"join(samples=64, global_batch=16)\n"
+    )
 
     typed, notes = drafted("--", "torchrun", "--nproc-per-node", "2", "train.py")
     guessed, _ = drafted("--nodes", "1:8", "--", "python", "train.py")
@@ -495,6 +498,51 @@ def test_a_program_of_an_integration_is_elastic_and_started_by_torchrun(
     assert notes == ""
     assert typed["launch"] == {"launcher": "torchrun", "processes_per_node": 2}
     assert guessed["launch"]["launcher"] == "torchrun"
+
+
+SHARED = "from freetrain.integrations.torch import join\n"
+
+
+@pytest.mark.parametrize(
+    ("batch", "nodes", "sizes"),
+    [
+        ("join(samples=99, global_batch=32)", "1:3", [1, 2]),
+        ("SIZE = 24\njoin(samples=99, global_batch=SIZE)", "2:6", [2, 3, 4, 6]),
+        ("join(samples=99, global_batch=32)", "1:2", None),
+    ],
+)
+def test_sizes_are_those_whose_ranks_divide_the_global_batch(
+    batch: str, nodes: str, sizes: list[int] | None
+) -> None:
+    script(f"{SHARED}{batch}\n")
+
+    job, notes = drafted("--nodes", nodes, "--", "torchrun", "train.py")
+
+    assert job["nodes"].get("sizes") == sizes
+    assert notes == ""
+
+
+def test_ranks_of_a_lease_count_where_shares_must_be_equal() -> None:
+    script(f"{SHARED}join(samples=99, global_batch=12)\n")
+    torchrun = ("torchrun", "--nproc-per-node", "4", "train.py")
+
+    job, _ = drafted("--nodes", "1:4", "--", *torchrun)
+
+    assert job["nodes"]["sizes"] == [1, 3]
+    said = refused("run", "--nodes", "2", "--", *torchrun, code=64)
+    assert "a global batch of 12 in train.py has no equal shares for 4" in said
+
+
+@pytest.mark.parametrize(
+    "batch", ["global_batch=n", "global_batch=8), f(global_batch=6"]
+)
+def test_a_global_batch_that_is_not_seen_is_said_to_need_sizes(batch: str) -> None:
+    script(f"{SHARED}join(samples=99, {batch})\n")
+
+    job, notes = drafted("--nodes", "1:3", "--", "torchrun", "train.py")
+
+    assert "sizes" not in job["nodes"]
+    assert "do not divide it fails: list the numbers of nodes that do as sizes" in notes
 
 
 BATCHES = "the number of ranks changes with the nodes, and with it the samples of a"
