@@ -251,7 +251,10 @@ def _rating(line: TrainerLine, view: Overview) -> Iterator[str]:
 def _learned_lines(curves: TrainerCurves) -> Iterator[str]:
     yield from speed_lines(curves)
     if not curves.measured:
-        yield f"No {curves.metric} was read by a tick so far."
+        yield (
+            f"No {curves.metric} was read by a tick so far. [quality] metric of the "
+            f"job file says which value counts."
+        )
     else:
         yield from forecast_lines(curves)
     yield from bad_line_lines(curves)
@@ -654,7 +657,7 @@ def forecast_lines(curves: TrainerCurves) -> Iterator[str]:
     odd = sum(not math.isfinite(point.value) for point in curves.measured)
     left_out = f", {odd} left out that are no numbers" if odd else ""
     yield (
-        f"Fitted by the family {curves.loss_forecast.family} to "
+        f"Forecast of {curves.metric}: {curves.loss_forecast.family}, fitted to "
         f"{len(curves.loss_forecast.points)} values{left_out}. "
         f"{range_sentence(curves.loss_forecast)}"
     )

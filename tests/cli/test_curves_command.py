@@ -180,7 +180,7 @@ def test_of_a_trainer_that_told_nothing_no_more_is_said_than_that() -> None:
     shown = run("curves", "digits").stdout
     assert shown.endswith("No value was read by a tick so far.\n")
     explained = run("explain", "digits").stdout
-    assert "No loss was read by a tick so far.\n" in explained
+    assert "No loss was read by a tick so far. [quality] metric" in explained
 
 
 def test_the_page_is_whole_and_needs_no_network() -> None:
@@ -224,7 +224,7 @@ def test_explain_says_what_was_learned_and_who_rated_it_why() -> None:
     shown = run("explain", "digits").stdout
 
     assert "Rated by slaq: power law expects +0.1. It gets only what the" in shown
-    assert "Fitted by the family " in shown
+    assert "Forecast of loss: shifted power law, fitted to " in shown
     assert "The range promises no share" in " ".join(shown.split())
     assert "Samples a second, measured: 50 on 4 nodes." in shown
     found = run_json("explain", "digits")

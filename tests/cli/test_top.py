@@ -109,7 +109,7 @@ def test_80_by_24_hold_the_table_the_reasons_the_curve_and_the_keys(
         assert f"It is starting on n1, n2. {why}" in text
         assert re.search(r" 1\.15 .*█.* 0\.155█+▆", text)
         assert "loss: 1.15 after 100 samples, 0.155 after 20.00 k." in text
-        assert "Fitted by the family" in text
+        assert "Forecast of loss: shifted power law, fitted to" in text
         assert "p Pause" in screen(top)[-1]
         assert "q Quit" in screen(top)[-1]
         assert len(screen(top)[0]) <= 80
