@@ -12,7 +12,7 @@ TORCH_INSTALLED := $(TORCH)/.torch-installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST ?= $(BIN)/python -m pytest
 
-.PHONY: help demo docs test test-all test-slurm test-slurm-rest test-torch soak fuzz cluster cluster-down lint types format coverage test-wheel wheel bench sample curves constraints clean
+.PHONY: help demo docs test test-all test-slurm test-slurm-rest test-random test-torch soak fuzz cluster cluster-down lint types format coverage test-wheel wheel bench sample curves constraints clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
