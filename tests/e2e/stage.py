@@ -53,7 +53,7 @@ max = {most}
 {launch}
 
 [checkpoint]
-every = "1s"
+every = "{every}"
 
 [restart]
 attempts = 100
@@ -148,11 +148,13 @@ class Stage:
         nodes: str = "",
         launch: str = "",
         program: Path = PROGRAM,
+        every: str = "1s",
         **environment: str,
     ) -> None:
         """Submit a trainer, of the digits unless *program* is given.
 
-        *top* are further lines above the tables, *nodes* and *launch* of their tables.
+        *top* are further lines above the tables, *nodes* and *launch* of their tables;
+        *every* is how often it commits.
         """
         folder = self.folder / "jobs" / name
         folder.mkdir(parents=True)
@@ -167,6 +169,7 @@ class Stage:
             most=most,
             nodes=nodes,
             launch=launch,
+            every=every,
         )
         (folder / "job.toml").write_text(job, encoding="utf-8")
         done = self.freetrain("submit", str(folder / "job.toml"))

@@ -1,4 +1,4 @@
-"""``python -m tests.soak harm|coverage|many|meet|faults|quality|pieces|gpus``."""
+"""``python -m tests.soak WHAT``: measures on a real Slurm; ``-h`` lists them."""
 
 import argparse
 import sys
@@ -19,10 +19,15 @@ from tests.soak.many_users import ManyUsers, measure_many
 from tests.soak.meetings import meet
 from tests.soak.pieces import measure_pieces
 from tests.soak.quality import compare
+from tests.soak.requeue import measure_requeue
 from tests.soak.storm import epochs_for, set_up_stage, storm
 
 _UNAVAILABLE = 69
-_MEASURES = {"harm": measure_harm, "coverage": measure_coverage}
+_MEASURES = {
+    "harm": measure_harm,
+    "coverage": measure_coverage,
+    "requeue": measure_requeue,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
