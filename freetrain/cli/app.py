@@ -716,7 +716,7 @@ VERBS: Mapping[str, Verbs] = {
         "tick": tick,
         "shadow": (
             "freetrain.cli.shadow",
-            "Plan as a tick does, ask Slurm for nothing, and note what was foreseen.",
+            "Plan as a tick does, submit nothing, and note what was foreseen.",
         ),
         "drill": drill,
     },

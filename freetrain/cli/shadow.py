@@ -1,5 +1,6 @@
 """``freetrain shadow``: plans each minute, asks for nothing, and scores itself."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,7 +54,7 @@ def shadow(
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Plan as a tick does, ask Slurm for nothing, and note what was foreseen."""
+    """Plan as a tick does, submit nothing, and note what was foreseen."""
     # Imported here, so that `freetrain shadow -h` stays quick.
     from freetrain.api.shadow import (  # noqa: PLC0415
         observe_once,
@@ -79,9 +80,7 @@ def shadow(
 
 def _seen_line(seen: "ShadowLook") -> str:
     """Return what was seen and planned, on one line, as cron logs it."""
-    held: dict[str, int] = {}
-    for lease in seen.leases:
-        held[lease.trainer] = held.get(lease.trainer, 0) + 1
+    held = Counter(lease.trainer for lease in seen.leases)
     new = sum(lease.start_s == seen.at_s for lease in seen.leases)
     taken = sum(end.why == "taken" for end in seen.ended)
     whose = ", ".join(f"{name} {nodes}" for name, nodes in held.items()) or "none"

@@ -50,7 +50,7 @@ class Draft:
     Attributes:
         program: The script, for messages; or the program.
         per_lease: Processes in each lease; None for the launcher's usual number.
-        sizes: None where nobody said.
+        sizes: None where no number was given.
         checkpoint: Where it saves; "" where nobody said and nothing was seen.
         is_place_guessed: Whether that was only seen.
         every: How often; "" likewise.
@@ -79,6 +79,11 @@ class Draft:
         return self.view.is_elastic
 
     @property
+    def least_and_most(self) -> Sizes:
+        """The fewest and the most leases that it runs on; one where nothing says."""
+        return self.sizes or (1, 1)
+
+    @property
     def ranks_per_lease(self) -> int:
         """How many processes each lease starts."""
         return self.per_lease or self.gpus_per_lease or 1
@@ -86,7 +91,7 @@ class Draft:
     @property
     def fitting_sizes(self) -> tuple[int, ...]:
         """The sizes whose ranks have equal shares of a step, as far as it shows."""
-        least, most = self.sizes or (1, 1)
+        least, most = self.least_and_most
         batch = self.view.global_batch if self.view.is_integrated else None
         return tuple(
             n
@@ -103,7 +108,7 @@ class Draft:
     def has_all_do_the_same(self) -> bool:
         """Whether several processes start, and nothing seen shows that they share."""
         is_seen = self.view is not NOTHING_SEEN and not self.view.problem
-        several = self.ranks_per_lease * (self.sizes or (1, 1))[1] > 1
+        several = self.ranks_per_lease * self.least_and_most[1] > 1
         is_started = self.launcher in {"torchrun", "mpirun"}
         return is_started and several and is_seen and not self.view.shares_work
 
@@ -582,7 +587,7 @@ def check_sharing(draft: Draft) -> None:
     Raises:
         UsageError: They are such.
     """
-    most = (draft.sizes or (1, 1))[1]
+    most = draft.least_and_most[1]
     if not draft.fitting_sizes:
         raise UsageError(
             f"a global batch of {draft.view.global_batch} in {draft.program} has no "
@@ -668,7 +673,7 @@ def _name_of(program: str) -> str:
 
 def _cautions(draft: Draft, arguments: tuple[str, ...]) -> Iterator[str]:
     """Yield what of a program may go wrong, or is not seen."""
-    view, several = draft.view, (draft.sizes or (1, 1))[1] > 1
+    view, several = draft.view, draft.least_and_most[1] > 1
     if view.is_integrated and several and view.global_batch is None:
         yield (
             f"the global batch of {draft.program} is not seen, and a world whose ranks "
@@ -765,7 +770,7 @@ def _top(draft: Draft) -> _Lines:
 
 
 def _nodes(draft: Draft) -> _Lines:
-    least, most = draft.sizes or (1, 1)
+    least, most = draft.least_and_most
     unit = "nodes" if draft.gpus_per_lease is None else "leases"
     unsaid = "" if draft.sizes else f"not said: how many {unit} at most"
     if draft.sizes is None and draft.is_one_process:

@@ -191,7 +191,7 @@ def look_at(script: Path) -> ScriptView:
         options=seen.options,
         places=seen.places,
         logger=seen.logger,
-        global_batch=max(seen.batches) or None if len(seen.batches) == 1 else None,
+        global_batch=next(iter(seen.batches)) if len(seen.batches) == 1 else None,
     )
 
 
@@ -215,7 +215,7 @@ class _Seen(ast.NodeVisitor):
         self.options: dict[str, str] = {}
         self.places: dict[str, str] = {}
         self.logger: tuple[str, str] | None = None
-        self.batches: set[int] = set()
+        self.batches: set[int | None] = set()  # None: a number that is not shown
         self._texts: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
 
@@ -275,8 +275,7 @@ class _Seen(ast.NodeVisitor):
                 self.words.add(keyword.arg)
                 self._note(keyword.arg, keyword.value)
             if keyword.arg == "global_batch":
-                number = _number(keyword.value, self._numbers)
-                self.batches.add(0 if number is None else number)
+                self.batches.add(_number(keyword.value, self._numbers))
         if called == "save" and len(node.args) > 1:  # as torch.save
             self._note("saved", node.args[1])
         if called in _LOGGERS and self.logger is None:
