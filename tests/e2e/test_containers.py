@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from freetrain.config.job import ContainerRuntime
-from freetrain.launch.container import PROGRAMS
+from freetrain.launch.container import PACKAGE, PROGRAMS
 from freetrain.processes import PROC
+from freetrain.state.files import TrainerDir
 from tests.cluster.waiting import wait_for
 from tests.e2e.faults import check_all, wait_for_the_end
 from tests.e2e.outcome import losses, rescales
@@ -50,7 +51,7 @@ exec unshare --mount /bin/sh -c \\
 def make_image(stage: Stage) -> Path:
     """Return a folder that a runtime takes for an image."""
     image = stage.folder / "image"
-    inside = (HERE, *_OF_THE_HOST, str(stage.folder))
+    inside = (HERE, *_OF_THE_HOST, str(PACKAGE), str(stage.folder))
     for folder in (*_OWN_FOLDERS, *(place.lstrip("/") for place in inside)):
         (image / folder).mkdir(parents=True, exist_ok=True)
     for name in _OWN_FILES:
@@ -121,6 +122,12 @@ def ranks(stage: Stage) -> list[int]:
     return found
 
 
+def said(trainer: TrainerDir) -> str:
+    """Return what the first world of a trainer printed."""
+    logs = sorted(trainer.logs.iterdir())
+    return logs[0].read_text(errors="replace")[-2_000:] if logs else "no world began"
+
+
 @pytest.mark.parametrize(
     ("runtime", "launcher"),
     [  # the other two pairs would show nothing that these do not
@@ -152,7 +159,11 @@ def test_ranks_in_containers_are_killed_and_rescaled_and_nothing_is_lost_or_left
     folder, run = stage.trainer(NAME)
 
     with stage.ticking(3):
-        wait_for("two ranks inside", lambda: len(ranks(stage)) >= 2, limit_s=LIMIT_S)
+        wait_for(
+            lambda: f"two ranks inside; {said(folder)}",
+            lambda: len(ranks(stage)) >= 2,
+            limit_s=LIMIT_S,
+        )
         wait_for("steps", lambda: losses(run), limit_s=LIMIT_S)
         seen = len(losses(run))
         os.kill(ranks(stage)[-1], signal.SIGKILL)
