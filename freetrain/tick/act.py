@@ -489,12 +489,14 @@ def _submit(
     intent = intent_of(action, context.environment.new_uuid(), observed.now_s)
     if excluded:
         intent = with_bounded_wait(intent)
+    requirement = plan.shapes[action.shape]
+    partition = observed.partition_of(requirement)
     request = request_for(
         context.site,
         context.folder,
         intent,
-        plan.shapes[action.shape],
-        grace_s=grace_s(observed.config, observed.partition, observed.limits.mode),
+        requirement,
+        grace_s=grace_s(observed.config, partition, observed.limits.mode),
     )
     comment = _comment_now(context, observed, intent.uuid, want=plan.want)
     request = replace(request, excluded=excluded, comment=comment)

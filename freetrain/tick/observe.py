@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from freetrain.tick.room import Room
     from freetrain.tick.trainers import TickTrainer, TrainerProgress
     from slurm.holes import Snapshot
-    from slurm.records import ClusterConfig, JobRecord, Partition
+    from slurm.records import ClusterConfig, JobRecord, Partition, Requirement
 
 
 REMEMBERED_S = 3_600.0
@@ -107,6 +107,11 @@ class Observed:
     def now_s(self) -> float:
         """When the snapshot was taken, by slurmctld's clock."""
         return self.snapshot.time_s
+
+    def partition_of(self, requirement: Requirement) -> Partition:
+        """Return where leases of *requirement* are submitted, if Slurm shows that."""
+        found = (p for p in self.snapshot.partitions if p.name == requirement.partition)
+        return next(found, self.partition)
 
 
 def observe(context: TickContext, room: Room) -> Observed:

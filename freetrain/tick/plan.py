@@ -148,7 +148,7 @@ def make_plan(
     claims = with_blocked(claims, limited.blocked, observed.snapshot, uid)
     claims = claims.with_blocked_before(limited.memory.blocked_s)
     limits = replace(observed.limits, most_allowed=limited.allowed.most)
-    claims, awaited = _with_overdue(context, observed, seen, claims)
+    claims, awaited = _with_overdue(context, observed, seen, claims, shapes.values())
     widths = _widths(observed, shapes)
     margins_s = {shape: _margin_s(site, observed, shapes[shape]) for shape in holes}
     holes = _before_bookings(holes, claims.booked_s, margins_s=margins_s, widths=widths)
@@ -675,12 +675,7 @@ def _holes(
 
 def _margin_s(site: Site, observed: Observed, requirement: Requirement) -> float:
     """Return how long before their end holes of that partition are left."""
-    partitions = (
-        partition
-        for partition in observed.snapshot.partitions
-        if partition.name == requirement.partition
-    )
-    return margin_s(site, observed.config, next(partitions, observed.partition))
+    return margin_s(site, observed.config, observed.partition_of(requirement))
 
 
 def _widths(observed: Observed, shapes: Mapping[str, Requirement]) -> dict[str, int]:
@@ -748,7 +743,11 @@ def _ending_by(hole: Hole, end_s: float) -> Hole:
 
 
 def _with_overdue(
-    context: TickContext, observed: Observed, seen: SlurmView, claims: Claims
+    context: TickContext,
+    observed: Observed,
+    seen: SlurmView,
+    claims: Claims,
+    asked: Iterable[Requirement],
 ) -> tuple[Claims, dict[int, AwaitedPreemption]]:
     """Return *claims* with leases that Slurm should have preempted, and what to keep.
 
@@ -760,7 +759,7 @@ def _with_overdue(
         return claims, {}
     found = preemptable(context.environment, seen)
     waiting = {job.job_id for job in observed.snapshot.jobs if job.is_pending}
-    grace_s = observed.partition.grace_time_s
+    grace_s = max(observed.partition_of(each).grace_time_s for each in asked)
     overdue, awaited = overdue_leases(
         found.leased,
         awaited_preemptions(context.state),
@@ -821,9 +820,9 @@ def nodes_to_exclude(plan: TickPlan, submit: Submit) -> str:
       not know;
     * nodes left to waiting jobs, which may come after leases in Slurm's order, or may
       need the node only if another job ended;
-    * where forecasts tell holes apart, holes that the plan left idle: the next tick
-      would give the lease up and ask for another;
-    * for a piece of a node, idle nodes that the plan leaves whole.
+    * holes that the plan left idle (``_left_idle``), where forecasts tell holes apart:
+      the next tick would give the lease up and ask for another; and idle nodes that
+      it leaves whole, where leases take pieces of nodes.
 
     Nodes that come free later are not excluded.
 
@@ -858,7 +857,11 @@ def _booked(situation: Situation, submit: Submit) -> set[str]:
 
 
 def _left_idle(plan: TickPlan, submit: Submit) -> set[str]:
-    """Return the holes, those beyond the cap as well, that the plan left idle."""
+    """Return the nodes that this submission must leave idle, as the plan does.
+
+    With forecasts all that the plan left idle, those beyond the cap as well; without,
+    nodes that pieces would break up.
+    """
     forecasts, decision = plan.forecasts, plan.decision
     wanted = {
         node

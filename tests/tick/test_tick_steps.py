@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from freetrain.config.site import LeaseMode, LeaseSettings, SiteRules
+from freetrain.demo.fake_slurm.cluster import ClusterPart
 from freetrain.errors import BadConfigurationError
 from freetrain.state.files import AgentState, lease_name
 from freetrain.state.tables import TrainerState, pace
@@ -80,6 +81,18 @@ def test_a_lease_is_asked_for_at_the_lowest_priority(world: TickWorld) -> None:
     assert int(grace_s) == 10 + 5, "GraceTime and KillWait"
     assert request.tasks == 2
     assert world.folder.lease_script.stat().st_mode & 0o777 == MODE
+
+
+def test_a_lease_has_the_grace_time_of_the_partition_that_its_trainer_asks_for(
+    world: TickWorld,
+) -> None:
+    world.slurm.part(ClusterPart("patient", tier=2, grace_s=60))
+    world.submit(nodes='partition = "patient"')
+
+    (request,) = world.tick().requests
+
+    assert request.partition == "patient"
+    assert int(request.arguments[-1]) == 60 + 5, "GraceTime and KillWait"
 
 
 def test_leases_go_to_no_partition_that_the_rules_for_all_users_leave_out(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm import processes as installing
-from freetrain.demo.fake_slurm.cluster import FakeJob
+from freetrain.demo.fake_slurm.cluster import ClusterPart, FakeJob
 from freetrain.demo.fake_slurm.commands import read_iso
 from slurm.records import expand
 from tests.fakes.slurm.state import Act, opened
@@ -60,6 +60,11 @@ class FakeSlurm:
                 if job.job_id == job_id:
                     job.wanted, job.due_s = list(expand(nodes)), read_iso(start)
                     cluster.cycles += 1
+
+    def part(self, part: ClusterPart) -> None:
+        """Open a further partition, of all nodes."""
+        with keeping.opened(self.folder) as cluster:
+            cluster.parts.append(part)
 
 
 def install(folder: Path, *, runs_jobs: bool = False) -> FakeSlurm:
