@@ -286,13 +286,14 @@ def _letting_jobs_start(
     requests: Sequence[NodeRequest],
     state: BackfillState,
     now_s: float,
-    idle_first: Allocation,
+    sparing: Allocation,
 ) -> Allocation:
     """Return an allocation that lets Slurm start every job it would start alone.
 
-    Slurm takes nodes in its own order, idle or given up. So each way is planned once
-    more in that order, beside the leases that stay: *idle_first*, the allocation in
-    Slurm's order, and *idle_first* with leases ending before bookings they overlap.
+    Slurm takes nodes in its own order, idle or given up. So three allocations are
+    tried, each by planning once more in that order beside the leases that it lets
+    stay: *sparing*, which takes idle nodes first; the one in Slurm's order; and
+    *sparing* with leases ending before bookings they overlap.
     """
     rank = by_slurm_order(state)
     as_slurm = allocate(requests, state, now_s, rank=rank)
@@ -301,11 +302,11 @@ def _letting_jobs_start(
         first = next(r.job_id for r in requests if r.job_id in allocation.started)
         return allocation.ending_before(allocation.overlapped, first, state, now_s)
 
-    for way in (idle_first, as_slurm, ending_by(idle_first)):
-        sooner = state.with_sooner_ends(way.sooner_ends)
-        beside = sooner.beside(way.taken, way.booked_s, way.kept)
+    for tried in (sparing, as_slurm, ending_by(sparing)):
+        sooner = state.with_sooner_ends(tried.sooner_ends)
+        beside = sooner.beside(tried.taken, tried.booked_s, tried.kept)
         if as_slurm.started <= allocate(requests, beside, now_s, rank=rank).started:
-            return way
+            return tried
     # Then no lease that stays is in a job's way.
     return ending_by(as_slurm)
 
