@@ -59,15 +59,12 @@ from freetrain.state.database import (
     FIND_AGAIN,
     LOCAL_LOCKS,
     JournalMode,
-    Locking,
     Mount,
-    StoreBusyError,
     StoreDamagedError,
     StoreError,
     connect,
     has_state,
     is_local,
-    local_lock,
     mount_of,
     prepare_directory,
     read_mounts,
@@ -212,7 +209,6 @@ def look_at_state(subject: Subject) -> Iterator[Finding]:
         folder = Path(name)
         yield _look_at_space(folder)
         yield _look_at_journal(folder)
-        yield _look_at_locking(folder)
         yield _look_at_database_locks(folder, subject)
         yield look_at_links(folder)
         yield _look_at_clock(folder, subject)
@@ -355,28 +351,6 @@ def _look_at_journal(folder: Path) -> Finding:
 def _journal(connection: sqlite3.Connection) -> str:
     (word,) = connection.execute("PRAGMA journal_mode").fetchone()
     return str(word).lower()
-
-
-def _look_at_locking(folder: Path) -> Finding:
-    path = folder / "lock"
-    with local_lock(path) as first:
-        if first is Locking.UNSUPPORTED:
-            return warn(
-                "locking",
-                "the file system does not lock",
-                "Ticks are kept apart by files in turns/; another file system is "
-                "safer for commands that write meanwhile.",
-            )
-        try:
-            with local_lock(path):
-                return warn(
-                    "locking",
-                    "two locks at a time were granted",
-                    "Ticks are kept apart by files in turns/; another file system is "
-                    "safer for commands that write meanwhile.",
-                )
-        except StoreBusyError:
-            return ok("locking", "a second lock on this host is refused")
 
 
 _SECOND_WRITER = """\

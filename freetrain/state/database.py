@@ -5,11 +5,9 @@ journal that works on its file system, and brings the tables to the newest versi
 ``read_store`` only reads. ``transaction`` makes changes whole. ``STEPS`` defines the
 tables; ``state.tables`` reads and writes their rows.
 
-Three locks let one tick work at a time. The turn (``state.turn``) is a file that only
-one process can create, on any host; it needs no locks of the file system.
-``local_lock`` is the kernel's lock on a file, and the leader lock a row of the database
-with an expiry and a fencing counter, by which ticks of earlier versions go too. Each
-transaction by ``writing`` first proves that its tick still holds the leader lock.
+One tick works at a time: the one that has the turn (``state.turn``), a file that only
+one process can create, on any host, whether or not the file system locks. Each
+transaction by ``writing`` first proves that its tick still has it.
 
 A damaged or missing database is put back from its newest good copy (``state.copies``)
 when it is opened to be written.
@@ -28,8 +26,6 @@ StoreError
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import re
 import sqlite3
@@ -97,7 +93,7 @@ class StoreError(FreeTrainError):
 
 
 class StoreBusyError(StoreError, TryLaterError):
-    """Another process has the state, or has taken over the leader lock."""
+    """Another process has the state, or has taken a later turn."""
 
     exit_code = TryLaterError.exit_code
 
@@ -724,6 +720,27 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
+def writing(connection: sqlite3.Connection, turn: StateTurn) -> Iterator[None]:
+    """Make everything inside happen at once, if no later turn than *turn* was taken.
+
+    The process with a later turn may have taken it up to now, but waits with its own
+    transaction until this one is over.
+
+    Raises:
+        StoreBusyError: Another process took a later turn; stop at once.
+        StoreError: It could not be written.
+        OSError: The folder of turns cannot be listed.
+    """
+    with transaction(connection):
+        if not turn.is_held():
+            raise StoreBusyError(
+                "another tick took its turn, because this one seemed dead. Nothing was "
+                "written since; the other one goes on."
+            )
+        yield
+
+
+@contextmanager
 def translated(path: Path | None = None) -> Iterator[None]:
     """Turn SQLite's errors into ours, by what to do next."""
     try:
@@ -1051,160 +1068,3 @@ def check_version(connection: sqlite3.Connection, *, known: int = len(STEPS)) ->
             f"the state is of version {found}, and this FreeTrain knows only "
             f"{known}. Nothing was changed; use the newer FreeTrain."
         )
-
-
-# ----------------------------------------------------------------------
-# The local lock
-
-LOCK = "tick.lock"
-_TAKEN = {errno.EWOULDBLOCK, errno.EACCES}
-
-
-class Locking(StrEnum):
-    """Whether the file system could lock."""
-
-    LOCKED = "locked"
-    UNSUPPORTED = "unsupported"
-
-
-@contextmanager
-def local_lock(path: Path) -> Iterator[Locking]:
-    """Hold the lock file *path*; the kernel releases it when we die.
-
-    Yields:
-        Whether there is a lock; where not, the leader lock keeps ticks apart.
-
-    Raises:
-        StoreBusyError: Another process holds it.
-        StoreUnwritableError: The file cannot be created.
-    """
-    create_private(path)
-    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        yield _try_lock(descriptor, path)
-    finally:
-        os.close(descriptor)
-
-
-def _try_lock(descriptor: int, path: Path) -> Locking:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _TAKEN:
-            raise StoreBusyError(
-                f"another tick is at work (it holds {path}). Nothing was done; the "
-                f"next tick will go on."
-            ) from error
-        return Locking.UNSUPPORTED
-    return Locking.LOCKED
-
-
-# ----------------------------------------------------------------------
-# The leader lock
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderLock:
-    """The lock as one tick holds it.
-
-    Attributes:
-        holder: The tick's process.
-        expires_s: Until when, Unix time.
-        fence: Its number; later locks have higher ones.
-    """
-
-    holder: TickProcess
-    expires_s: float
-    fence: int
-
-
-def take_leader_lock(
-    connection: sqlite3.Connection,
-    process: TickProcess,
-    *,
-    now_s: float,
-    for_s: float,
-    is_alive: Callable[[int], bool],
-) -> LeaderLock:
-    """Return the lock, now held by *process*, unless another tick holds it.
-
-    Args:
-        connection: The state.
-        process: The tick that asks.
-        now_s: Unix time.
-        for_s: How long a tick may take at most, seconds.
-        is_alive: Tells whether a process of this host lives.
-
-    Raises:
-        StoreBusyError: Another process holds it.
-    """
-    with transaction(connection):
-        last = _read_leader_lock(connection)
-        if last is not None and _is_held(last, process, now_s, for_s, is_alive):
-            raise StoreBusyError(
-                f"process {last.holder.pid} on {last.holder.host} is ticking. "
-                f"Nothing was done; the next tick will go on, in "
-                f"{last.expires_s - now_s:.0f} s at the latest."
-            )
-        lock = LeaderLock(process, now_s + for_s, 1 if last is None else last.fence + 1)
-        connection.execute(
-            "INSERT OR REPLACE INTO turn VALUES (1, ?, ?, ?, ?, ?)",
-            (process.host, process.pid, process.boot_id, lock.expires_s, lock.fence),
-        )
-    return lock
-
-
-@contextmanager
-def writing(connection: sqlite3.Connection, lock: LeaderLock) -> Iterator[None]:
-    """Make everything inside happen at once, if *lock* still is the newest.
-
-    Raises:
-        StoreBusyError: Another tick has taken over; stop at once.
-        StoreError: It could not be written.
-    """
-    with transaction(connection):
-        last = _read_leader_lock(connection)
-        if last is None or last.fence != lock.fence:
-            raise StoreBusyError(
-                "another tick took over, because this one took too long. Nothing "
-                "was written since; the other one goes on."
-            )
-        yield
-
-
-def release_leader_lock(connection: sqlite3.Connection, lock: LeaderLock) -> None:
-    """Let the next tick begin; the fence stays, so that it only ever grows.
-
-    Raises:
-        StoreBusyError: Another tick has taken over already.
-    """
-    with writing(connection, lock):
-        connection.execute("UPDATE turn SET expires_s = 0")
-
-
-def _read_leader_lock(connection: sqlite3.Connection) -> LeaderLock | None:
-    row = connection.execute(
-        "SELECT host, pid, boot_id, expires_s, fence FROM turn"
-    ).fetchone()
-    return None if row is None else LeaderLock(TickProcess(*row[:3]), row[3], row[4])
-
-
-def _is_held(
-    last: LeaderLock,
-    process: TickProcess,
-    now_s: float,
-    for_s: float,
-    is_alive: Callable[[int], bool],
-) -> bool:
-    """Tell whether *last* keeps *process* out: not expired, and its holder may live.
-
-    One that lasts longer than any tick may was taken by a host whose clock is ahead;
-    the turn has kept that tick apart from this one.
-    """
-    holder = last.holder
-    if not 0.0 < last.expires_s - now_s <= for_s:
-        return False
-    if holder.host != process.host:
-        return True
-    is_same_boot = holder.boot_id == process.boot_id
-    return is_same_boot and holder.pid != process.pid and is_alive(holder.pid)

@@ -1,9 +1,9 @@
 """All through which a tick touches the world: clocks, Slurm, state, hooks, files.
 
 ``TickEnvironment`` holds the parts that tests replace; ``real_environment`` makes that
-of this process. ``opened`` takes the local lock and the leader lock, so that no two
-ticks overlap, and yields the ``TickContext`` that the steps of a tick share. No other
-module of the tick starts processes.
+of this process. ``opened`` takes the turn, so that no two ticks overlap, and yields the
+``TickContext`` that the steps of a tick share. No other module of the tick starts
+processes.
 """
 
 from __future__ import annotations
@@ -31,17 +31,12 @@ from freetrain.errors import BadConfigurationError, CannotWriteError, TryLaterEr
 from freetrain.state.database import (
     DATABASE,
     FIND_AGAIN,
-    LOCK,
-    StoreBusyError,
     StoreError,
     keep_copy_if_due,
-    local_lock,
     migrate,
     open_store,
     prepare_directory,
     read_store,
-    release_leader_lock,
-    take_leader_lock,
     transaction,
     turn_in,
     writing,
@@ -73,7 +68,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from freetrain.config.site import Site
-    from freetrain.state.database import LeaderLock
     from freetrain.state.files import AssignmentFile, TrainerDir
     from freetrain.state.turn import StateTurn, TickProcess
     from slurm.backend import SlurmBackend
@@ -113,7 +107,7 @@ class TickEnvironment:
     """Where a tick takes its time, its random names and its Slurm from.
 
     Attributes:
-        now_s: Returns this host's Unix time, by which turns expire. All else goes by
+        now_s: Returns this host's Unix time. All but the ages of files goes by
             slurmctld's clock.
         clock: Returns seconds that only go up, from any start.
         process: Identifies this process among those that may tick.
@@ -208,9 +202,6 @@ def slurm_connector(environ: Mapping[str, str]) -> Callable[[int], SlurmBackend]
 
 # The context of one tick, and its locks.
 
-LEADER_LOCK_S = 600.0
-"""The leader lock lasts so long; a tick that takes longer has lost it."""
-
 MOST_ENDS_SET = 8
 """So many times at which leases are to end are set at once, the first ones, each by a
 command for the leases that end then. The next look sets others, or gives up their
@@ -239,8 +230,7 @@ class TickContext:
         folder: The state directory.
         state: The store; in a dry run a copy in memory.
         backend: Slurm.
-        leader_lock: None in a dry run, which writes nothing that lasts.
-        turn: Likewise.
+        turn: None in a dry run, which writes nothing that lasts.
     """
 
     site: Site
@@ -248,13 +238,12 @@ class TickContext:
     folder: StateDir
     state: sqlite3.Connection
     backend: SlurmBackend
-    leader_lock: LeaderLock | None
-    turn: StateTurn | None = None
+    turn: StateTurn | None
 
     @property
     def is_dry(self) -> bool:
         """Whether no action may be carried out."""
-        return self.leader_lock is None
+        return self.turn is None
 
     def effect(self, name: str) -> AbstractContextManager[None]:
         """Surround an effect that others can see, so that tests can kill there."""
@@ -262,21 +251,16 @@ class TickContext:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[sqlite3.Connection]:
-        """Do everything inside in one transaction, if we still hold the leader lock.
+        """Do everything inside in one transaction, if we still have the turn.
 
         Raises:
-            StoreBusyError: Another tick has taken over; stop at once.
+            StoreBusyError: Another tick took a later turn; stop at once.
             StoreError: It could not be written.
         """
-        if self.turn is not None and not self.turn.is_held():
-            raise StoreBusyError(
-                "another tick took its turn, because this one seemed dead. Nothing was "
-                "written since; the other one goes on."
-            )
         guarded = (
             transaction(self.state)
-            if self.leader_lock is None
-            else writing(self.state, self.leader_lock)
+            if self.turn is None
+            else writing(self.state, self.turn)
         )
         with self.effect(f"writing {name}"), guarded:
             yield self.state
@@ -296,7 +280,7 @@ def connected(site: Site, environment: TickEnvironment) -> SlurmBackend:
 def opened(
     site: Site, environment: TickEnvironment, backend: SlurmBackend, *, dry_run: bool
 ) -> Iterator[TickContext]:
-    """Take both locks, and open the state; a dry run opens a copy in memory.
+    """Take the turn, and open the state; a dry run opens a copy in memory.
 
     Raises:
         CannotWriteError: The state directory could not be read or written.
@@ -305,64 +289,48 @@ def opened(
     """
     folder = StateDir(site.state_directory)
     with _explaining_os_errors(folder.path):
-        state_and_lock = (
+        state_and_turn = (
             _copied(folder, environment.uid)
             if dry_run
-            else _locked(folder, environment)
+            else _in_turn(folder, environment)
         )
-        with state_and_lock as (state, leader_lock, turn):
+        with state_and_turn as (state, turn):
             yield TickContext(
                 site=site,
                 environment=environment,
                 folder=folder,
                 state=state,
                 backend=backend,
-                leader_lock=leader_lock,
                 turn=turn,
             )
 
 
 @contextmanager
-def _locked(
+def _in_turn(
     folder: StateDir, environment: TickEnvironment
-) -> Iterator[tuple[sqlite3.Connection, LeaderLock, StateTurn]]:
+) -> Iterator[tuple[sqlite3.Connection, StateTurn]]:
     """Open the state while no other process ticks, on this host or another."""
     prepare_directory(folder.path, uid=environment.uid)
     with (
-        local_lock(folder.path / LOCK),
         turn_in(
             folder.path, environment.process, is_alive=environment.is_alive
         ) as turn,
         open_store(folder.path, uid=environment.uid, turn=turn) as state,
     ):
-        with environment.effect("taking the leader lock"):
-            leader_lock = take_leader_lock(
-                state,
-                environment.process,
-                now_s=environment.now_s(),
-                for_s=LEADER_LOCK_S,
-                is_alive=environment.is_alive,
-            )
-        try:
-            yield state, leader_lock, turn
-            with suppress(StoreError):  # the tick's work is done; the next tries again
-                keep_copy_if_due(state, folder.path, turn)
-        finally:
-            with suppress(StoreError):  # it expires by itself
-                release_leader_lock(state, leader_lock)
+        yield state, turn
+        with suppress(StoreError):  # the tick's work is done; the next tries again
+            keep_copy_if_due(state, folder.path, turn)
 
 
 @contextmanager
-def _copied(
-    folder: StateDir, uid: int
-) -> Iterator[tuple[sqlite3.Connection, None, None]]:
+def _copied(folder: StateDir, uid: int) -> Iterator[tuple[sqlite3.Connection, None]]:
     """Open a copy of the state in memory; an empty one where there is no state."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
         if (folder.path / DATABASE).exists():
             with read_store(folder.path, uid=uid) as state:
                 state.backup(copy)
         migrate(copy)
-        yield copy, None, None
+        yield copy, None
 
 
 @contextmanager

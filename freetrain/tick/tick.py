@@ -45,7 +45,6 @@ from freetrain.state.tables import (
 from freetrain.text import counted, utc
 from freetrain.tick.act import carry_out, deliver
 from freetrain.tick.environment import (
-    LEADER_LOCK_S,
     append_line,
     connected,
     find_again,
@@ -333,6 +332,10 @@ def _write_page(context: TickContext, observed: Observed, status: StatusReport) 
     write_whole(context.folder.status_page, page, mode=0o600)
 
 
+_LONGEST_GAP_S = 600.0
+"""Between ticks that are further apart nobody knows how nodes were used."""
+
+
 def _increments(status: StatusReport, last_s: float) -> dict[TickCounter, float]:
     """Return what this tick adds to the counters; node time as seen at its end.
 
@@ -341,7 +344,7 @@ def _increments(status: StatusReport, last_s: float) -> dict[TickCounter, float]
         last_s: When the last tick took its snapshot, Unix time; 0 for never.
     """
     passed_s = status.at_s - last_s
-    counted_s = passed_s if 0.0 < passed_s <= LEADER_LOCK_S else 0.0
+    counted_s = passed_s if 0.0 < passed_s <= _LONGEST_GAP_S else 0.0
     leased = sum(lease.state == LeaseState.RUNNING for lease in status.leases)
     training = sum(trainer.nodes for trainer in status.trainers)
     return {

@@ -14,7 +14,6 @@ another user's jobs come and go, and holds what must be so whatever happens:
 * no lease and no process is left at the end.
 """
 
-import fcntl
 import os
 import signal
 import sqlite3
@@ -32,8 +31,9 @@ from subprocess import CalledProcessError
 from typing import NamedTuple, Self
 
 from freetrain.state.copies import damaged_of
-from freetrain.state.database import DATABASE, LOCK
+from freetrain.state.database import DATABASE, turn_in
 from freetrain.state.files import UnreadableFileError
+from freetrain.state.turn import this_process
 from freetrain.tick.status_report import read_status_report
 from slurm.records import JobState
 from tests.cluster.cluster import (
@@ -388,8 +388,7 @@ class Storm:
         path = folder / DATABASE
         for kept in damaged_of(path):
             kept.unlink()
-        with (folder / LOCK).open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with turn_in(folder, this_process(), wait_s=_TICK_S):
             if not path.exists():
                 return False
             if strike is Strike.AGE and not self._old.exists():
@@ -404,6 +403,10 @@ class Storm:
                 _copy(self._old, path)
                 self._old.unlink()
         return True
+
+
+_TICK_S = 180.0
+"""No tick lasts longer (``TICK_LIMIT_S`` and ``CLEANING_UP_S`` of ``tick``)."""
 
 
 def _copy(source: Path, target: Path) -> None:

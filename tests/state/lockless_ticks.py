@@ -1,11 +1,10 @@
 """Ticks on a file system whose locks do not reach other hosts, as a process of one.
 
 Run as ``python -m tests.state.lockless_ticks STATE HOST SEED``. It ticks until it is
-killed: takes the turn, writes into the database, and gives the turn back. Locks do
-nothing here: flock is replaced, and SQLite is told to use none.
+killed: takes the turn, writes into the database, and gives the turn back. SQLite is
+told to use no locks here.
 """
 
-import fcntl
 import os
 import random
 import sqlite3
@@ -18,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from freetrain.state import database, turn
-from freetrain.state.database import StoreBusyError, open_store, transaction, turn_in
+from freetrain.state.database import StoreBusyError, open_store, turn_in, writing
 from freetrain.state.tables import Event, EventKind, add_events
 from freetrain.state.turn import TickProcess
 
@@ -35,7 +34,6 @@ def connect_without_locks(place: str | Path, **options: Any) -> sqlite3.Connecti
 
 
 def main(state: Path, host: str, seed: int) -> None:
-    fcntl.flock = lambda *_: None
     sqlite3.connect = connect_without_locks  # type: ignore[assignment]
     turn.TURN_BEAT_S = 0.1
     database.take_turn = partial(turn.take_turn, silent_s=SILENT_S)  # type: ignore[attr-defined]
@@ -59,9 +57,7 @@ def tick(
         inside.write_text(str(process.pid))
         with open_store(state, uid=os.getuid(), turn=taken, allow_wal=False) as store:
             for part in range(random_.randrange(1, 4)):
-                if not taken.is_held():
-                    return
-                with transaction(store):
+                with writing(store, taken):
                     name = f"{process.host} {process.pid} {number} {part}"
                     many = [Event(0.0, EventKind.ASKED, name, n) for n in range(40)]
                     add_events(store, many)

@@ -19,7 +19,7 @@ from freetrain.cli.context import error_line, exit_code
 from freetrain.config.site import LeaseMode
 from freetrain.demo.fake_slurm.cluster import FakeJob, FakeJobState
 from freetrain.errors import FreeTrainError
-from freetrain.state.database import DATABASE, LOCK, local_lock
+from freetrain.state.database import DATABASE, turn_in
 from freetrain.state.files import AgentState, TickSign, read_tick_sign
 from freetrain.state.tables import leases
 from freetrain.tick.status_report import StatusReport
@@ -29,7 +29,7 @@ from slurm.errors import SlurmError, SlurmRefusedError
 from slurm.records import JobKey
 from tests.fakes.slurm.installing import USER
 from tests.fakes.slurm.state import Act
-from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs
+from tests.tick.tick_worlds import ELSEWHERE, TickWorld, lease_of, running, theirs
 
 NOTICE = ["TERM"]
 
@@ -80,7 +80,7 @@ def test_where_the_state_cannot_be_used_room_is_made(
 
 def test_where_the_disk_is_full_room_is_made(crowded: TickWorld) -> None:
     def fills(point: str) -> None:
-        if point == "before taking the leader lock":
+        if point == "before writing what was observed":
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(FreeTrainError) as caught:
@@ -91,7 +91,7 @@ def test_where_the_disk_is_full_room_is_made(crowded: TickWorld) -> None:
 
 def test_while_another_tick_is_at_work_room_is_made(crowded: TickWorld) -> None:
     with (
-        local_lock(crowded.folder.path / LOCK),
+        turn_in(crowded.folder.path, ELSEWHERE),
         pytest.raises(FreeTrainError) as caught,
     ):
         crowded.tick()

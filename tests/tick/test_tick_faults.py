@@ -18,16 +18,10 @@ from freetrain.cli.context import exit_code
 from freetrain.config.site import Caps, PlannerSettings
 from freetrain.demo.fake_slurm.cluster import FakeJobState
 from freetrain.errors import CannotWriteError, FreeTrainError
-from freetrain.state.database import (
-    LOCK,
-    StoreBusyError,
-    local_lock,
-    open_store,
-    take_leader_lock,
-)
+from freetrain.state.database import StoreBusyError, turn_in
 from freetrain.state.files import EndingKind, StateDir, create_ending
 from freetrain.state.tables import TickCounter, TrainerState, counters, leases
-from freetrain.state.turn import TickProcess
+from freetrain.state.turn import TURNS, newest_turn, turn_file
 from freetrain.tick.environment import MOST_EVIDENCE, append_line, keep_evidence
 from freetrain.tick.status_report import StatusReport
 from freetrain.tick.tick import tick
@@ -35,7 +29,14 @@ from slurm.errors import SlurmError, SlurmUnavailableError, UnreadableOutputErro
 from tests.fakes.slurm.installing import FakeSlurm
 from tests.fakes.slurm.state import Act
 from tests.state.endings import an_ending
-from tests.tick.tick_worlds import UID, TickWorld, lease_of, theirs, tick_world
+from tests.tick.tick_worlds import (
+    ELSEWHERE,
+    UID,
+    TickWorld,
+    lease_of,
+    theirs,
+    tick_world,
+)
 
 _SMALL_BYTES = 4_096
 
@@ -166,12 +167,12 @@ def test_a_state_that_may_not_be_written_is_reported(world: TickWorld) -> None:
     assert in_child(become, world, uid=_NOBODY) == 73
 
 
-def test_two_ticks_on_one_host_do_not_overlap(world: TickWorld) -> None:
+def test_two_ticks_do_not_overlap(world: TickWorld) -> None:
     world.submit("a", most=2)
 
     with (
-        local_lock(world.folder.path / LOCK),
-        pytest.raises(StoreBusyError, match="another tick is at work") as caught,
+        turn_in(world.folder.path, ELSEWHERE),
+        pytest.raises(StoreBusyError, match="process 1 on elsewhere") as caught,
     ):
         world.tick()
 
@@ -180,35 +181,16 @@ def test_two_ticks_on_one_host_do_not_overlap(world: TickWorld) -> None:
     assert world.status().done["leases asked for"] == 2
 
 
-def lock_elsewhere(world: TickWorld, *, now_s: float, for_s: float) -> None:
-    """Let another host take the leader lock."""
-    process = TickProcess("elsewhere", 1, "boot")
-    with open_store(world.folder.path, uid=UID) as store:
-        take_leader_lock(
-            store, process, now_s=now_s, for_s=for_s, is_alive=lambda _: True
-        )
-
-
-def test_a_tick_on_another_host_is_left_its_turn(world: TickWorld) -> None:
-    world.submit("a", most=2)
-    lock_elsewhere(world, now_s=world.now_s, for_s=100.0)
-
-    with pytest.raises(StoreBusyError, match="elsewhere"):
-        world.tick()
-    world.now_s += 101.0
-
-    assert world.status().done["leases asked for"] == 2
-
-
-def test_a_tick_that_lost_its_lock_changes_nothing_more(world: TickWorld) -> None:
+def test_a_tick_that_lost_its_turn_changes_nothing_more(world: TickWorld) -> None:
     world.submit("a", most=2)
 
     def overtaken(point: str) -> None:
         if point == "before writing intent":
-            lock_elsewhere(world, now_s=world.now_s + 10_000.0, for_s=1.0)
+            folder = world.folder.path / TURNS
+            turn_file(folder, newest_turn(folder) + 1).touch()
 
     world.reached = overtaken
-    with pytest.raises(StoreBusyError, match="took over"):
+    with pytest.raises(StoreBusyError, match="took its turn"):
         world.tick()
 
     assert world.slurm.calls("sbatch") == []

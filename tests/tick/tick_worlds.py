@@ -107,6 +107,10 @@ class FakeRunner:
         return answer
 
 
+ELSEWHERE = TickProcess("elsewhere", 1, "boot")
+"""A process that ticks on another host."""
+
+
 @dataclass(slots=True)
 class TickWorld:
     """What ticks are tried on.
@@ -355,7 +359,7 @@ def observing(world: TickWorld) -> Iterator[tuple[TickContext, Observed]]:
             folder=world.folder,
             state=state,
             backend=world.connect(20),
-            leader_lock=None,
+            turn=None,
         )
         room = make_room(
             context.site,

@@ -14,7 +14,8 @@ import pytest
 
 from freetrain.cli.context import error_line, exit_code
 from freetrain.errors import FreeTrainError
-from freetrain.state.database import DATABASE, LOCK, local_lock
+from freetrain.state.database import DATABASE, turn_in
+from freetrain.state.turn import this_process
 from tests.cluster.broker import LiveBroker
 from tests.cluster.cluster import Cluster
 from tests.cluster.settings import Variant
@@ -104,13 +105,13 @@ def test_others_start_though_another_tick_hangs(
     job_id = site.others_job(4, 5)
 
     with (
-        local_lock(broker.folder.path / LOCK),
+        turn_in(broker.folder.path, this_process()),
         pytest.raises(FreeTrainError) as caught,
     ):
         broker.tick()
 
     assert exit_code(caught.value) == 75
-    tell_and_check(site, job_id, "locked")
+    tell_and_check(site, job_id, "another tick")
 
 
 def tell_and_check(site: Site, job_id: int, how: str) -> None:
