@@ -154,7 +154,7 @@ class Caps(Struct, frozen=True, kw_only=True, rename=key_name):
 
     Attributes:
         leases: Leases held and waiting at a time.
-        requests_per_tick: Leases asked for in one tick.
+        leases_per_tick: Leases asked for in one tick.
         rpcs_per_tick: Slurm commands in one tick that change something.
         churn_per_hour: Leases asked for or given up by choice in an hour; nodes that
             others need are given up whatever this says. Each end may stop the
@@ -162,7 +162,7 @@ class Caps(Struct, frozen=True, kw_only=True, rename=key_name):
     """
 
     leases: Count = 64
-    requests_per_tick: Count = 32
+    leases_per_tick: Count = 32
     rpcs_per_tick: Annotated[int, Meta(ge=1, le=1_000)] = 8
     churn_per_hour: Count = 240
 

@@ -969,8 +969,8 @@ def look_at_arrays(site: Site, config: ClusterConfig) -> Finding:
     if most < _SMALL_ARRAY:
         advice = "Each lease is a request of its own; [caps] rpcs_per_tick binds."
         return warn("MaxArraySize", f"{most}: no job arrays", advice)
-    if most < site.caps.requests_per_tick:
-        seen = f"{most}, below [caps] requests_per_tick = {site.caps.requests_per_tick}"
+    if most < site.caps.leases_per_tick:
+        seen = f"{most}, below [caps] leases_per_tick = {site.caps.leases_per_tick}"
         return ok("MaxArraySize", f"{seen}: several arrays a tick")
     return ok("MaxArraySize", str(most))
 

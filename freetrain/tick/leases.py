@@ -58,11 +58,11 @@ def limits_of(
         takes_arrays: False once Slurm has refused a job array.
     """
     longest_s = min(site.lease.longest_s, partition.max_time_s)
-    most_tasks = max(1, min(site.caps.requests_per_tick, config.max_array_size))
+    most_tasks = max(1, min(site.caps.leases_per_tick, config.max_array_size))
     return Limits(
         mode=mode_of(site, config, partition, partitions=partitions),
         most_leases=site.caps.leases,
-        most_new_leases=site.caps.requests_per_tick,
+        most_new_leases=site.caps.leases_per_tick,
         most_array_tasks=most_tasks if takes_arrays else 1,
         most_calls=site.caps.rpcs_per_tick,
         most_churn=site.caps.churn_per_hour,

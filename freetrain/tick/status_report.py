@@ -346,7 +346,7 @@ def report_of(  # noqa: PLR0913 - one fact each
         churned=observed.pace.churned,
         caps={
             "leases": limits.most_leases,
-            "requests_per_tick": limits.most_new_leases,
+            "leases_per_tick": limits.most_new_leases,
             "rpcs_per_tick": limits.most_calls,
             "churn_per_hour": limits.most_churn,
         },

@@ -56,7 +56,7 @@ longest = "2h"
 
 [caps]
 leases = 10
-requests_per_tick = 5
+leases_per_tick = 5
 rpcs_per_tick = 4
 churn_per_hour = 60
 
@@ -112,7 +112,7 @@ def test_a_file_says_everything_about_a_site() -> None:
             longest_s=7_200.0,
         ),
         caps=settings.Caps(
-            leases=10, requests_per_tick=5, rpcs_per_tick=4, churn_per_hour=60
+            leases=10, leases_per_tick=5, rpcs_per_tick=4, churn_per_hour=60
         ),
         holes=settings.HoleSettings(margin_s=45.0, epilog_s=8.0, plan_age_s=300.0),
         planner=settings.PlannerSettings(

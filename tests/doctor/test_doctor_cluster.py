@@ -87,7 +87,7 @@ NODES = (
     Node("n1", frozenset({NodeState.ALLOCATED}), partitions=("freetrain",)),
     Node("n2", frozenset({NodeState.IDLE, NodeState.DRAIN}), partitions=("freetrain",)),
 )
-FEW = structs.replace(SITE, caps=Caps(requests_per_tick=5))
+FEW = structs.replace(SITE, caps=Caps(leases_per_tick=5))
 
 
 def privacy(mode: Mode | None, *hidden: str, sees_all: bool = False) -> Finding:

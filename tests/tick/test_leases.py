@@ -71,7 +71,7 @@ def site_with(part: str, **changes: object) -> Site:
 
 def test_every_setting_of_the_site_becomes_a_limit() -> None:
     lease = limits(site_with("lease", shortest_s=150.0, longest_s=3_600.0))
-    caps = {"leases": 7, "requests_per_tick": 5, "rpcs_per_tick": 3}
+    caps = {"leases": 7, "leases_per_tick": 5, "rpcs_per_tick": 3}
     capped = limits(site_with("caps", churn_per_hour=9, **caps))
     starts = limits(site_with("starts", pause_after=2, pause_s=7_200.0))
 

@@ -132,7 +132,7 @@ def test_refusals_are_reported_and_make_ticks_pause(quick_folder: Path) -> None:
 
 
 def test_no_more_commands_are_run_than_the_site_allows(quick_folder: Path) -> None:
-    world = tick_world(quick_folder, caps=Caps(rpcs_per_tick=1, requests_per_tick=2))
+    world = tick_world(quick_folder, caps=Caps(rpcs_per_tick=1, leases_per_tick=2))
     world.submit("a", most=8)
     status = world.status()
     assert len(world.slurm.calls("sbatch")) == 1
