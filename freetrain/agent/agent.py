@@ -525,7 +525,7 @@ def _has_stalled(observed: Observation) -> bool:
 
 
 def _is_home(observed: Observation, trainer: ObservedTrainer) -> bool:
-    return observed.me in trainer.newest.assigned.keys and not trainer.loses_this_lease
+    return observed.me in trainer.newest.assigned.keys and not trainer.is_being_left
 
 
 _SPARE_AGAIN_S = 60.0

@@ -497,7 +497,7 @@ class ObservedTrainer:
             one or the memory for it.
         is_done: Whether its work is done.
         since_end_s: Since this agent first saw the ending of its last world.
-        loses_this_lease: Whether this lease leaves it, for another trainer or for good.
+        is_being_left: Whether this lease leaves it, for another trainer or for good.
         unix_s: Now, for the files.
     """
 
@@ -511,7 +511,7 @@ class ObservedTrainer:
     has_room_for_spare: bool = False
     is_done: bool = False
     since_end_s: float = 0.0
-    loses_this_lease: bool = False
+    is_being_left: bool = False
     unix_s: float = 0.0
 
     @property
@@ -594,6 +594,6 @@ class Observation:
     ) -> bool:
         """Tell whether *key* leaves *generation* of *trainer*, or has left."""
         if key == self.me:
-            return trainer.loses_this_lease
+            return trainer.is_being_left
         leaves = {AgentState.LEAVING, AgentState.ENDED}
         return self.peer(key).state in leaves or key in generation.notices

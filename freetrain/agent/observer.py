@@ -479,7 +479,7 @@ class Observer:
             and self._has_room_for_spare(newest),
             is_done=board.is_done(name, running_s=running_s),
             since_end_s=memory.age_s(("end", name, last)),
-            loses_this_lease=memory.leaving_since_s is not None or is_given_elsewhere,
+            is_being_left=memory.leaving_since_s is not None or is_given_elsewhere,
             unix_s=memory.unix_s,
         )
 

@@ -9,9 +9,10 @@ is made; generations without a head are rescued; the lease is given back.
 
 A lease *leaves* a generation when its agent was asked to leave
 (``Environment.is_asked_to_leave``), when its time limit is near, or when the trainer
-was given other leases; ``ObservedTrainer.loses_this_lease`` says so of this lease, and
+was given other leases; ``ObservedTrainer.is_being_left`` says so of this lease, and
 ``Observation.is_leaving`` of any. ``Observation.leaving_s`` counts from when this lease
-leaves for good.
+leaves for good. A lease is *lost* that went without leaving: its heartbeat stands
+still, or its job is over (``Observation.is_lost``).
 """
 
 from __future__ import annotations
@@ -713,7 +714,7 @@ def _delay_s(
     """Return for how long this agent leaves that to others; None for always."""
     if observed.me not in trainer.newest.assigned.keys:
         return None
-    if trainer.loses_this_lease:
+    if trainer.is_being_left:
         is_leaving = reason is SuccessionReason.LEAVING
         return observed.patience.gather_s if is_leaving else 0.0
     order = [member.key for member in survivors]
@@ -918,7 +919,7 @@ def write_notices(
     observed: Observation, trainer: ObservedTrainer
 ) -> tuple[WriteNotice, ...]:
     """Return the notices by which the other agents learn that this lease leaves."""
-    if not trainer.loses_this_lease:
+    if not trainer.is_being_left:
         return ()
     return tuple(
         WriteNotice(trainer.name, generation.number)
@@ -1036,9 +1037,7 @@ def manage_spare(observed: Observation, *, unseen_s: float) -> tuple[Action, ...
 
 def _wants_spare(observed: Observation, trainer: ObservedTrainer) -> bool:
     is_going_on = not trainer.verdict.is_final
-    is_here = (
-        observed.me in trainer.newest.assigned.keys and not trainer.loses_this_lease
-    )
+    is_here = observed.me in trainer.newest.assigned.keys and not trainer.is_being_left
     asks = bool(trainer.job.launch.spare) or trainer.has_room_for_spare
     return asks and is_going_on and is_here and not trainer.is_done
 

@@ -82,7 +82,7 @@ def test_an_elastic_world_is_launched_ahead_of_one_other_and_never_of_two(
 
 def test_a_lease_that_is_still_a_member_does_not_leave_before_its_time_is_up() -> None:
     member = generation(9, OTHER, ME, is_over=True)
-    trainer = ObservedTrainer(job=a_job("t"), newest=member, loses_this_lease=True)
+    trainer = ObservedTrainer(job=a_job("t"), newest=member, is_being_left=True)
 
     actions = chosen(trainer, leaving_s=1.0, bound_s=5.0)
 
@@ -107,7 +107,7 @@ def kinds(earlier: ObservedGeneration, *, leaving_s: float | None) -> set[type]:
         job=a_job("t"),
         newest=generation(9, OTHER),
         earlier=(earlier,),
-        loses_this_lease=leaving_s is not None,
+        is_being_left=leaving_s is not None,
     )
     actions = chosen(trainer, leaving_s=leaving_s, bound_s=10.0)
     return {type(a) for a in actions} & {AskToStop, GiveBackLease, Kill, KillRanks}
