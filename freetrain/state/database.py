@@ -7,7 +7,8 @@ tables; ``state.tables`` reads and writes their rows.
 
 One tick works at a time: the one that has the turn (``state.turn``), a file that only
 one process can create, on any host, whether or not the file system locks. Each
-transaction by ``writing`` first proves that its tick still has it.
+transaction by ``writing`` first proves that its tick still has it, by the folder and
+by the number of the last turn that began, which the database holds.
 
 A damaged or missing database is put back from its newest good copy (``state.copies``)
 when it is opened to be written.
@@ -170,6 +171,8 @@ def open_store(
         if not version(connection) and (path / TRAINERS).exists():
             _mark_find_again(path)
         migrate(connection)
+        if turn is not None:
+            _begin_turn(connection, turn)
         opened = (path / DATABASE).stat().st_ino
         yield connection
         if _inode(path / DATABASE) != opened:
@@ -719,12 +722,19 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
             raise
 
 
+def _begin_turn(connection: sqlite3.Connection, turn: StateTurn) -> None:
+    """Write down that *turn* is at work: earlier ones write nothing from now on."""
+    with transaction(connection):
+        _check_turn(turn, is_newest=True)
+        connection.execute("INSERT OR REPLACE INTO turn VALUES (1, ?)", (turn.number,))
+
+
 @contextmanager
 def writing(connection: sqlite3.Connection, turn: StateTurn) -> Iterator[None]:
-    """Make everything inside happen at once, if no later turn than *turn* was taken.
+    """Make everything inside happen at once, if no later turn than *turn* began.
 
-    The process with a later turn may have taken it up to now, but waits with its own
-    transaction until this one is over.
+    A later one is seen in the folder of turns, or in the database: a file system may
+    show a process that was frozen a folder as it was a minute ago, but no database.
 
     Raises:
         StoreBusyError: Another process took a later turn; stop at once.
@@ -732,12 +742,17 @@ def writing(connection: sqlite3.Connection, turn: StateTurn) -> Iterator[None]:
         OSError: The folder of turns cannot be listed.
     """
     with transaction(connection):
-        if not turn.is_held():
-            raise StoreBusyError(
-                "another tick took its turn, because this one seemed dead. Nothing was "
-                "written since; the other one goes on."
-            )
+        (number,) = connection.execute("SELECT number FROM turn").fetchone() or (0,)
+        _check_turn(turn, is_newest=number == turn.number)
         yield
+
+
+def _check_turn(turn: StateTurn, *, is_newest: bool) -> None:
+    if not (is_newest and turn.is_held()):
+        raise StoreBusyError(
+            "another tick took its turn, because this one seemed dead. Nothing was "
+            "written since; the other one goes on."
+        )
 
 
 @contextmanager
@@ -998,6 +1013,14 @@ STEPS: tuple[tuple[str, ...], ...] = (
         # Users whose share is kept for a while though they have no leases.
         "ALTER TABLE owners ADD COLUMN want INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE owners ADD COLUMN kept_until_s REAL",
+    ),
+    (
+        # The last turn that began (``state.turn``).
+        "DROP TABLE turn",
+        """CREATE TABLE turn (
+            one INTEGER PRIMARY KEY CHECK (one = 1),
+            number INTEGER NOT NULL
+        ) STRICT""",
     ),
 )
 """Step i takes a state from version i to i + 1. Never change a step; add another.

@@ -19,8 +19,11 @@ from freetrain.state.database import (
     StoreBusyError,
     open_store,
     prepare_directory,
+    transaction,
     turn_in,
+    writing,
 )
+from freetrain.state.tables import Event, EventKind, add_events
 from freetrain.state.turn import (
     TURN_SILENT_S,
     TURNS,
@@ -31,6 +34,7 @@ from freetrain.state.turn import (
     take_turn,
     turn_file,
 )
+from tests.state.events import events_of
 
 UID = os.getuid()
 ROOT = Path(__file__).resolve().parents[2]
@@ -212,3 +216,23 @@ def test_without_any_locks_two_login_nodes_never_tick_at_once_and_kills_break_no
     assert len(names) > 30
     assert {rows.get(name) for name in names} == {40}
     assert set(rows.values()) == {40}
+
+
+def test_a_turn_writes_nothing_once_a_later_one_began_that_the_folder_hides_yet(
+    state: Path,
+) -> None:
+    with (
+        turn_in(state, HERE) as turn,
+        open_store(state, uid=UID, turn=turn) as store,
+    ):
+        with writing(store, turn):
+            add_events(store, [Event(1.0, EventKind.ASKED, "before")])
+        with transaction(store):
+            store.execute("UPDATE turn SET number = number + 1")
+
+        assert turn.is_held()
+        with pytest.raises(StoreBusyError, match="took its turn"), writing(store, turn):
+            add_events(store, [Event(2.0, EventKind.ASKED, "after")])
+
+        assert len(events_of(store, "before")) == 1
+        assert events_of(store, "after") == ()
