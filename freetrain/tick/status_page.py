@@ -426,7 +426,7 @@ def _state(line: TrainerLine) -> str:
         return _cell(line.state)
     if not line.nodes:
         return "waiting"
-    return "stalled" if line.is_stalled else "running"
+    return "stalled" if line.is_stalled else "training"
 
 
 def _work(curve: PageCurve | None) -> str:
