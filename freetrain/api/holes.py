@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from freetrain.api.context import UserContext
     from freetrain.config.site import Site
+    from slurm.backend import SlurmBackend
     from slurm.holes import Hole, Snapshot
     from slurm.pieces import Lack
     from slurm.records import ClusterConfig, JobRecord
@@ -63,15 +64,18 @@ def holes_now(
     )
 
 
-def slurm_now(context: UserContext) -> tuple[ClusterConfig, Snapshot]:
+def slurm_now(
+    context: UserContext, backend: SlurmBackend | None = None
+) -> tuple[ClusterConfig, Snapshot]:
     """Return how the cluster is set up, and a snapshot of it.
 
-    No backfill cycle overlapped the snapshot, or it is the last of a few.
+    No backfill cycle overlapped the snapshot, or it is the last of a few. A *backend*
+    that is given must take ``MOST_REQUESTS``.
 
     Raises:
         SlurmError: Slurm did not answer.
     """
-    backend = slurm_connector(context.environ)(MOST_REQUESTS)
+    backend = backend or slurm_connector(context.environ)(MOST_REQUESTS)
     config, snapshot = backend.config(), backend.snapshot()
     for _ in range(SNAPSHOTS - 1):
         if not snapshot.is_torn:

@@ -57,7 +57,7 @@ def shadow(
     """Plan as a tick does, submit nothing, and note what was foreseen."""
     # Imported here, so that `freetrain shadow -h` stays quick.
     from freetrain.api.shadow import (  # noqa: PLC0415
-        observe_once,
+        look_once,
         score_file,
         shadow_file,
     )
@@ -72,8 +72,8 @@ def shadow(
         record: object = scored
         lines = [*_score_lines(scored)]
     else:
-        record = seen = observe_once(context, config, jobs or [])
-        lines = [_seen_line(seen)]
+        record = seen = look_once(context, config, jobs or [])
+        lines = [_seen_line(seen), *map(one_line, seen.problems)]
     text = "".join(f"{line}\n" for line in lines)
     write_out(context, json_text(record, indent=2) if as_json else text)
 
@@ -94,11 +94,12 @@ def _seen_line(seen: "ShadowLook") -> str:
 def _score_lines(found: "ShadowScore") -> "Iterator[str]":
     span_s = found.last_s - found.first_s
     yield (
-        f"{counted(found.observations, 'look')} in {age_text(span_s)} from "
+        f"{counted(found.looks, 'look')} in {age_text(span_s)} from "
         f"{clock_text(found.first_s)} on; {found.torn} torn by backfill, "
         f"{age_text(found.missing_s)} in gaps."
     )
-    yield f"Idle: {found.idle_mean:.1f} of {nodes_text(found.nodes)} on average."
+    nodes = nodes_text(found.nodes)
+    yield f"Holes: on {found.hole_nodes_mean:.1f} of {nodes} on average."
     foretold, unforetold = found.foretold, found.open
     judged = foretold.stayed + foretold.ended_early
     share = f" ({per_cent(foretold.stayed / judged)})" if judged else ""
@@ -122,8 +123,12 @@ def _score_lines(found: "ShadowScore") -> "Iterator[str]":
         f"given up for others, {found.by_time} ended by their time, {found.by_plan} "
         f"given up by the plan."
     )
+    yield (
+        "Left out: harm, as no lease holds a job up; measured speeds, losses and the "
+        "ends of trainings."
+    )
     for name, done in found.training.items():
         samples = "its job file states no speed (scaling)"
         if done.samples is not None:
             samples = f"{scaled(done.samples)} samples by the speed its job file states"
-        yield one_line(f"{name}: {done.node_s / 3_600:.1f} node-hours; {samples}.")
+        yield one_line(f"{name}: {done.lease_s / 3_600:.1f} lease-hours; {samples}.")

@@ -621,8 +621,8 @@ class StateDir:
 
     @property
     def shadow(self) -> Path:
-        """What `freetrain shadow` foresaw, a line each time."""
-        return self.path / "shadow.jsonl"
+        """What `freetrain shadow` foresaw, and what its looks have learned."""
+        return self.path / "shadow"
 
     @property
     def log(self) -> Path:

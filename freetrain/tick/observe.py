@@ -42,12 +42,14 @@ from slurm.holes import carry_plans, plans_of
 from slurm.records import choose_partition
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Mapping
 
     from freetrain.broker.lease import Intent, Lease, LeaseKey
     from freetrain.broker.limits import Limits, Pace
     from freetrain.broker.reasons import EndReason
     from freetrain.broker.sharing import CallMemory
+    from freetrain.config.site import Site
     from freetrain.state.files import Heartbeat, StateDir
     from freetrain.tick.environment import TickContext
     from freetrain.tick.room import Room
@@ -127,9 +129,7 @@ def observe(context: TickContext, room: Room) -> Observed:
     """
     site, state = context.site, context.state
     config = room.seen.config
-    last = seen_backfill_plans(state)
-    max_age_s = site.holes.plan_age_s
-    snapshot = carry_plans(last.plans, room.seen.snapshot, max_age_s=max_age_s)
+    snapshot, plans, is_known = with_plans(state, site, room.seen.snapshot)
     now_s = snapshot.time_s
     known = intents(state, ending_after_s=now_s - REMEMBERED_S)
     previous = leases(state, ending_after_s=now_s - REMEMBERED_S)
@@ -155,7 +155,6 @@ def observe(context: TickContext, room: Room) -> Observed:
     sources = Sources(uid, snapshot.jobs, found, looked_s)
     believed = believe(previous, known, sources, now_s=now_s, limits=limits)
     belief, gave_way = with_room_made(believed, room, now_s)
-    whole_s = last.whole_s if snapshot.is_torn else now_s
     known_trainers, progress = _read_trainers(context, now_s=now_s)
     return Observed(
         room=room,
@@ -166,8 +165,8 @@ def observe(context: TickContext, room: Room) -> Observed:
         previous_leases=previous,
         belief=belief,
         gave_way=gave_way,
-        plans=SeenBackfillPlans(plans_of(snapshot), whole_s),
-        is_plan_known=is_plan_known(snapshot, whole_s=whole_s, max_age_s=max_age_s),
+        plans=plans,
+        is_plan_known=is_known,
         calls=call_memory(state),
         pace=pace(state, since_s=now_s - limits.churn_window_s),
         heartbeats=read_heartbeats(
@@ -177,6 +176,25 @@ def observe(context: TickContext, room: Room) -> Observed:
         progress=progress,
         deliveries=deliveries(state),
     )
+
+
+def with_plans(
+    state: sqlite3.Connection, site: Site, snapshot: Snapshot
+) -> tuple[Snapshot, SeenBackfillPlans, bool]:
+    """Return *snapshot* with backfill's plans of earlier ones where it was torn.
+
+    Returns:
+        The snapshot, what to remember of plans, and whether these can be trusted.
+
+    Raises:
+        StoreError: What is remembered cannot be read.
+    """
+    last = seen_backfill_plans(state)
+    max_age_s = site.holes.plan_age_s
+    carried = carry_plans(last.plans, snapshot, max_age_s=max_age_s)
+    whole_s = last.whole_s if carried.is_torn else carried.time_s
+    is_known = is_plan_known(carried, whole_s=whole_s, max_age_s=max_age_s)
+    return carried, SeenBackfillPlans(plans_of(carried), whole_s), is_known
 
 
 def _find_jobs(

@@ -485,7 +485,8 @@ def leases_to_ask_for(
         leases: Those that are there: others are of the same accounts and QOS, where
             the site names none.
     """
-    of = [site.lease.account] if site.lease.account else {job.account for job in leases}
+    named = site.lease.account
+    of = [named] if named else {job.account for job in leases} - {""}
     qos = [site.lease.qos] if site.lease.qos else {job.qos for job in leases} - {""}
     for shape in shapes:
         whole = (node.cpus for node in nodes if shape.partition in node.partitions)

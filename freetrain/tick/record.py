@@ -86,24 +86,13 @@ def record(
     Raises:
         StoreError: It could not be written.
     """
-    ratings, forecasts = plan.ratings, plan.forecasts
     heard_before = frozenset(seen_heartbeats(context.state))
     news = [(t, *_new_generations(context, t)) for t in observed.trainers]
     with context.writing("what was observed") as state:
         put_intents(state, observed.belief.intents)
         put_leases(state, observed.belief.leases)
-        put_backfill_plans(state, observed.plans)
-        put_call_memory(state, plan.calls)
-        put_limit_memory(state, plan.limits.memory)
-        put_known_limits(state, plan.limits.known)
-        put_awaited_preemptions(state, plan.awaited)
-        if forecasts is not None:
-            # Imported here: most sites' ticks need no forecasts.
-            from freetrain.tick.lookahead import save  # noqa: PLC0415
-
-            save(state, forecasts, observed)
+        record_learned(state, observed, plan)
         put_heartbeats(state, observed.heartbeats.seen)
-        put_priority_memory(state, ratings.priority, ratings.memory)
         put_loss_forecasts(state, plan.loss_forecasts)
         progress = observed.progress.items()
         put_histories(
@@ -122,6 +111,27 @@ def record(
         add_to_counters(state, {TickCounter.GENERATIONS: float(created)})
         drop_events(state, before_s=observed.now_s - EVENTS_KEPT_S)
     observed.room.is_recorded = True
+
+
+def record_learned(
+    state: sqlite3.Connection, observed: Observed, plan: TickPlan
+) -> None:
+    """Record what the next plan goes on from, inside the caller's transaction.
+
+    Raises:
+        StoreError: It could not be written.
+    """
+    put_backfill_plans(state, observed.plans)
+    put_call_memory(state, plan.calls)
+    put_limit_memory(state, plan.limits.memory)
+    put_known_limits(state, plan.limits.known)
+    put_awaited_preemptions(state, plan.awaited)
+    if plan.forecasts is not None:
+        # Imported here: most sites' ticks need no forecasts.
+        from freetrain.tick.lookahead import save  # noqa: PLC0415
+
+        save(state, plan.forecasts, observed)
+    put_priority_memory(state, plan.ratings.priority, plan.ratings.memory)
 
 
 def _room_events(observed: Observed) -> Iterator[Event]:

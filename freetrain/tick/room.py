@@ -183,6 +183,33 @@ def make_room(
             was sent. Where it did not take what was sent, the result says so.
     """
     seen = view_of(site, backend.config(), backend.snapshot())
+    room = room_to_make(
+        site,
+        environment,
+        backend,
+        seen,
+        is_dry=is_dry,
+        notified_before=notified_before,
+    )
+    _send(room)
+    return room
+
+
+def room_to_make(  # noqa: PLR0913 -- each from elsewhere
+    site: Site,
+    environment: TickEnvironment,
+    backend: SlurmBackend,
+    seen: SlurmView,
+    *,
+    is_dry: bool,
+    notified_before: MutableMapping[str, float],
+) -> Room:
+    """Return the room that leases have to make by what was *seen*; nothing is sent.
+
+    Raises:
+        BadConfigurationError: Leases are to yield to jobs that are hidden from us.
+        SlurmError: Slurm's answers cannot be read.
+    """
 
     def sees_all() -> bool:
         uid, user = environment.uid, environment.user
@@ -194,7 +221,7 @@ def make_room(
     claims = claims_of(site, environment, seen)
     blocked = _blocked_jobs(seen, environment.uid, is_sure=True)
     claims = with_blocked(claims, blocked, seen.snapshot, environment.uid)
-    room = Room(
+    return Room(
         seen=seen,
         claims=claims,
         environment=environment,
@@ -202,8 +229,6 @@ def make_room(
         is_dry=is_dry,
         notified_before=notified_before,
     )
-    _send(room)
-    return room
 
 
 def give_up_where_unsure(room: Room) -> None:

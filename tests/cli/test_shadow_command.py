@@ -72,7 +72,7 @@ def test_it_only_reads(fake: FakeSlurm) -> None:
     assert words.isdisjoint({"update", "hold", "release", "requeue", "suspend"})
     assert "show" in words or "version" in words
     assert [job.name for job in fake.jobs()] == ["theirs"]
-    assert [path.name for path in Path("state").iterdir()] == ["shadow.jsonl"]
+    assert [path.name for path in Path("state").iterdir()] == ["shadow"]
 
 
 def test_leases_end_where_jobs_come_and_are_planned_anew(fake: FakeSlurm) -> None:
@@ -100,12 +100,8 @@ def test_a_trainer_that_is_left_out_has_no_leases_any_more(fake: FakeSlurm) -> N
     assert {trainer for _, trainer, *_ in second["leases"]} == {"letters"}
 
 
-def test_without_a_trainer_or_with_pieces_it_refuses(fake: FakeSlurm) -> None:
-    pieces = JOB.replace("max = 6", "max = 6\ngpus_per_lease = 1")
-    pieces += '\n[launch]\nlauncher = "srun"\n'
-    Path("pieces.toml").write_text(pieces)
-
-    for words in [(), ("pieces.toml",), ("job.toml", "--score")]:
+def test_without_a_trainer_it_refuses(fake: FakeSlurm) -> None:
+    for words in [(), ("job.toml", "job.toml"), ("job.toml", "--score")]:
         shown = run("shadow", *words, environ=fake.environ)
         assert (shown.code, shown.stdout) == (64, ""), shown.stderr
         assert "Nothing was" in shown.stderr
@@ -130,8 +126,8 @@ def line(at_s: float, holes: dict[str, Any], **more: Any) -> str:  # noqa: ANN40
 
 def scored(*lines: str) -> Any:  # noqa: ANN401 - JSON
     at_home(JOB)
-    Path("state").mkdir(mode=0o700, exist_ok=True)
-    Path("state/shadow.jsonl").write_text("".join(lines))
+    Path("state/shadow").mkdir(mode=0o700, parents=True, exist_ok=True)
+    Path("state/shadow/looks.jsonl").write_text("".join(lines))
     shown = run("shadow", "--score", "--json", "--config", "freetrain.toml")
     assert shown.code == 0, shown.stderr
     return json.loads(shown.stdout)
@@ -154,7 +150,7 @@ def test_holes_are_held_against_the_ends_that_were_foretold() -> None:
         "unknown": 0,
     }
     assert found["open"] == {"booked": 1, "ended": 1, "lasted_s": 0.0, "unknown": 1}
-    assert found["idle_mean"] == pytest.approx((5 + 5 + 2 + 1) / 4)
+    assert found["hole_nodes_mean"] == pytest.approx((5 + 5 + 2 + 1) / 4)
 
 
 def test_nothing_is_known_over_a_gap() -> None:
@@ -180,20 +176,20 @@ def test_leases_and_training_are_summed_up() -> None:
     )
 
     assert (found["leases"], found["taken"], found["by_plan"]) == (2, 1, 0)
-    assert found["training"] == {"digits": {"node_s": 60.0, "samples": 6e3}}
+    assert found["training"] == {"digits": {"lease_s": 60.0, "samples": 6e3}}
 
 
 def test_a_line_that_was_cut_off_is_passed_over() -> None:
     found = scored(line(0, {"n1": "open"}), line(60, {"n1": "open"}), '{"at_s": 1')
 
-    assert found["observations"] == 2
+    assert found["looks"] == 2
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", '{"at_s": 1}\n'])
 def test_a_file_of_another_kind_is_refused(text: str) -> None:
     at_home(JOB)
-    Path("state").mkdir(mode=0o700)
-    Path("state/shadow.jsonl").write_text(text)
+    Path("state/shadow").mkdir(mode=0o700, parents=True)
+    Path("state/shadow/looks.jsonl").write_text(text)
 
     shown = run("shadow", "--score", "--config", "freetrain.toml")
 
