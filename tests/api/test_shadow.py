@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,10 +55,13 @@ class NoSlurm:
         raise AssertionError(f"{argv} was asked within {timeout_s} s")
 
 
-def trainer(name: str, *, most: int, nodes: str = "") -> TrainerJob:
+def trainer(
+    name: str, *, most: int, nodes: str = "", weight: float = 1.0
+) -> TrainerJob:
     speeds = ", ".join(f'"{n}" = {100.0 * n}' for n in (1, most))
     text = (
-        f'name = "{name}"\ncommand = "true"\nscaling = {{ {speeds} }}\n'
+        f'name = "{name}"\ncommand = "true"\nweight = {weight}\n'
+        f"scaling = {{ {speeds} }}\n"
         f"[nodes]\nmax = {most}\n{nodes}\n"
         f'[launch]\nlauncher = "srun"\n[costs]\nstart = "10s"\n'
     )
@@ -140,19 +144,20 @@ class Shadow:
 
 
 @contextmanager
-def shadow_of(
+def shadow_of(  # noqa: PLR0913 -- settings of a site
     folder: Path,
     *jobs: TrainerJob,
     planner: PlannerSettings | None = None,
     mode: LeaseMode = LeaseMode.PREEMPT,
     most: int = 100,
+    most_new: int = 100,
     rules: SiteRules = NO_RULES,
 ) -> Iterator[Shadow]:
     site = Site(
         state_directory=folder,
         lease=LeaseSettings(partition="freetrain", mode=mode),
         planner=planner or PlannerSettings(learn=False),
-        caps=Caps(leases=most),
+        caps=Caps(leases=most, requests_per_tick=most_new),
         rules=rules,
     )
     environment = replace(
@@ -214,15 +219,21 @@ def test_others_take_the_oldest_pieces_of_a_node_first(tmp_path: Path) -> None:
     assert [(end.start_s, end.why) for end in third.ended] == [(NOW_S, "taken")]
 
 
-def test_pieces_and_whole_nodes_are_planned_together(tmp_path: Path) -> None:
-    with shadow_of(tmp_path, SINGLE, WHOLE) as shadow:
-        look = shadow.look({"n1": 1})
+def test_pieces_and_whole_nodes_are_planned_together_and_kept_apart(
+    tmp_path: Path,
+) -> None:
+    without_memory = replace(CONFIG, select_type_parameters="CR_CPU")
+    many = trainer("single", most=12, nodes="gpus_per_lease = 1")
+    heavy = trainer("whole", most=2, weight=100.0)
+    with shadow_of(tmp_path, many, heavy) as shadow:
+        for _ in range(2):
+            look = shadow.look({"n1": 1}, config=without_memory)
 
-    whole = {lease.node for lease in look.leases if lease.trainer == "whole"}
-    single = {lease.node for lease in look.leases if lease.trainer == "single"}
-    assert whole
-    assert single
-    assert whole.isdisjoint(single | {"n1"})
+            whole = {own.node for own in look.leases if own.trainer == "whole"}
+            single = {own.node for own in look.leases if own.trainer == "single"}
+            assert whole
+            assert single
+            assert whole.isdisjoint(single | {"n1"})
 
 
 @settings(max_examples=15)
@@ -251,29 +262,61 @@ def test_leases_never_have_more_than_jobs_leave(looks: list[dict[str, int]]) -> 
             before = now
 
 
+def waiting_job(gpus: int, **more: object) -> JobRecord:
+    fields: dict[str, object] = {
+        "states": frozenset({JobState.PENDING}),
+        "reason": "Resources",
+        "priority": 1_000,
+        "eligible_s": NOW_S - 60.0,
+        "start_s": None,
+        "end_s": None,
+        "limit_s": 3_600.0,
+        "task_count": 1,
+        "oversubscribe": "OK",
+    }
+    return their_job(9, gpus, **fields | more)
+
+
+@pytest.mark.parametrize(
+    ("used", "gpus", "left"),
+    [
+        ({"n1": 3, "n2": 4}, 4, {"n1": 1}),
+        ({"n1": 1, "n2": 4, "n3": 4}, 2, {"n1": 1}),
+    ],
+)
 def test_leases_give_way_to_a_job_that_could_start_on_their_gpus(
-    tmp_path: Path,
+    tmp_path: Path, used: dict[str, int], gpus: int, left: dict[str, int]
 ) -> None:
-    waits = their_job(
-        9,
-        GPUS,
-        states=frozenset({JobState.PENDING}),
-        reason="Resources",
-        priority=1_000,
-        eligible_s=NOW_S - 60.0,
-        start_s=None,
-        end_s=None,
-        limit_s=3_600.0,
-        task_count=1,
-    )
-    used = {"n1": 3, "n2": 4}
     with shadow_of(tmp_path, SINGLE, mode=LeaseMode.YIELD) as shadow:
         first = shadow.look(used)
-        second = shadow.look(used, waits)
+        second = shadow.look(used, waiting_job(gpus))
 
-    assert gpus_leased(first) == {"n1": 1, "n3": 4}
-    assert gpus_leased(second) == {"n1": 1}
-    assert Counter((end.node, end.why) for end in second.ended) == {("n3", "taken"): 4}
+    assert gpus_leased(first).total() == 3 * GPUS - sum(used.values())
+    assert gpus_leased(second) == left
+    assert Counter(end.why for end in second.ended) == {"taken": gpus}
+
+
+def test_leases_end_by_their_time_before_a_job_is_planned_there(
+    tmp_path: Path,
+) -> None:
+    start_s = NOW_S + 600.0
+    planned = waiting_job(GPUS, planned_nodes="n3", start_s=start_s)
+    used = {"n1": 4, "n2": 4}
+    with shadow_of(tmp_path, SINGLE) as shadow:
+        first = shadow.look(used, planned)
+        later = [shadow.look(used, planned) for _ in range(9)]
+
+    assert len(first.leases) == GPUS
+    assert all(start_s - 180.0 < own.until_s < start_s for own in first.leases)
+    ended = [end for look in later for end in look.ended if end.start_s == NOW_S]
+    assert Counter(end.why for end in ended) == {"time": GPUS}
+
+
+def test_no_more_leases_are_new_than_a_tick_may_ask_for(tmp_path: Path) -> None:
+    with shadow_of(tmp_path, SINGLE, most_new=2) as shadow:
+        looks = [shadow.look({}), shadow.look({})]
+
+    assert [len(look.leases) for look in looks] == [2, 4]
 
 
 def test_the_cap_holds_for_all_leases_that_there_would_be(tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from freetrain.demo.fake_slurm.cluster import FakeJob
+from freetrain.state.database import open_store
+from freetrain.state.tables import put_forecast
 from tests.cli.commands import at_home, run
 from tests.fakes.slurm.installing import FakeSlurm, install
 
@@ -108,6 +111,22 @@ def test_without_a_trainer_it_refuses(fake: FakeSlurm) -> None:
     assert not Path("state").exists()
 
 
+def test_what_the_plan_could_not_take_into_account_is_said(fake: FakeSlurm) -> None:
+    site = Path("freetrain.toml")
+    site.write_text(site.read_text() + '\n[planner]\npolicy = "lookahead"\n')
+    shadow(fake, "job.toml")
+    with open_store(Path("state/shadow"), uid=os.getuid()) as state:
+        put_forecast(state, "{")
+
+    environ = fake.environ | {"HOME": str(Path.cwd())}
+    shown = run("shadow", "job.toml", "--config", "freetrain.toml", environ=environ)
+
+    assert shown.code == 0, shown.stderr
+    seen, problem = shown.stdout.splitlines()
+    assert "digits 6" in seen
+    assert "the saved forecast of nodes cannot be used" in problem
+
+
 # The score, by hand.
 
 
@@ -177,6 +196,9 @@ def test_leases_and_training_are_summed_up() -> None:
 
     assert (found["leases"], found["taken"], found["by_plan"]) == (2, 1, 0)
     assert found["training"] == {"digits": {"lease_s": 60.0, "samples": 6e3}}
+    text = run("shadow", "--score", "--config", "freetrain.toml").stdout
+    assert "Left out: harm" in text
+    assert "digits: 0.0 lease-hours" in text
 
 
 def test_a_line_that_was_cut_off_is_passed_over() -> None:
