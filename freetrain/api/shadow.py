@@ -189,7 +189,7 @@ def look_once(
             folder=StateDir(path.parent),
             state=state,
             backend=backend,
-            leader_lock=None,
+            turn=None,
         )
         look = look_at(tick, settings, snapshot, trainers, last)
     _append(path, look)

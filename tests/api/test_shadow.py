@@ -157,7 +157,7 @@ def shadow_of(  # noqa: PLR0913 -- settings of a site
         state_directory=folder,
         lease=LeaseSettings(partition="freetrain", mode=mode),
         planner=planner or PlannerSettings(learn=False),
-        caps=Caps(leases=most, requests_per_tick=most_new),
+        caps=Caps(leases=most, leases_per_tick=most_new),
         rules=rules,
     )
     environment = replace(
@@ -170,7 +170,7 @@ def shadow_of(  # noqa: PLR0913 -- settings of a site
             folder=StateDir(folder / "shadow"),
             state=state,
             backend=CommandLine(NoSlurm()),
-            leader_lock=None,
+            turn=None,
         )
         yield Shadow(context, {job.name: job for job in jobs})
 
