@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.agent.board import Board, Listing
+from freetrain.agent.board import Board, Listing, UnknownNowError
 from freetrain.agent.environment import (
     Environment,
     Journal,
@@ -30,7 +30,9 @@ from freetrain.agent.observation import (
     LAUNCH_AGENT,
     LISTENER_MARK,
     PATIENCE_VARIABLE,
+    has_trained,
     read_patience,
+    with_size,
 )
 from freetrain.agent.observer import (
     AgentMemory,
@@ -719,9 +721,36 @@ class Executor:
         return OUT_OF_MEMORY if how and is_full else how
 
     def _end(self, ending: GenerationEnding, trainer: str) -> None:
+        ending = self._with_size(ending, trainer)
         if self._board.write_ending(trainer, ending):
             why = f": {ending.message}" if ending.message else ""
             self._log((trainer, ending.generation), f"over: {ending.words}{why}")
+
+    def _with_size(self, ending: GenerationEnding, trainer: str) -> GenerationEnding:
+        """Return *ending* with the sizes tried; without, where they cannot be read."""
+        try:
+            folder = self._board.folder(trainer)
+            if folder is None:
+                return ending
+            assigned = self._board.assigned(trainer, ending.generation)
+            return with_size(
+                ending,
+                self._board.tried_sizes(folder),
+                leases=len(assigned.members),
+                has_trained=self._has_trained(ending, trainer),
+            )
+        except UnknownNowError:
+            return ending
+
+    def _has_trained(self, ending: GenerationEnding, trainer: str) -> bool:
+        """Tell whether the world that ended so made a step, as far as is known."""
+        if has_trained(ending, self._board.job(trainer)):
+            return True
+        world = self._memory.worlds.get((trainer, ending.generation))
+        if world is None or world.progress is None:
+            return False
+        steps = self._board.steps_reported(trainer, ending.generation, at_once=True)
+        return steps > 0
 
     def _start_spare(self, assigned: AssignmentFile) -> None:
         if self._memory.now_s < self._spare_due_s:

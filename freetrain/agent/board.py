@@ -36,10 +36,12 @@ from freetrain.progress import (
     work_is_done,
 )
 from freetrain.state.files import (
+    GO_ON,
     EndingKind,
     UnreadableFileError,
     create_assigned,
     create_ending,
+    last_launched,
     read_assigned,
     read_ending,
     read_heartbeat,
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
         StateDir,
         TickSign,
         TrainerDir,
+        TriedSize,
     )
 
 _GENERATION = re.compile(r"([0-9]{10})\.json", re.ASCII)
@@ -238,6 +241,18 @@ class Board:
             self._endings[key] = found
         return self._endings[key]
 
+    def tried_sizes(self, folder: TrainerFolder) -> tuple[TriedSize, ...]:
+        """Return the sizes tried since its user last let the trainer go on."""
+        name = folder.name
+        for number in reversed(folder.generations):
+            if number in folder.over:
+                ending = self.ending(name, number)
+                if last_launched([ending]) is not None:
+                    return ending.tried
+            elif self.assigned(name, number).reason == GO_ON:
+                break
+        return ()
+
     @answers_as_before(otherwise=frozenset())
     def notices(self, trainer: str) -> frozenset[tuple[int, LeaseKey]]:
         """Return the generations and the leases that leave them."""
@@ -258,10 +273,13 @@ class Board:
         outcome = self._outcome(self._run_dir(trainer), generation)
         return "" if outcome is None else str(outcome.kind)
 
-    def steps_reported(self, trainer: str, generation: int) -> int:
+    def steps_reported(
+        self, trainer: str, generation: int, *, at_once: bool = False
+    ) -> int:
         """Return how many steps a world has reported since this was first asked.
 
-        Steps that it reports together count as one; they are read once a second.
+        Steps that it reports together count as one; they are read once a second, or
+        *at_once*.
 
         Raises:
             UnknownNowError: They cannot be read now.
@@ -277,7 +295,7 @@ class Board:
                     logs_of(self.job(trainer), self._trainer_dir(trainer)),
                     elapsed_s=self._elapsed_s,
                 )
-            return self._steps[key].count()
+            return self._steps[key].count(at_once=at_once)
         except OSError as error:
             raise UnknownNowError(str(error)) from error
 
@@ -600,14 +618,14 @@ class _StepReader:
         self._count = 0
         self._step: int | None = None
 
-    def count(self) -> int:
+    def count(self, *, at_once: bool = False) -> int:
         """Return the number of reports so far.
 
         Raises:
             OSError: The place of reports cannot be looked at.
         """
         now_s = self._elapsed_s()
-        if now_s >= self._due_s:
+        if at_once or now_s >= self._due_s:
             with suppress(FileNotFoundError):
                 (self._file or self._logs).stat()
             self._due_s = now_s + _READ_AGAIN_S

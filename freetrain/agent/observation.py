@@ -10,7 +10,7 @@ trainer is launched again.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
@@ -20,6 +20,7 @@ from freetrain.state.files import (
     AgentState,
     EndingKind,
     GenerationEnding,
+    TriedSize,
 )
 
 if TYPE_CHECKING:
@@ -76,14 +77,15 @@ def judge(endings: Iterable[GenerationEnding], job: TrainerJob) -> Verdict:
             return Verdict(is_final=True, reason=_reason(str(last.ended), last.message))
         if last.committed_step > committed_step or _must_have_committed(last, job):
             failures, kills, committed_step = 0, 0, last.committed_step
-        failures += is_failure(last)
+        failures += is_failure(last) and not _is_of_size(last)
         kills += is_killed_outside(last)
     if last is None:
         return MAY_RUN
     if job.restart.is_used_up(failures) or kills >= _MOST_KILLS:
         reason = f"{GAVE_UP}, {max(failures, kills)} in a row without a commit"
         return Verdict(is_final=True, reason=_reason(reason, last.message))
-    if is_failure(last):
+    if is_failure(last) and last.leases not in sizes_left_out(last.tried, job):
+        failures = max(1, failures)
         return Verdict(wait_s=job.restart.pause_s(failures), times=failures)
     if is_killed_outside(last) and kills > 1:
         return Verdict(wait_s=job.restart.pause_s(kills - 1), times=kills)
@@ -108,9 +110,77 @@ def is_failure(ending: GenerationEnding) -> bool:
     return ending.ended is EndingKind.FAILED or not ending.was_asked
 
 
+_SIZE_ATTEMPTS = 2
+
+
+def sizes_left_out(tried: Iterable[TriedSize], job: TrainerJob) -> dict[int, str]:
+    """Return the sizes that *job* cannot run on, with the message of its failure there.
+
+    There it failed before its first step, again and again, and on another size it has
+    trained. A size that it has trained on is never left out, so that one remains.
+
+    Args:
+        tried: How it did on each size so far.
+        job: The trainer.
+    """
+    sizes = tuple(tried)
+    if not any(size.has_trained for size in sizes):
+        return {}
+    most = min(_SIZE_ATTEMPTS, max(1, job.restart.attempts))
+    return {
+        size.leases: size.why
+        for size in sizes
+        if not size.has_trained and size.failures >= most
+    }
+
+
+def with_size(
+    ending: GenerationEnding,
+    before: Iterable[TriedSize],
+    *,
+    leases: int,
+    has_trained: bool,
+) -> GenerationEnding:
+    """Return *ending* with the sizes that its trainer was tried on, its own included.
+
+    Args:
+        ending: As it is to count.
+        before: The sizes by the ending before it.
+        leases: Its own size.
+        has_trained: Whether its world made a step.
+    """
+    sizes = {size.leases: size for size in before}
+    if leases and was_launched(ending):
+        size = sizes.get(leases, TriedSize(leases=leases))
+        if has_trained:
+            size = TriedSize(leases=leases, has_trained=True)
+        elif not size.has_trained and is_failure(ending) and not ending.was_asked:
+            why = ending.message[:_LONGEST_REASON]
+            size = replace(size, failures=size.failures + 1, why=why)
+        sizes[leases] = size
+    return replace(ending, leases=leases, tried=tuple(sizes[n] for n in sorted(sizes)))
+
+
+def _is_of_size(ending: GenerationEnding) -> bool:
+    """Tell whether a failure may be due to the size: others work, and this never did.
+
+    It does not count against the program, which fails so for a few times at most: then
+    the size is left out.
+    """
+    here = [size for size in ending.tried if size.leases == ending.leases]
+    works = any(size.has_trained for size in ending.tried)
+    return works and any(size.failures and not size.has_trained for size in here)
+
+
 def is_killed_outside(ending: GenerationEnding) -> bool:
     """Tell whether a signal from outside ended the world that ended so."""
     return ending.lost_lease and ending.message.startswith(KILLED_OUTSIDE)
+
+
+def has_trained(ending: GenerationEnding, job: TrainerJob) -> bool:
+    """Tell whether a world trained, by its ending: it stopped well or ran for long."""
+    has_stopped = ending.ended is EndingKind.RESCALED and ending.committed_step > 0
+    return has_stopped or _must_have_committed(ending, job)
 
 
 def _must_have_committed(ending: GenerationEnding, job: TrainerJob) -> bool:
@@ -485,7 +555,7 @@ class ObservedTrainer:
     """A trainer of which this lease has a part.
 
     Attributes:
-        job: Its job file.
+        job: Its job file, without the sizes that it cannot run on.
         newest: Its newest generation.
         earlier: Generations before it that are not over, or whose world this agent
             still has, ascending.

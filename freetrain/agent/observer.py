@@ -26,6 +26,7 @@ from freetrain.agent.observation import (
     TickWatch,
     is_failure,
     judge,
+    sizes_left_out,
     was_launched,
 )
 from freetrain.agent.rules import leave_bound_s, limit_margin_s
@@ -466,8 +467,9 @@ class Observer:
         last = max((e.generation for e in history if was_launched(e)), default=0)
         before = folder.generations[:-1]
         is_given_elsewhere = name != home and self._me in newest.assigned.keys
+        left_out = sizes_left_out(board.tried_sizes(folder), job)
         return ObservedTrainer(
-            job=job,
+            job=job.without_sizes(left_out),
             newest=newest,
             earlier=tuple(before_it),
             previous=board.assigned(name, before[-1]) if before else None,

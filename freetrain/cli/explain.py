@@ -171,7 +171,7 @@ def _state_lines(trainer: TrainerStatus, view: Overview) -> Iterator[str]:
     if is_wanted and line is not None:
         yield from _counts(trainer, line)
         if view.report is not None and trainer.nodes == line.planned_nodes:
-            yield from _limit_lines(line, view.report)
+            yield from _limit_lines(trainer, line, view.report)
         yield from _rating(line, view)
         if view.report is not None and line.node_names:
             yield from _forecast_lines(view.report, view.now_s, trainer=line)
@@ -186,7 +186,8 @@ def _state_lines(trainer: TrainerStatus, view: Overview) -> Iterator[str]:
 
 
 def _counts(trainer: TrainerStatus, line: TrainerLine) -> Iterator[str]:
-    sizes = _sizes(() if trainer.job is None else trainer.job.nodes.sizes)
+    job = None if trainer.job is None else trainer.job.without_sizes(trainer.left_out)
+    sizes = _sizes(() if job is None else job.nodes.sizes)
     yield (
         f"Nodes: {trainer.nodes} now, {line.planned_nodes} planned; "
         f"{line.usable_nodes} meet its requirement; it can use {sizes}."
@@ -197,13 +198,16 @@ def _counts(trainer: TrainerStatus, line: TrainerLine) -> Iterator[str]:
         yield f"The last tick did not know of {what} yet."
 
 
-def _limit_lines(line: TrainerLine, report: StatusReport) -> Iterator[str]:
+def _limit_lines(
+    trainer: TrainerStatus, line: TrainerLine, report: StatusReport
+) -> Iterator[str]:
     """Yield what keeps a trainer that runs as planned from more nodes."""
     if line.reason != TrainerReason.AS_PLANNED:
         return
     now, larger, free = line.planned_nodes, line.larger_nodes, line.free_nodes
     if line.sizes and now >= line.sizes[-1]:
-        yield f"More: {now} are the most that it can use, by [nodes] of its job file."
+        by = "" if trainer.left_out else ", by [nodes] of its job file"
+        yield f"More: {now} are the most that it can use{by}."
     if not larger:
         return
     if free < larger - now:

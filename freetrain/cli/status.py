@@ -255,8 +255,9 @@ def _when(time_s: float, now_s: float) -> str:
 
 
 def aim_lines(trainer: TrainerStatus, view: Overview) -> Iterator[str]:
-    """Yield what is wrong with its metrics, and the state of its delivery."""
+    """Yield what is wrong with its sizes and metrics, and the state of its delivery."""
     line = view.of_trainer(trainer.row.name)
+    yield from _left_out_lines(trainer)
     for metric, count in {} if line is None else line.bad_metrics.items():
         yield (
             f"{counted(count, 'line')} of its progress had no number for {metric}; "
@@ -270,6 +271,25 @@ def aim_lines(trainer: TrainerStatus, view: Overview) -> Iterator[str]:
     delivery = view.delivery_of(trainer.row)
     if delivery is not None:
         yield from _delivery(trainer, delivery)
+
+
+def _left_out_lines(trainer: TrainerStatus) -> Iterator[str]:
+    """Yield the sizes that it is not tried on any more, why, and what can be done."""
+    if not trainer.left_out or trainer.ended_s is not None:
+        return
+    is_piece = trainer.job is not None and trainer.job.nodes.gpus_per_lease is not None
+    for size, message in trainer.left_out.items():
+        why = f": {message.splitlines()[0]}" if message else ""
+        yield (
+            f"it gets {counted(size, 'lease' if is_piece else 'node')} no more: it "
+            f"failed so before its first step, again and again, and trains on other "
+            f"sizes{why}"
+        )
+    name = trainer.row.name
+    yield (
+        f"list the sizes that it can run on in [nodes] sizes of its job file; "
+        f"`freetrain pause {name}` and then `freetrain resume {name}` try all again."
+    )
 
 
 def _delivery(trainer: TrainerStatus, delivery: Delivery) -> Iterator[str]:

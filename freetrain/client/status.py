@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from freetrain.agent.observation import judge, was_launched
+from freetrain.agent.observation import judge, sizes_left_out, was_launched
 from freetrain.broker.reasons import TrainerReason
 from freetrain.client.trainers import LIVE, find_trainer, job_of, left_over
 from freetrain.elastic.files import RunDir
@@ -31,6 +31,8 @@ from freetrain.state.files import (
     read_assigned,
     read_ending,
     read_heartbeat,
+    recent_endings,
+    tried_sizes,
 )
 from freetrain.state.tables import TrainerState, deliveries, leases, trainers
 from freetrain.text import DAY_S, counted, render_duration
@@ -229,6 +231,8 @@ class TrainerStatus:
         retry: Its next start after a failure; None where none is waited for.
         problem: Which file is damaged; empty where none is.
         logs: Where its worlds print to; None where its job file cannot be read.
+        left_out: The sizes that it is not tried on any more, with the message of its
+            failure there. Hostile text.
     """
 
     row: TrainerRow
@@ -241,6 +245,7 @@ class TrainerStatus:
     retry: Retry | None = None
     problem: str = ""
     logs: Path | None = None
+    left_out: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def is_wanted(self) -> bool:
@@ -346,6 +351,7 @@ def read_trainer_status(state: StateDir, row: TrainerRow) -> TrainerStatus:
     try:
         worlds = _worlds(folder)
         retry = None if job is None else _retry(folder, job, worlds)
+        left_out = {} if job is None else _left_out(folder, job, row)
     except UnreadableFileError as error:
         return TrainerStatus(row=row, job=job, worlds=Worlds(), problem=str(error))
     if job is None:
@@ -362,7 +368,14 @@ def read_trainer_status(state: StateDir, row: TrainerRow) -> TrainerStatus:
         pack=None if job.launch.pack is None else read_record(RunDir(run_dir)),
         retry=retry,
         logs=logs,
+        left_out=left_out,
     )
+
+
+def _left_out(folder: TrainerDir, job: TrainerJob, row: TrainerRow) -> dict[int, str]:
+    if row.state not in LIVE:
+        return {}
+    return sizes_left_out(tried_sizes(folder, recent_endings(folder)), job)
 
 
 def _retry(folder: TrainerDir, job: TrainerJob, worlds: Worlds) -> Retry | None:
@@ -569,6 +582,7 @@ def trainer_record(trainer: TrainerStatus, view: Overview) -> dict[str, Any]:
         "last_message": None if ending is None else ending.message,
         "reason": reason_of(trainer, view),
         "is_diverging": line is not None and line.is_diverging,
+        "sizes_left_out": {str(n): why for n, why in trainer.left_out.items()},
         "bad_metrics": {} if line is None else dict(line.bad_metrics),
         "delivery": _delivery_record(view.delivery_of(trainer.row)),
         "pack": None if trainer.pack is None else pack_record(trainer.pack),

@@ -9,7 +9,7 @@ hold together. A trainer's file is written again when it is submitted
 import re
 import warnings
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -708,6 +708,13 @@ class TrainerJob(Struct, frozen=True, kw_only=True, rename=key_name):
         if self.launch.spare is not None:
             return self.launch.spare
         return self.elastic and self.launch.ahead and not self.launch.pack
+
+    def without_sizes(self, left_out: Collection[int]) -> "TrainerJob":
+        """Return the job for the sizes that remain; as it is where none would."""
+        left = tuple(n for n in self.nodes.sizes if n not in left_out)
+        if not left or left == self.nodes.sizes:
+            return self
+        return structs.replace(self, nodes=structs.replace(self.nodes, only=left))
 
     def must_have_committed(self, ran_s: float) -> bool:
         """Tell whether a program that reports no commits made one in so long a run."""

@@ -25,7 +25,7 @@ from freetrain.errors import BadDataError
 from freetrain.opening import read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 
@@ -206,6 +206,22 @@ class EndingKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TriedSize:
+    """How a trainer did on one number of leases so far.
+
+    Attributes:
+        failures: How often it failed there before its first step, while it had made
+            none there.
+        why: The message of the last of them, for people. Hostile text.
+    """
+
+    leases: int
+    has_trained: bool = False
+    failures: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationEnding:
     """The end of a generation: none of its processes trains any more.
 
@@ -220,6 +236,10 @@ class GenerationEnding:
         started_s: When it was launched, Unix time; None where it was not.
         ended_s: Unix time.
         author: Name of the lease whose agent wrote the file.
+        leases: How many it had; 0 where an earlier release wrote the file.
+        tried: The sizes that the trainer was tried on so far, this one included,
+            ascending. Each ending repeats those of the one before it, so that the last
+            ones say all.
     """
 
     generation: int
@@ -233,6 +253,8 @@ class GenerationEnding:
     started_s: float | None
     ended_s: float
     author: str
+    leases: int = 0
+    tried: tuple[TriedSize, ...] = ()
 
     @property
     def words(self) -> str:
@@ -269,8 +291,22 @@ _LAST_ENDINGS = 10
 """Endings among which a program's last word is: few worlds are started ahead of it."""
 
 
-def final_ending(folder: TrainerDir) -> GenerationEnding | None:
-    """Return the ending in which the program said that it is done.
+def recent_endings(folder: TrainerDir) -> tuple[GenerationEnding, ...]:
+    """Return the last endings of a trainer, the newest first.
+
+    Raises:
+        UnreadableFileError: One of them is damaged.
+        OSError: One of them cannot be read.
+    """
+    numbers = reversed(generations(folder.endings)[-_LAST_ENDINGS:])
+    found = (read_ending(folder, generation) for generation in numbers)
+    return tuple(ending for ending in found if ending is not None)
+
+
+def final_ending(
+    folder: TrainerDir, recent: Iterable[GenerationEnding]
+) -> GenerationEnding | None:
+    """Return the ending among *recent* in which the program said that it is done.
 
     It need not be the newest: a world that was started ahead is killed after it, and a
     user who pauses or cancels at that moment makes an empty generation. None where the
@@ -280,11 +316,35 @@ def final_ending(folder: TrainerDir) -> GenerationEnding | None:
         UnreadableFileError: A file of it is damaged.
         OSError: A file of it cannot be read.
     """
-    for generation in reversed(generations(folder.endings)[-_LAST_ENDINGS:]):
-        ending = read_ending(folder, generation)
-        if ending is not None and ending.ended in _FINAL:
-            return None if _goes_on(folder, since=generation) else ending
-    return None
+    last = next((ending for ending in recent if ending.ended in _FINAL), None)
+    if last is None or _goes_on(folder, since=last.generation):
+        return None
+    return last
+
+
+def tried_sizes(
+    folder: TrainerDir, recent: Iterable[GenerationEnding]
+) -> tuple[TriedSize, ...]:
+    """Return the sizes that a trainer was tried on since its user last let it go on.
+
+    Args:
+        folder: The trainer's.
+        recent: Its last endings, the newest first.
+
+    Raises:
+        UnreadableFileError: A file of it is damaged.
+        OSError: A file of it cannot be read.
+    """
+    last = last_launched(recent)
+    if last is None or not last.tried or _goes_on(folder, since=last.generation):
+        return ()
+    return last.tried
+
+
+def last_launched(recent: Iterable[GenerationEnding]) -> GenerationEnding | None:
+    """Return the first of *recent*, the newest first, whose program ran."""
+    ran = (e for e in recent if e.ended is not EndingKind.NOT_LAUNCHED)
+    return next(ran, None)
 
 
 def _goes_on(folder: TrainerDir, *, since: int) -> bool:

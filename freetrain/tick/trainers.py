@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct, structs
 
-from freetrain.agent.observation import judge
+from freetrain.agent.observation import judge, sizes_left_out
 from freetrain.config.document import BaseFolders
 from freetrain.config.job import parse_job
 from freetrain.errors import BadConfigurationError, BadDataError
@@ -41,6 +41,8 @@ from freetrain.state.files import (
     newest_assigned,
     read_assigned,
     read_ending,
+    recent_endings,
+    tried_sizes,
 )
 from freetrain.state.tables import HistoryRow, TrainerState, history_of
 
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
         GenerationEnding,
         StateDir,
         TrainerDir,
+        TriedSize,
     )
     from freetrain.state.tables import TrainerRow
     from freetrain.tick.environment import TickContext
@@ -88,7 +91,8 @@ class TickTrainer:
 
     Attributes:
         row: Its row in the store.
-        job: Its job file; None where it cannot be read.
+        job: Its job file, without the sizes that it cannot run on; None where it cannot
+            be read.
         newest: Its newest generation, None before the first.
         final: How it ended, None while it goes on.
         problem: Why its files cannot be read, so that nothing is done about it.
@@ -117,7 +121,12 @@ def read_trainer(state: StateDir, row: TrainerRow) -> TickTrainer:
     try:
         job = parse_job(row.job.encode(), path=row.name, places=BaseFolders(Path("/")))
         newest = newest_assigned(folder)
-        final = None if row.state in _OVER else _final_state(folder, job, newest)
+        final = None
+        tried: tuple[TriedSize, ...] = ()
+        if row.state not in _OVER and newest is not None:
+            recent = recent_endings(folder)
+            final = _final_state(folder, job, newest, recent)
+            tried = tried_sizes(folder, recent)
     except (UnreadableFileError, BadConfigurationError) as error:
         return TickTrainer(row=row, problem=str(error))
     except OSError as error:
@@ -126,20 +135,22 @@ def read_trainer(state: StateDir, row: TrainerRow) -> TickTrainer:
             f"{error.strerror or error}. It trains on, and nothing was done about it"
         )
         return TickTrainer(row=row, problem=problem)
+    job = job.without_sizes(sizes_left_out(tried, job))
     return TickTrainer(row=row, job=job, newest=newest, final=final)
 
 
 def _final_state(
-    folder: TrainerDir, job: TrainerJob, newest: AssignmentFile | None
+    folder: TrainerDir,
+    job: TrainerJob,
+    newest: AssignmentFile,
+    recent: Sequence[GenerationEnding],
 ) -> FinalState | None:
     """Return how a trainer ended.
 
     Its program says that it has finished, or must not be started again. That it
     failed too often follows from its endings, once an agent made an empty generation.
     """
-    if newest is None:
-        return None
-    last = final_ending(folder)
+    last = final_ending(folder, recent)
     if last is not None:
         is_done = last.ended is EndingKind.FINISHED
         state = TrainerState.FINISHED if is_done else TrainerState.FAILED

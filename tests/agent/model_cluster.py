@@ -119,7 +119,10 @@ class ModelBoard(Board):
     def job(self, trainer: str) -> TrainerJob:
         return self.jobs[trainer]
 
-    def steps_reported(self, trainer: str, generation: int) -> int:
+    def steps_reported(
+        self, trainer: str, generation: int, *, at_once: bool = False
+    ) -> int:
+        del at_once
         return self.steps.get((trainer, generation), 0)
 
     def checkpoint_stamp(self, trainer: str) -> int:
@@ -289,6 +292,10 @@ class ModelWorld:
             return
         if self.exit_code is not None or self.frozen:
             return
+        if len(self.members) in self.cluster.refuses:
+            self.exit_code = 1
+            self._break()
+            return
         self._live(now_s)
 
     def _live(self, now_s: float) -> None:
@@ -405,6 +412,7 @@ class ModelCluster:
         launches: Generations launched, the others that were there and not over, and
             the one that each waited for.
         fails_s: After which time of training every world fails by itself.
+        refuses: Numbers of nodes on which worlds fail as they start.
         ignores_stop, hangs: Whether worlds do not obey, or never begin.
         stalls_s: After which time of training every world hangs.
         step_s: How long a step takes.
@@ -425,6 +433,7 @@ class ModelCluster:
     log: list[str] = field(default_factory=list)
     launched_s: list[float] = field(default_factory=list)
     fails_s: float = 1e9
+    refuses: frozenset[int] = frozenset()
     ignores_stop: bool = False
     hangs: bool = False
     stalls_s: float = 1e9

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from freetrain.agent.agent import (
@@ -16,11 +18,15 @@ from freetrain.agent.agent import (
     with_unsaved,
 )
 from freetrain.agent.observation import (
+    MAY_RUN,
     Observation,
     ObservedGeneration,
     ObservedTrainer,
     ObservedWorld,
+    Verdict,
     judge,
+    sizes_left_out,
+    with_size,
 )
 from freetrain.agent.rules import (
     Action,
@@ -33,7 +39,7 @@ from freetrain.agent.rules import (
     choose_actions,
 )
 from freetrain.broker.lease import LeaseKey
-from freetrain.config.job import CheckpointSettings, RestartSettings
+from freetrain.config.job import CheckpointSettings, RestartSettings, TrainerJob
 from freetrain.state.files import (
     GAVE_UP,
     KILLED_OUTSIDE,
@@ -274,6 +280,116 @@ def test_a_program_that_tells_of_no_commit_had_made_some_when_it_ran_for_long() 
 
     assert judge([long_run] * 9, LONG).wait_s == 10.0
     assert judge([replace(long_run, ended_s=119.0)] * 3, LONG).is_final
+
+
+def history(*worlds: tuple[int, GenerationEnding, bool]) -> list[GenerationEnding]:
+    """The endings of worlds, each of a size, that made a step or none."""
+    endings: list[GenerationEnding] = []
+    for leases, ending, is_trained in worlds:
+        before = endings[-1].tried if endings else ()
+        endings.append(with_size(ending, before, leases=leases, has_trained=is_trained))
+    return endings
+
+
+def left_out(
+    *worlds: tuple[int, GenerationEnding, bool], job: TrainerJob = JOB
+) -> list[int]:
+    endings = history(*worlds)
+    return sorted(sizes_left_out(endings[-1].tried, job)) if endings else []
+
+
+RAN = (2, RESCALE, True)
+NEVER = replace(CRASH, ended=EndingKind.NOT_LAUNCHED)
+
+
+@pytest.mark.parametrize(
+    ("worlds", "sizes"),
+    [
+        pytest.param([RAN, (3, ERROR, False)], [], id="once"),
+        pytest.param([RAN, (3, ERROR, False), (3, ERROR, False)], [3], id="twice"),
+        pytest.param(
+            [RAN, (3, ERROR, False), (3, NEVER, False), RAN, (3, CRASH, False)],
+            [3],
+            id="with others between",
+        ),
+        pytest.param([(3, ERROR, False)] * 2 + [RAN], [3], id="others train later"),
+        pytest.param([(3, ERROR, False)] * 5, [], id="it never trained"),
+        pytest.param(
+            [(3, ERROR, False)] * 2 + [(2, ERROR, False)] * 2, [], id="on no size"
+        ),
+        pytest.param([RAN, *[(2, ERROR, False)] * 5], [], id="it trained there"),
+        pytest.param([RAN, *[(3, ERROR, True)] * 5], [], id="it makes steps there"),
+        pytest.param(
+            [RAN, *[(3, replace(ERROR, lost_lease=True), False)] * 5], [], id="lost"
+        ),
+        pytest.param(
+            [RAN, *[(3, replace(ERROR, was_asked=True), False)] * 5], [], id="asked"
+        ),
+        pytest.param([RAN, *[(3, NEVER, False)] * 5], [], id="not launched"),
+        pytest.param(
+            [RAN, *[(n, ERROR, False) for n in (3, 5, 3, 5)]], [3, 5], id="two sizes"
+        ),
+    ],
+)
+def test_a_size_on_which_nothing_ever_began_is_left_out_where_others_train(
+    worlds: list[tuple[int, GenerationEnding, bool]], sizes: list[int]
+) -> None:
+    assert left_out(*worlds) == sizes
+
+
+def test_failures_of_a_size_alone_do_not_count_against_the_program() -> None:
+    of_three = (3, ERROR, False)
+
+    assert judge(history(RAN, of_three), JOB) == Verdict(wait_s=10.0, times=1)
+    assert judge(history(RAN, of_three, of_three), JOB) == MAY_RUN
+    others = history(RAN, of_three, of_three, *[(2, ERROR, False)] * 2)
+    assert judge(others, JOB) == Verdict(wait_s=20.0, times=2)
+    assert judge(history(*[of_three] * 3), JOB).is_final
+    assert ERROR.message in sizes_left_out(others[-1].tried, JOB)[3]
+
+
+def test_a_trainer_without_a_second_attempt_leaves_a_size_out_at_once() -> None:
+    once = structs.replace(JOB, restart=RestartSettings(attempts=1))
+
+    assert left_out(RAN, (3, ERROR, False), job=once) == [3]
+    assert judge(history(RAN, (3, ERROR, False)), once) == MAY_RUN
+
+
+WORLDS = st.lists(
+    st.tuples(
+        st.integers(1, 4),
+        st.sampled_from(
+            [CRASH, ERROR, RESCALE, NEVER, replace(CRASH, lost_lease=True)]
+        ),
+        st.booleans(),
+    ),
+    max_size=12,
+)
+
+
+@given(WORLDS, st.integers(0, 4))
+def test_a_size_that_trained_stays_and_those_left_out_end_no_trainer(
+    worlds: list[tuple[int, GenerationEnding, bool]], attempts: int
+) -> None:
+    restart = RestartSettings(attempts=attempts)
+    job = structs.replace(JOB, restart=restart)
+    endings = history(*worlds)
+    trained = {
+        n for n, ending, is_trained in worlds if is_trained and ending is not NEVER
+    }
+    out = set(left_out(*worlds, job=job))
+
+    assert not out & trained
+    assert trained or not out
+    kept = job.without_sizes(out).nodes.sizes
+    assert set(kept) == set(job.nodes.sizes) - out
+    assert trained <= set(kept)
+    # A size fails twice at most on account of a trainer that trains elsewhere.
+    if trained:
+        more = [(n, ERROR, False) for n in (5, 6, 5, 6)]
+        verdict = judge(endings, job)
+        longer = judge(history(*worlds, *more), job)
+        assert longer.is_final == verdict.is_final
 
 
 def ended(action: WriteEnding, *, elastic: bool = True) -> GenerationEnding:

@@ -10,7 +10,7 @@ from freetrain.broker.reasons import Brake, HoleReason, TrainerReason
 from freetrain.cli.explain import plan_lines
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
-from freetrain.state.files import EndingKind, StateDir
+from freetrain.state.files import GO_ON, USER, EndingKind, StateDir, TriedSize
 from freetrain.tick.status_report import HoleLine, LeaseOutcome, TrainerLine
 from milp.answer import PlanStatus
 from tests.cli.commands import NOW_S, run, run_json
@@ -102,6 +102,36 @@ def test_a_generation_that_agents_made_is_shown_without_their_long_names(
     assert "generation 1 failed: exit code 1" in explain("digits")
     assert "by its agents: " in explain("digits", verb="status")
     assert "asks for 1 to 8 nodes" in explain("digits", verb="status")
+
+
+@pytest.mark.parametrize("verb", ["explain", "status"])
+def test_a_size_that_is_left_out_is_named_with_its_error_and_what_to_do(
+    digits: StateDir, verb: str
+) -> None:
+    tried = (
+        TriedSize(leases=2, has_trained=True),
+        TriedSize(leases=3, failures=2, why=f"ValueError: 3 ranks\n{EVIL}"),
+        TriedSize(leases=4, failures=1, why="exit code 1"),
+    )
+    assign(digits, "digits", 1, nodes=3)
+    end(digits, "digits", 1, EndingKind.FAILED, leases=3, tried=tried)
+    assign(digits, "digits", 2, nodes=2)
+    ticked(digits, **SEEN)
+
+    shown = explain("digits", verb=verb)
+
+    assert "t gets 3 nodes no more: it failed so before its first step" in shown
+    assert "trains on other sizes: ValueError: 3 ranks " in shown
+    assert "forged" not in shown.split("3 ranks", 1)[1].split("sizes of its job")[0]
+    assert "`freetrain pause digits` and then `freetrain resume digits` try" in shown
+    assert "4 nodes no more" not in shown
+    if verb == "explain":
+        assert "it can use 1, 2, 4, 5, 6, 7, 8." in shown
+    (record,) = run_json("status", "digits")["trainers"]
+    assert list(record["sizes_left_out"]) == ["3"]
+
+    assign(digits, "digits", 3, nodes=0, author=USER, reason=GO_ON)
+    assert "no more" not in explain("digits", verb=verb)
 
 
 @pytest.mark.parametrize("verb", ["explain", "status"])

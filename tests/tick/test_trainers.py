@@ -19,6 +19,7 @@ from freetrain.state.files import (
     AgentState,
     AssignmentFile,
     EndingKind,
+    TriedSize,
     create_assigned,
     create_ending,
 )
@@ -123,6 +124,35 @@ def test_a_trainer_that_failed_too_often_gets_no_nodes(world: TickWorld) -> None
     world.tick()
     assert world.row().state is TrainerState.FAILED
     assert "no such file" in world.row().message
+
+
+def test_a_size_that_was_left_out_is_planned_for_no_more_until_its_user_resumes(
+    world: TickWorld,
+) -> None:
+    running(world)
+    end_at_two(world, failures=2)
+    world.go_on(3)
+
+    assert len(world.newest().members) == 1
+    assert [line.sizes for line in world.status().trainers] == [(1,)]
+
+    for verb in (Verb.PAUSE, Verb.RESUME):
+        change(world.folder, verb, ["a"], now_s=NOW_S, uid=os.getuid())
+    world.go_on(3)
+    assert len(world.newest().members) == 2
+    assert [line.sizes for line in world.status().trainers] == [(1, 2)]
+
+
+def end_at_two(world: TickWorld, *, failures: int) -> None:
+    """Let the newest generation end, of a trainer that failed on two nodes alone."""
+    tried = (
+        TriedSize(leases=1, has_trained=True),
+        TriedSize(leases=2, failures=failures, why="ValueError: 2 ranks"),
+    )
+    ending = an_ending(
+        world.generation(), EndingKind.FAILED, exit_code=1, leases=2, tried=tried
+    )
+    create_ending(world.folder.trainer("a"), ending)
 
 
 def test_an_empty_generation_alone_fails_no_trainer(world: TickWorld) -> None:
