@@ -733,9 +733,10 @@ class Executor:
             if folder is None:
                 return ending
             assigned = self._board.assigned(trainer, ending.generation)
+            last = self._board.last_ending(folder)
             return with_size(
                 ending,
-                self._board.tried_sizes(folder),
+                () if last is None else last.tried,
                 leases=len(assigned.members),
                 has_trained=self._has_trained(ending, trainer),
             )

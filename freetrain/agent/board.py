@@ -41,7 +41,6 @@ from freetrain.state.files import (
     UnreadableFileError,
     create_assigned,
     create_ending,
-    last_launched,
     read_assigned,
     read_ending,
     read_heartbeat,
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
         StateDir,
         TickSign,
         TrainerDir,
-        TriedSize,
     )
 
 _GENERATION = re.compile(r"([0-9]{10})\.json", re.ASCII)
@@ -241,17 +239,17 @@ class Board:
             self._endings[key] = found
         return self._endings[key]
 
-    def tried_sizes(self, folder: TrainerFolder) -> tuple[TriedSize, ...]:
-        """Return the sizes tried since its user last let the trainer go on."""
+    def last_ending(self, folder: TrainerFolder) -> GenerationEnding | None:
+        """Return the last ending of a world since its user let the trainer go on."""
         name = folder.name
         for number in reversed(folder.generations):
             if number in folder.over:
                 ending = self.ending(name, number)
-                if last_launched([ending]) is not None:
-                    return ending.tried
+                if ending.ended is not EndingKind.NOT_LAUNCHED:
+                    return ending
             elif self.assigned(name, number).reason == GO_ON:
                 break
-        return ()
+        return None
 
     @answers_as_before(otherwise=frozenset())
     def notices(self, trainer: str) -> frozenset[tuple[int, LeaseKey]]:

@@ -72,12 +72,19 @@ def judge(endings: Iterable[GenerationEnding], job: TrainerJob) -> Verdict:
         job: The trainer.
     """
     failures, kills, committed_step, last = 0, 0, 0, None
+    spared = 0  # the size whose failures do not count
     for last in filter(was_launched, endings):
         if last.ended in {EndingKind.FINISHED, EndingKind.DO_NOT_RESTART}:
             return Verdict(is_final=True, reason=_reason(str(last.ended), last.message))
         if last.committed_step > committed_step or _must_have_committed(last, job):
             failures, kills, committed_step = 0, 0, last.committed_step
-        failures += is_failure(last) and not _is_of_size(last)
+            spared = 0
+        if not is_failure(last):
+            spared = 0
+        elif _is_of_size(last) and spared in {0, last.leases}:
+            spared = last.leases
+        else:
+            failures += 1
         kills += is_killed_outside(last)
     if last is None:
         return MAY_RUN
@@ -134,6 +141,19 @@ def sizes_left_out(tried: Iterable[TriedSize], job: TrainerJob) -> dict[int, str
     }
 
 
+def sizes_to_avoid(ending: GenerationEnding, job: TrainerJob) -> frozenset[int]:
+    """Return the sizes on which no world follows the one that ended so.
+
+    Where its own is left out these are all on which the trainer never trained: the next
+    one would often be refused, too.
+    """
+    left_out = sizes_left_out(ending.tried, job)
+    if ending.leases not in left_out:
+        return frozenset(left_out)
+    trained = {size.leases for size in ending.tried if size.has_trained}
+    return frozenset(job.nodes.sizes) - trained
+
+
 def with_size(
     ending: GenerationEnding,
     before: Iterable[TriedSize],
@@ -162,11 +182,7 @@ def with_size(
 
 
 def _is_of_size(ending: GenerationEnding) -> bool:
-    """Tell whether a failure may be due to the size: others work, and this never did.
-
-    It does not count against the program, which fails so for a few times at most: then
-    the size is left out.
-    """
+    """Tell whether a failure may be due to the size: others work, this never did."""
     here = [size for size in ending.tried if size.leases == ending.leases]
     works = any(size.has_trained for size in ending.tried)
     return works and any(size.failures and not size.has_trained for size in here)
@@ -555,7 +571,7 @@ class ObservedTrainer:
     """A trainer of which this lease has a part.
 
     Attributes:
-        job: Its job file, without the sizes that it cannot run on.
+        job: Its job file, without the sizes that its next world is not to have.
         newest: Its newest generation.
         earlier: Generations before it that are not over, or whose world this agent
             still has, ascending.

@@ -27,6 +27,7 @@ from freetrain.agent.observation import (
     is_failure,
     judge,
     sizes_left_out,
+    sizes_to_avoid,
     was_launched,
 )
 from freetrain.agent.rules import leave_bound_s, limit_margin_s
@@ -467,9 +468,8 @@ class Observer:
         last = max((e.generation for e in history if was_launched(e)), default=0)
         before = folder.generations[:-1]
         is_given_elsewhere = name != home and self._me in newest.assigned.keys
-        left_out = sizes_left_out(board.tried_sizes(folder), job)
         return ObservedTrainer(
-            job=job.without_sizes(left_out),
+            job=job.without_sizes(self._sizes_to_avoid(folder)),
             newest=newest,
             earlier=tuple(before_it),
             previous=board.assigned(name, before[-1]) if before else None,
@@ -484,6 +484,15 @@ class Observer:
             is_being_left=memory.leaving_since_s is not None or is_given_elsewhere,
             unix_s=memory.unix_s,
         )
+
+    def _sizes_to_avoid(self, folder: TrainerFolder) -> frozenset[int]:
+        """Return the sizes that the next world of a trainer is not to have."""
+        last, job = self._board.last_ending(folder), self._board.job(folder.name)
+        if last is None:
+            return frozenset()
+        if last.generation == folder.newest:
+            return sizes_to_avoid(last, job)
+        return frozenset(sizes_left_out(last.tried, job))
 
     def _has_room_for_spare(self, newest: ObservedGeneration) -> bool:
         """Tell whether a spare is there, or has room beside the ranks of *newest*."""

@@ -335,16 +335,11 @@ def tried_sizes(
         UnreadableFileError: A file of it is damaged.
         OSError: A file of it cannot be read.
     """
-    last = last_launched(recent)
+    ran = (e for e in recent if e.ended is not EndingKind.NOT_LAUNCHED)
+    last = next(ran, None)
     if last is None or not last.tried or _goes_on(folder, since=last.generation):
         return ()
     return last.tried
-
-
-def last_launched(recent: Iterable[GenerationEnding]) -> GenerationEnding | None:
-    """Return the first of *recent*, the newest first, whose program ran."""
-    ran = (e for e in recent if e.ended is not EndingKind.NOT_LAUNCHED)
-    return next(ran, None)
 
 
 def _goes_on(folder: TrainerDir, *, since: int) -> bool:

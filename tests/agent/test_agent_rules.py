@@ -26,6 +26,7 @@ from freetrain.agent.observation import (
     Verdict,
     judge,
     sizes_left_out,
+    sizes_to_avoid,
     with_size,
 )
 from freetrain.agent.rules import (
@@ -384,12 +385,28 @@ def test_a_size_that_trained_stays_and_those_left_out_end_no_trainer(
     kept = job.without_sizes(out).nodes.sizes
     assert set(kept) == set(job.nodes.sizes) - out
     assert trained <= set(kept)
-    # A size fails twice at most on account of a trainer that trains elsewhere.
-    if trained:
-        more = [(n, ERROR, False) for n in (5, 6, 5, 6)]
-        verdict = judge(endings, job)
-        longer = judge(history(*worlds, *more), job)
-        assert longer.is_final == verdict.is_final
+    if trained and endings[-1].ended is EndingKind.RESCALED:
+        one_more = judge(history(*worlds, *[(5, ERROR, False)] * 2), job)
+        assert one_more.is_final == judge(endings, job).is_final
+
+
+def test_a_program_that_fails_on_all_sizes_is_not_tried_on_each() -> None:
+    fails = {n: (n, ERROR, False) for n in range(1, 9)}
+
+    assert judge(history(RAN, fails[3], fails[3], *[fails[2]] * 3), JOB).is_final
+    untried = [fails[n] for n in (8, 8, 7, 6, 5)]
+    assert judge(history(RAN, *untried), JOB).is_final
+    with_training_between = [fails[8], fails[8], RAN, fails[7], fails[7], RAN]
+    assert judge(history(RAN, *with_training_between), JOB) == MAY_RUN
+
+
+def test_after_a_size_that_is_left_out_the_next_is_one_that_trained() -> None:
+    once, twice = (history(RAN, *[(6, ERROR, False)] * n)[-1] for n in (1, 2))
+
+    assert sizes_to_avoid(once, JOB) == set()
+    assert sizes_to_avoid(twice, JOB) == set(JOB.nodes.sizes) - {2}
+    well = history(RAN, *[(6, ERROR, False)] * 2, RAN)[-1]
+    assert sizes_to_avoid(well, JOB) == {6}
 
 
 def ended(action: WriteEnding, *, elastic: bool = True) -> GenerationEnding:

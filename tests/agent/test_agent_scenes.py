@@ -226,25 +226,27 @@ def test_a_program_that_fails_is_tried_again_later_and_then_no_more() -> None:
 def test_a_world_that_fails_as_it_grows_goes_back_to_a_size_that_trains() -> None:
     restart = RestartSettings(attempts=2, wait_s=5.0)
     job = structs.replace(a_job(), restart=restart)
-    cluster, keys = training_on(2, more=2, job=job, refuses=frozenset({3}))
+    cluster, keys = training_on(2, more=3, job=job, refuses=frozenset({3, 4}))
     cluster.run(3)
-    cluster.assign(*keys[:3])
+    cluster.assign(*keys[:4])
     cluster.run(40)
 
     newest = cluster.newest()
     assert newest.keys == set(keys[:2])
     assert cluster.training() == [newest.generation]
     failed = [e for e in cluster.board.over.values() if is_failure(e)]
-    assert [e.leases for e in failed] == [3, 3]
+    assert [e.leases for e in failed] == [4, 4]
 
-    # Others go on to be tried, and the one that was left out is never again.
+    # Others are tried still, and the one that was left out never again.
     cluster.assign(*keys)
     cluster.run(10)
     assert cluster.training() == [newest.generation + 1]
-    cluster.signal(keys[3])
-    cluster.run(10)
+    cluster.signal(keys[4])
+    cluster.run(40)
     assert len(cluster.newest().members) == 2
     assert cluster.training() == [cluster.newest().generation]
+    failed = [e for e in cluster.board.over.values() if is_failure(e)]
+    assert [e.leases for e in failed] == [4, 4, 3, 3]
 
 
 def test_leases_that_come_and_go_meanwhile_do_not_bring_the_next_attempt_forward() -> (
