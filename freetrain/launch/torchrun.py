@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from freetrain.launch.base import Tool, agent_files
@@ -10,7 +11,15 @@ from freetrain.launch.starter import Command
 
 if TYPE_CHECKING:
     from freetrain.config.job import TrainerJob
-    from freetrain.launch.base import HeadNode, PlannedFile, ToolFinder, WorldRequest
+    from freetrain.launch.base import (
+        HeadNode,
+        PlannedFile,
+        ToolFinder,
+        WorldPlan,
+        WorldRequest,
+    )
+
+_NOTE = "It commits, and ends; what torchrun prints of that below is no failure."
 
 
 class TorchrunLauncher(StepsLauncher):
@@ -29,6 +38,14 @@ class TorchrunLauncher(StepsLauncher):
             return Tool(name)
         advice = "activate an environment with PyTorch"
         return Tool(finder.find(name, advice=advice))
+
+    def plan(self, request: WorldRequest, tool: Tool) -> WorldPlan:
+        """Return the orders of the starters.
+
+        A torchrun whose node leaves prints a traceback, also once all is committed.
+        """
+        plan = super().plan(request, tool)
+        return replace(plan, stop_note=_NOTE) if request.job.elastic else plan
 
     def agent_files(self, request: WorldRequest, tool: Tool) -> tuple[PlannedFile, ...]:
         """Return the launch agent."""

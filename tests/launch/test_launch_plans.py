@@ -151,6 +151,23 @@ def test_torchrun_meets_at_the_head_and_asks_its_workers_to_stop() -> None:
     assert (orders.sends, orders.to_children) == ("USR2", True)
 
 
+@pytest.mark.parametrize(
+    ("launcher", "elastic", "note"),
+    [
+        ("torchrun", True, "It commits, and ends; what torchrun prints of that"),
+        ("torchrun", False, "It gets SIGUSR2; what is printed of that"),
+        ("srun", True, ""),
+    ],
+)
+def test_a_log_explains_what_torchrun_prints_of_an_end_that_was_asked_for(
+    launcher: str, note: str, *, elastic: bool
+) -> None:
+    plan = plan_world(request(job(launcher, elastic=elastic)), Tool(launcher))
+
+    assert plan.stop_note.startswith(note)
+    assert bool(plan.stop_note) == bool(note)
+
+
 @pytest.mark.parametrize("launcher", ["srun", "torchrun"])
 def test_several_leases_of_a_node_are_so_many_nodes_to_the_program(
     launcher: str,
