@@ -279,11 +279,11 @@ def _left_out_lines(trainer: TrainerStatus) -> Iterator[str]:
         return
     is_piece = trainer.job is not None and trainer.job.nodes.gpus_per_lease is not None
     for size, message in trainer.left_out.items():
-        why = f": {message.splitlines()[0]}" if message else ""
+        why = f" ({message.splitlines()[0]})" if message else ""
         yield (
-            f"it gets {counted(size, 'lease' if is_piece else 'node')} no more: it "
-            f"failed so before its first step, again and again, and trains on other "
-            f"sizes{why}"
+            f"it is no longer given {counted(size, 'lease' if is_piece else 'node')}, "
+            f"where it failed before its first step{why}; it has "
+            f"trained on other sizes."
         )
     name = trainer.row.name
     yield (
