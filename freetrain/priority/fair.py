@@ -125,12 +125,14 @@ class Turn:
         held: Nodes that it held from then on.
         ahead_node_s: Node-seconds it has had beyond what is due to it; below 0 where
             it has had less.
+        had_s: Seconds for which it has held nodes.
         since_s: The last rating at which it held no nodes, or its first.
     """
 
     at_s: float
     held: int
     ahead_node_s: float = 0.0
+    had_s: float = 0.0
     since_s: float = 0.0
 
 
@@ -165,13 +167,14 @@ def _turn(
     before: Turn | None, contender: Contender, now_s: float, *, due_nodes: float | None
 ) -> Turn:
     if before is None:
-        return Turn(now_s, contender.held, 0.0, now_s)
+        return Turn(now_s, contender.held, since_s=now_s)
     passed_s = max(now_s - before.at_s, 0.0)
     beyond = 0.0 if due_nodes is None else before.held - due_nodes
     return Turn(
         at_s=now_s,
         held=contender.held,
         ahead_node_s=before.ahead_node_s + passed_s * beyond,
+        had_s=before.had_s + (passed_s if before.held else 0.0),
         since_s=min(before.since_s, now_s) if contender.held else now_s,
     )
 
@@ -212,8 +215,9 @@ def _read(entry: object) -> Turn | None:
             "at_s": float() | int() as at_s,
             "held": int(held),
             "ahead_node_s": float() | int() as ahead_node_s,
+            "had_s": float() | int() as had_s,
             "since_s": float() | int() as since_s,
         }:
-            return Turn(at_s, held, ahead_node_s, since_s)
+            return Turn(at_s, held, ahead_node_s, had_s, since_s)
         case _:
             return None

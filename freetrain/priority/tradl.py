@@ -1,4 +1,4 @@
-"""The priority ``tradl``: quickly to a usable model, then with a smaller share."""
+"""The priority ``tradl``: quickly to a usable model, then with less weight."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from freetrain.priority.losses import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from collections.abc import Set as AbstractSet
 
     from freetrain.losscurve.forecast import LossForecast
     from freetrain.priority.base import Contender, Memory, RatingInputs, Target
@@ -44,8 +43,14 @@ with 0.7 a quarter of the gain to the first tier was lost (seeds 11 to 13)."""
 TURN_S = 300.0
 """Longer turns let trainers of a few minutes wait longer for their first one."""
 
-BESIDE = 1e-3
-"""Worth of further nodes to a trainer in the background that has its turn."""
+FIRST_S = 600.0
+"""Seconds with nodes that a trainer has before turns count. Without them a trainer of
+minutes that had more than its share until it delivered waited until others had caught
+up (recorded curves, load 10, seeds 11 to 20)."""
+
+DELIVERED = 0.05
+"""Worth of a trainer after its delivery, over its worth before. More brings first tiers
+later, less the ends of trainings (the same seeds)."""
 
 
 class Tradl:
@@ -53,9 +58,11 @@ class Tradl:
 
     R_j is the time left to the first tier on one node, and L the equal share of the
     nodes, one at least, as by ``fair``. A trainer without a target delivers at its end.
-    After its delivery a trainer is in the background, and beyond its final tier it is
-    worth nothing. Every trainer that is not diverging has :data:`PROMISED` of its equal
-    share of the nodes over time, in turns, before its delivery and after.
+    After its delivery R_j is the time left to its end, and the worth times
+    :data:`DELIVERED`; beyond its final tier a trainer is worth nothing. Every trainer
+    that is not diverging has nodes for its first :data:`FIRST_S`, and then
+    :data:`PROMISED` of its equal share of them over time, in turns, before its delivery
+    and after.
     """
 
     name = "tradl"
@@ -75,24 +82,12 @@ class Tradl:
         ]
         rated = ratings(inputs.contenders, assessments, self._curves)
         turns = turns_at(inputs, memory, part=PROMISED)
-        chosen = _whose_promise(inputs, turns)
+        promises = _promises(inputs, turns)
         kept = [
-            self._promised(contender, rating) if contender.name in chosen else rating
+            _promised(contender, rating, promises.get(contender.name))
             for contender, rating in zip(inputs.contenders, rated, strict=True)
         ]
         return RatingResult(tuple(kept), to_memory(turns))
-
-    def _promised(self, contender: Contender, rating: Rating) -> Rating:
-        curve = rating.curve
-        if rating.is_background:
-            curve = self._curves.weighted(curve, BESIDE)
-        return replace(
-            rating,
-            curve=curve,
-            floor=contender.sizes[0],
-            is_background=False,
-            reason=f"{rating.reason}; it is its turn for what is promised to all",
-        )
 
     def _assessment(
         self, contender: Contender, level: float, t_fwd_s: float
@@ -100,32 +95,30 @@ class Tradl:
         target, forecast = contender.target, contender.forecast
         if target is not None and _is_finished(target, forecast):
             return self._finished(contender)
-        if target is not None and _is_delivered(target, forecast):
-            return self._delivered(contender)
         status = loss_status(contender)
         if status is LossStatus.DIVERGING:
             return status
+        is_delivered = target is not None and _is_delivered(target, forecast)
         if target is None:
             if contender.total_samples is None:
                 return LossStatus.NO_AIM
             left = contender.total_samples - contender.done_samples
             how = "no target: its end counts as delivery"
+        elif is_delivered:
+            left, how = _samples_to(contender, target.final, forecast), "delivered"
         elif forecast is None or status is LossStatus.NO_LOSS:
             return LossStatus.NO_LOSS
         else:
-            left = _samples_to_delivery(contender, target, forecast)
+            left = _samples_to(contender, target.deliver, forecast)
             how = f"predicted by {forecast.family}"
         least = contender.sizes[0]
         one_node = contender.samples_per_s.item(least) / least
         curve = share_curve(contender, max(level, least), self._curves)
         worth = curve.value_per_s / max(left / one_node, t_fwd_s)
-        return Claim(worth, f"delivers after {max(left, 0.0):.3g} more samples ({how})")
-
-    def _delivered(self, contender: Contender) -> Rating:
-        return Rating(
-            curve=self._curves.speed_up(contender),
-            is_background=True,
-            reason="delivered; it goes on with what others leave and its turns",
+        does = "ends" if is_delivered else "delivers"
+        return Claim(
+            DELIVERED * worth if is_delivered else worth,
+            f"{does} after {max(left, 0.0):.3g} more samples ({how})",
         )
 
     def _finished(self, contender: Contender) -> Rating:
@@ -137,24 +130,41 @@ class Tradl:
         )
 
 
-def _whose_promise(inputs: RatingInputs, turns: Mapping[str, Turn]) -> AbstractSet[str]:
-    """Return the names of the trainers that have a turn by the promise.
+_FIRST = f"it has its first {FIRST_S / 60:g} minutes, promised to all"
+_TURN = "it is its turn for what is promised to all"
 
-    One that is not ahead has a turn, and keeps it until it is ahead by a turn. Together
-    they have the promised part of the nodes, or as many as one of them needs that fits.
+
+def _promised(contender: Contender, rating: Rating, promise: str | None) -> Rating:
+    if promise is None:
+        return rating
+    reason = f"{rating.reason}; {promise}"
+    return replace(rating, floor=contender.sizes[0], reason=reason)
+
+
+def _promises(inputs: RatingInputs, turns: Mapping[str, Turn]) -> dict[str, str]:
+    """Return why trainers have their smallest size by the promise, by name.
+
+    First come those that have held nodes for less than :data:`FIRST_S`; those that
+    hold some keep them. Of the others, one that is not ahead has a turn, and keeps it
+    until it is ahead by a turn. Together these have the promised part of the nodes, or
+    as many as one of them needs that fits, if the first leave so many.
     """
+    own = [each for each in inputs.contenders if not _gets_nothing(each)]
+    new = [contender for contender in own if turns[contender.name].had_s < FIRST_S]
+    first = whose_turn(replace(inputs, contenders=tuple(new)), turns, math.inf)
     behind = [
         contender
-        for contender in inputs.contenders
-        if turns[contender.name].ahead_node_s
+        for contender in own
+        if contender.name not in first
+        and turns[contender.name].ahead_node_s
         <= (TURN_S * contender.sizes[0] if contender.held else 0.0)
-        and not _gets_nothing(contender)
     ]
-    least = [own.sizes[0] for own in behind if own.sizes[0] <= inputs.nodes]
-    needed = max(least, default=0)
-    nodes = max(math.ceil(PROMISED * inputs.nodes), needed)
-    own = replace(inputs, contenders=tuple(behind), nodes=nodes)
-    return whose_turn(own, turns, TURN_S)
+    least = [each.sizes[0] for each in behind if each.sizes[0] <= inputs.nodes]
+    promised = max(math.ceil(PROMISED * inputs.nodes), *least, 0)
+    left = inputs.nodes - sum(each.sizes[0] for each in new if each.name in first)
+    others = replace(inputs, contenders=tuple(behind), nodes=min(promised, left))
+    second = whose_turn(others, turns, TURN_S)
+    return dict.fromkeys(first, _FIRST) | dict.fromkeys(second, _TURN)
 
 
 def _gets_nothing(contender: Contender) -> bool:
@@ -180,11 +190,16 @@ def _is_delivered(target: Target, forecast: LossForecast | None) -> bool:
     return target.is_delivered or is_reached(target.deliver, forecast)
 
 
-def _samples_to_delivery(
-    contender: Contender, target: Target, forecast: LossForecast
+def _samples_to(
+    contender: Contender, value: float | None, forecast: LossForecast | None
 ) -> float:
-    done = done_samples(contender, forecast)
-    left = min(forecast.samples_to(target.deliver) - done, FARTHEST * done)
+    """Return the samples left to *value*, or to the end where that is nearer."""
+    if forecast is None:
+        done, left = contender.done_samples, math.inf
+    else:
+        done = done_samples(contender, forecast)
+        left = math.inf if value is None else forecast.samples_to(value) - done
+    left = min(left, FARTHEST * done)
     if contender.total_samples is not None:
         left = min(left, contender.total_samples - done)
     return left

@@ -1,4 +1,4 @@
-"""``tradl``: trainers near their delivery come first, those beyond it last."""
+"""``tradl``: trainers near their delivery come first, those beyond it count less."""
 
 import json
 from dataclasses import replace
@@ -6,7 +6,14 @@ from dataclasses import replace
 import numpy as np
 
 from freetrain.priority.base import Contender, Memory, Rating, RatingInputs, Target
-from freetrain.priority.tradl import FARTHEST, PROMISED, TURN_S, Tradl
+from freetrain.priority.tradl import (
+    DELIVERED,
+    FARTHEST,
+    FIRST_S,
+    PROMISED,
+    TURN_S,
+    Tradl,
+)
 from tests.priority.inputs import (
     FakeForecast,
     contender,
@@ -18,7 +25,13 @@ from tests.priority.inputs import (
     speeds,
 )
 
-HAD_ENOUGH = {"ahead_node_s": 1e9, "at_s": 1000.0, "held": 0, "since_s": 0.0}
+HAD_ENOUGH = {
+    "ahead_node_s": 1e9,
+    "at_s": 1000.0,
+    "had_s": 1e9,
+    "held": 0,
+    "since_s": 0.0,
+}
 """The memory of a trainer to which nothing is promised for long."""
 
 
@@ -64,9 +77,21 @@ def test_a_delivered_trainer_trains_on_what_others_leave() -> None:
         aiming("a", 0.5),
     ):
         inputs = inputs_of(own, aiming("b", 0.1, sizes=(1, 2, 3)))
-        first, second = rated(inputs)
-        assert (first.is_background, second.is_background) == (True, False)
-        assert planned(inputs, (first, second)) == {"a": 5, "b": 3}
+        ratings = rated(inputs)
+        assert ratings[0].reason.startswith("ends after")
+        assert planned(inputs, ratings) == {"a": 5, "b": 3}
+
+
+def test_a_delivered_trainer_counts_a_twentieth_and_by_what_is_left_to_its_end() -> (
+    None
+):
+    end = 0.37 * np.exp(-1)
+    done = aiming("done", 0.5, target=Target(deliver=0.5, final=end))
+    far = aiming("far", 0.5, target=Target(deliver=0.5, final=0.37 * np.exp(-3)))
+    first, near, last = rated(inputs_of(done, aiming("near", end), far))
+    worth = [each.curve.value_per_s[1] for each in (first, near, last)]
+    assert np.isclose(worth[0] / worth[1], DELIVERED)
+    assert np.isclose(worth[0] / worth[2], 3.0, rtol=0.02)
 
 
 def test_beyond_its_final_target_a_trainer_gets_nothing() -> None:
@@ -150,9 +175,41 @@ def test_a_trainer_too_large_for_the_nodes_makes_the_promise_no_larger() -> None
     small = {"sizes": (1,), "samples_per_s": speeds(1)}
     crowd = [aiming(f"s{k}", 0.1, **small) for k in range(12)]
     inputs = inputs_of(aiming("huge", 0.1, **sizes), *crowd, nodes=10)
-    floors = [rating.floor for rating in Tradl().rate(inputs, {}).ratings]
+    behind = HAD_ENOUGH | {"ahead_node_s": -1.0}
+    memory = {own.name: behind for own in inputs.contenders}
+    floors = [rating.floor for rating in Tradl().rate(inputs, memory).ratings]
     assert floors[0] == 0
     assert sum(floors) == PROMISED * 10
+
+
+def test_a_trainer_has_nodes_for_its_first_minutes_whatever_it_had_of_its_share() -> (
+    None
+):
+    said = Target(deliver=0.2, is_delivered=True)
+    new = aiming("new", 0.2, target=said, held=1)
+    inputs = inputs_of(new, aiming("near", 0.1), nodes=1)
+    for had_s, floors in ((FIRST_S - 1.0, (1, 0)), (FIRST_S, (0, 0))):
+        memory = {"new": HAD_ENOUGH | {"had_s": had_s}, "near": HAD_ENOUGH}
+        ratings = Tradl().rate(inputs, memory).ratings
+        assert tuple(rating.floor for rating in ratings) == floors
+
+
+def test_those_in_their_first_minutes_keep_their_nodes_while_others_arrive() -> None:
+    own = aiming("own", 0.1, held=1)
+    inputs = inputs_of(own, *(aiming(f"late{k}", 0.2) for k in range(3)), nodes=2)
+    memory = {"own": HAD_ENOUGH | {"had_s": FIRST_S - 60.0, "held": 1}}
+    floors = [rating.floor for rating in Tradl().rate(inputs, memory).ratings]
+    assert floors[0] == 1
+    assert sum(floors) == 2
+
+
+def test_only_time_with_nodes_counts_as_first_minutes() -> None:
+    own = aiming("own", 0.1)
+    inputs = inputs_of(own, aiming("other", 0.2, held=3), nodes=4)
+    memory = Tradl().rate(inputs, {}).memory
+    memory = Tradl().rate(later(inputs, 240.0), memory).memory
+    memory = json.loads(json.dumps(memory))
+    assert [entry["had_s"] for entry in memory.values()] == [0.0, 240.0]
 
 
 def test_what_a_trainer_had_alone_is_not_held_against_it() -> None:
@@ -187,4 +244,3 @@ def test_a_turn_goes_on_until_the_trainer_is_ahead_by_a_turn() -> None:
         memory = {"done": HAD_ENOUGH | {"ahead_node_s": ahead_node_s, "held": held}}
         (rating,) = Tradl().rate(inputs_of(own), memory).ratings
         assert (rating.floor == 1) is has_turn
-        assert rating.is_background is not has_turn
