@@ -47,7 +47,7 @@ from logs.trace import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from numpy.typing import NDArray
@@ -229,10 +229,10 @@ JOB_COLUMNS = ("job", "submit_s", "start_s", "run_s", "nodes", "req_s", "user")
 _NEEDED = ("job", "submit_s", "run_s", "nodes")
 
 
-_SAID = ("user", "partition", "state")
+_OPTIONAL = ("start_s", "req_s", "user", "partition", "state")
 
 
-_OPTIONAL = ("start_s", "req_s", *_SAID)
+_NAMES = {name: (name,) for name in (*_NEEDED, *_OPTIONAL)}
 
 
 _NUMBERS = ("submit_s", "start_s", "run_s", "nodes", "req_s")
@@ -266,12 +266,8 @@ class JobsCsv(LogFormat[JobTrace]):
         """
         head = read_head(content, needed=_NEEDED, optional=_OPTIONAL)
         tolerance = Tolerance(content.source, skip_bad)
-        parser = _JobsCsvParser(head.columns)
-        jobs = by_submission(
-            parse_lines(data_lines(content, head), parser.parse, tolerance)
-        )
-        if not jobs:
-            raise tolerance.empty_log("there is no job in it")
+        table = JobTable(head, _NAMES, _job)
+        jobs = by_submission(table.read(content, tolerance))
         return JobTrace(
             source=content.source,
             log_format="jobs-csv",
@@ -300,37 +296,68 @@ class JobsCsv(LogFormat[JobTrace]):
             stream.write(",".join(fields) + "\n")
 
 
-class _JobsCsvParser:
-    """Parses lines; keeps the job ids."""
+class JobTable:
+    """Reads the lines of a table of jobs, each job once.
 
-    def __init__(self, columns: tuple[str, ...]) -> None:
-        self._columns = columns
+    *names* has the columns that are read, the job's own first, each with the names that
+    files have for it. *job_of* makes a job of its name and of what is known of it.
+    """
+
+    def __init__(
+        self,
+        head: TableHead,
+        names: Mapping[str, Sequence[str]],
+        job_of: Callable[[str, Mapping[str, str]], Job],
+    ) -> None:
+        self._head, self._job_of, self._ids = head, job_of, JobIds()
+        self._job_column = next(iter(names))
         self._places = {
-            name: columns.index(name)
-            for name in (*_NEEDED, *_OPTIONAL)
-            if name in columns
+            name: head.columns.index(alias)
+            for name, aliases in names.items()
+            for alias in aliases[::-1]
+            if alias in head.columns
         }
-        self._ids = JobIds()
 
-    def parse(self, number: int, line: str) -> Job:
-        texts = split_fields(line, self._columns)
-        job_id = texts[self._places["job"]]
+    def read(self, content: Content, tolerance: Tolerance) -> list[Job]:
+        """Return the jobs in the file's order; ``-1`` or nothing means unknown.
+
+        Raises:
+            UnreadableLogError: A line cannot be read, or there is no job.
+        """
+        lines = data_lines(content, self._head)
+        found = parse_lines(lines, self._parse, tolerance)
+        if not found:
+            raise tolerance.empty_log("there is no job in it")
+        return found
+
+    def _parse(self, number: int, line: str) -> Job:
+        texts, field = split_fields(line, self._head.columns), self._job_column
+        job_id = texts[self._places[field]]
         if not job_id:
-            raise BadLineError("job", "found nothing; expected the job's name")
-        words = [self._text(texts, name) for name in _NUMBERS]
-        said = [self._text(texts, name) for name in _SAID]
-        job = _job(job_id, read_known(words, _NUMBERS), said)
-        self._ids.add(job_id, number, field="job")
+            raise BadLineError(field, "found nothing; expected the job's name")
+        known = {
+            name: text
+            for name, place in self._places.items()
+            if (text := texts[place]) and text != _UNKNOWN
+        }
+        job = self._job_of(job_id, known)
+        self._ids.add(job_id, number, field=field)
         return job
 
-    def _text(self, texts: list[str], name: str) -> str:
-        place = self._places.get(name)
-        return _UNKNOWN if place is None else texts[place] or _UNKNOWN
+
+def known_numbers(
+    known: Mapping[str, str], columns: Sequence[str]
+) -> list[float | None]:
+    """Return the numbers in *columns*, 0 or more; None where one is unknown.
+
+    Raises:
+        BadLineError: One is no such number.
+    """
+    return read_known([known.get(name, _UNKNOWN) for name in columns], columns)
 
 
-def _job(job_id: str, values: Sequence[float | None], said: Sequence[str]) -> Job:
-    submit_s, start_s, run_s, nodes, requested_s = values
-    user, partition, state = ("" if text == _UNKNOWN else text for text in said)
+def _job(job_id: str, known: Mapping[str, str]) -> Job:
+    submit_s, start_s, run_s, nodes, requested_s = known_numbers(known, _NUMBERS)
     if submit_s is None:
         raise BadLineError("submit_s", "found -1 or nothing; expected 0 or more")
     if start_s is not None and start_s < submit_s:
@@ -346,9 +373,9 @@ def _job(job_id: str, values: Sequence[float | None], said: Sequence[str]) -> Jo
         run_s=run_s,
         units=units,
         requested_s=requested_s,
-        user=user,
-        partition=partition,
-        state=state,
+        user=known.get("user", ""),
+        partition=known.get("partition", ""),
+        state=known.get("state", ""),
     )
 
 

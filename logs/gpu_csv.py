@@ -11,27 +11,26 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from logs.csv_tables import (
+    JobTable,
     TableHead,
-    data_lines,
+    known_numbers,
     quote_field,
     read_head,
-    split_fields,
     write_head,
 )
 from logs.format import (
     BadLineError,
     GpuLogFormat,
-    JobIds,
     Tolerance,
     actual_run,
     by_submission,
     machine_gpus,
     not_negative,
     on_gpus,
-    parse_lines,
     read_number,
     whole,
     write_number,
@@ -40,6 +39,7 @@ from logs.sacct import NodeLists, is_nothing, read_time
 from logs.trace import Job, JobTrace, UnreadableLogError, UnusableLogError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import TextIO
 
     from logs.format import Content
@@ -61,6 +61,8 @@ _COLUMNS = {
 """What each value is called here, and in traces that are public."""
 
 _NEEDED = ("job_id", "gpu_num", "submit_time")
+
+_NUMBERS = ("gpu_num", "node_num", "duration", "time_limit")
 
 _GPUS_PER_NODE = re.compile(r"\bgpus_per_node=(\d{1,4})\b", re.ASCII)
 
@@ -103,10 +105,8 @@ class GpuCsv(GpuLogFormat):
             raise UnreadableLogError(content.source, None, None, why)
         tolerance = Tolerance(content.source, skip_bad)
         node_lists = NodeLists("node_list", len(content.raw))
-        parser = _GpuCsvParser(head.columns, node_lists, per_node)
-        found = parse_lines(data_lines(content, head), parser.parse, tolerance)
-        if not found:
-            raise tolerance.empty_log("there is no job in it")
+        job_of = partial(_job, node_lists=node_lists, per_node=per_node)
+        found = JobTable(head, _COLUMNS, job_of).read(content, tolerance)
         first_s = min(job.submit_s for job in found)
         zero_s = first_s if first_s >= _UNIX_S else 0.0
         named = all(job.nodes for job in found if job.start_s is not None)
@@ -170,46 +170,20 @@ def _moved(job: Job, zero_s: float, *, named: bool) -> Job:
     return replace(job, submit_s=job.submit_s - zero_s, start_s=start_s, nodes=nodes)
 
 
-class _GpuCsvParser:
-    """Parses lines; keeps the job ids."""
-
-    def __init__(
-        self, columns: tuple[str, ...], node_lists: NodeLists, per_node: int
-    ) -> None:
-        self._columns = columns
-        self._node_lists = node_lists
-        self._per_node = per_node
-        self._places = {
-            name: columns.index(alias)
-            for name, aliases in _COLUMNS.items()
-            for alias in aliases[::-1]
-            if alias in columns
-        }
-        self._ids = JobIds()
-
-    def parse(self, number: int, line: str) -> Job:
-        texts = split_fields(line, self._columns)
-        values = {name: texts[place] for name, place in self._places.items()}
-        nodes = self._node_lists.names(values.get("node_list", ""))
-        job = _job(values, nodes, self._per_node)
-        self._ids.add(job.job_id, number, field="job_id")
-        return job
-
-
-def _job(values: dict[str, str], nodes: tuple[str, ...], per_node: int) -> Job:
-    job_id = values["job_id"]
-    if not job_id:
-        raise BadLineError("job_id", "found nothing; expected the job's name")
-    gpus = int(_number(values, "gpu_num") or 0)
-    count = int(_number(values, "node_num") or len(nodes) or -(-gpus // per_node))
+def _job(
+    job_id: str, known: Mapping[str, str], node_lists: NodeLists, per_node: int
+) -> Job:
+    nodes = node_lists.names(known.get("node_list", ""))
+    gpu_num, node_num, run_s, requested_s = known_numbers(known, _NUMBERS)
+    gpus = whole(gpu_num or 0.0, "gpu_num")
+    count = whole(node_num or 0.0, "node_num") or len(nodes) or -(-gpus // per_node)
     if nodes and count != len(nodes):
         why = f"found {len(nodes)} nodes; expected {count}, as node_num says"
         raise BadLineError("node_list", why)
-    submit_s = _time(values, "submit_time")
-    start_s, end_s = _time(values, "start_time"), _time(values, "end_time")
+    submit_s = _time(known, "submit_time")
+    start_s, end_s = _time(known, "start_time"), _time(known, "end_time")
     if submit_s is None:
         raise BadLineError("submit_time", "found nothing; expected a time")
-    run_s = _number(values, "duration", is_whole=False)
     if start_s is not None and end_s is not None:
         run_s = end_s - start_s
     _check_order(submit_s, start_s, run_s)
@@ -220,10 +194,10 @@ def _job(values: dict[str, str], nodes: tuple[str, ...], per_node: int) -> Job:
         start_s=start_s,
         run_s=run_s,
         units=units,
-        requested_s=_number(values, "time_limit", is_whole=False),
-        user=values.get("user", ""),
-        partition=values.get("partition", ""),
-        state=values.get("state", ""),
+        requested_s=requested_s,
+        user=known.get("user", ""),
+        partition=known.get("partition", ""),
+        state=known.get("state", ""),
         nodes=nodes,
     )
     return on_gpus(job, gpus, per_node=per_node, field="gpu_num")
@@ -238,20 +212,10 @@ def _check_order(submit_s: float, start_s: float | None, run_s: float | None) ->
         raise BadLineError("end_time", why)
 
 
-def _number(
-    values: dict[str, str], name: str, *, is_whole: bool = True
-) -> float | None:
-    text = values.get(name, "")
-    if text in {"", "-1"}:
-        return None
-    value = not_negative(read_number(text, name), name)
-    return whole(value, name) if is_whole else value
-
-
-def _time(values: dict[str, str], name: str) -> float | None:
+def _time(known: Mapping[str, str], name: str) -> float | None:
     """Return a number of seconds, or a date-time with a blank or a T in it."""
-    text = values.get(name, "")
-    if text == "-1" or is_nothing(text):
+    text = known.get(name, "")
+    if is_nothing(text):
         return None
     if "-" in text[1:] and ":" in text:
         return read_time(text.replace(" ", "T", 1), name)
