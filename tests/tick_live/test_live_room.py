@@ -15,7 +15,7 @@ import pytest
 from freetrain.cli.context import error_line, exit_code
 from freetrain.errors import FreeTrainError
 from freetrain.state.database import DATABASE, turn_in
-from freetrain.state.turn import this_process
+from freetrain.state.turn import TickProcess
 from tests.cluster.broker import LiveBroker
 from tests.cluster.cluster import Cluster
 from tests.cluster.settings import Variant
@@ -105,7 +105,7 @@ def test_others_start_though_another_tick_hangs(
     job_id = site.others_job(4, 5)
 
     with (
-        turn_in(broker.folder.path, this_process()),
+        turn_in(broker.folder.path, TickProcess("elsewhere", 1, "boot")),
         pytest.raises(FreeTrainError) as caught,
     ):
         broker.tick()
