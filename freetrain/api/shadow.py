@@ -4,7 +4,7 @@
 would show them. From there on it plans for job files as a tick does (``make_plan``),
 and appends a line to a file of its own: the holes with their foretold ends, and the
 leases. The next line tells what became of them: a lease is over once others have its
-node, or its piece of it. Slurm is only read. ``score_file`` sums the lines up.
+node, or its piece of it. Slurm is only read. ``api.shadow_looks`` has the file.
 
 What ticks remember, such as forecasts and limits, is in a store beside the file. Left
 out of a tick: whatever trainers and agents would have reported, measured speeds first.
@@ -12,26 +12,34 @@ out of a tick: whatever trainers and agents would have reported, measured speeds
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import statistics
 from collections import ChainMap, Counter, defaultdict
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 
 from freetrain.api.holes import MOST_REQUESTS, slurm_now
+from freetrain.api.shadow_looks import (
+    MOST_GAP_S,
+    OPEN,
+    EndedLease,
+    Ends,
+    ShadowLease,
+    ShadowLook,
+    Trained,
+    append_look,
+    last_look,
+    shadow_file,
+)
 from freetrain.broker.belief import Belief
 from freetrain.broker.lease import Intent, IntentState, Lease, LeaseKey, LeaseState
 from freetrain.broker.lease import job_name as name_of_lease
 from freetrain.broker.limits import NOTHING_LATELY
 from freetrain.config.job import read_job
 from freetrain.config.site import requirement_on
-from freetrain.errors import BadDataError, MissingInputError, UsageError
-from freetrain.opening import open_plain
+from freetrain.errors import UsageError
 from freetrain.state.database import open_store, prepare_directory
 from freetrain.state.files import AssignedLease, AssignmentFile, StateDir
 from freetrain.state.tables import TrainerRow, TrainerState, call_memory
@@ -52,7 +60,6 @@ from slurm.records import (
     NodeState,
     choose_partition,
     collapse,
-    expand,
 )
 
 if TYPE_CHECKING:
@@ -67,99 +74,11 @@ if TYPE_CHECKING:
     from slurm.records import ClusterConfig, Node, Requirement
 
 
-MOST_GAP_S = 300.0
-"""Between lines further apart nothing is known, and nothing counts as trained."""
-
 _MORE_REQUESTS = 5
 """What a plan may ask Slurm besides, as a tick does: limits, the topology, whether jobs
 are hidden."""
-
-_TAIL_BYTES = 1 << 20
-"""The last line, of ten thousand nodes that are idle singly, is shorter."""
-
 _FORETOLD = {HoleEnd.PLANNED_JOB, HoleEnd.RESERVATION}
 """Ends that something is known of; others are only as far as Slurm plans."""
-
-
-# The file: a line of JSON for each look, of these records.
-
-OPEN: Literal["open"] = "open"
-"""End of a hole before which no job or reservation is planned."""
-
-Ends = float | Literal["open"] | None
-"""When a hole ends, Unix time; ``OPEN``, or None where that is not known."""
-
-
-class ShadowLease(msgspec.Struct, frozen=True, array_like=True):
-    """A lease that was not asked for.
-
-    Attributes:
-        node: Where it would be.
-        trainer: Whose it would be.
-        start_s: When it was planned, Unix time.
-        until_s: When its time limit would end it.
-    """
-
-    node: str
-    trainer: str
-    start_s: float
-    until_s: float
-
-
-class EndedLease(ShadowLease, frozen=True, array_like=True):
-    """A lease that was not asked for, and would be over.
-
-    Attributes:
-        at_s: When that was seen.
-        why: ``taken``: others have its node, or its piece of it, or could have it by
-            the plan; ``time``: its time limit ended it; ``plan``: the plan gave it up.
-    """
-
-    at_s: float
-    why: str
-
-
-class Trained(msgspec.Struct, frozen=True, array_like=True):
-    """What one trainer would have done since the line before.
-
-    Attributes:
-        lease_s: Seconds of its leases that lasted until this line, all together.
-        samples: Samples by the speeds that its job file states, pauses taken off; None
-            where it states none.
-    """
-
-    lease_s: float
-    samples: float | None
-
-
-class ShadowLook(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the file.
-
-    Attributes:
-        at_s: When the snapshot was taken, by slurmctld's clock.
-        is_torn: Whether a backfill cycle overlapped it, so that plans may be missing.
-        nodes: Nodes of the cluster.
-        holes: Nodes with room for leases of these trainers, as Slurm lists them, with
-            the end of their holes, margin taken off.
-        leases: Those that would be there from now on.
-        ended: Those that would have ended since the line before.
-        trained: By trainer: what it would have done since then.
-        problems: What the plan could not take into account, for people.
-    """
-
-    at_s: float
-    is_torn: bool
-    nodes: int
-    holes: tuple[tuple[str, Ends], ...]
-    leases: tuple[ShadowLease, ...]
-    ended: tuple[EndedLease, ...]
-    trained: dict[str, Trained]
-    problems: tuple[str, ...] = ()
-
-
-def shadow_file(site: Site) -> Path:
-    """Return the file that lines are appended to."""
-    return StateDir(site.state_directory).shadow / "looks.jsonl"
 
 
 def look_once(
@@ -192,7 +111,7 @@ def look_once(
             turn=None,
         )
         look = look_at(tick, settings, snapshot, trainers, last)
-    _append(path, look)
+    append_look(path, look)
     return look
 
 
@@ -556,272 +475,3 @@ def _grouped(found: Iterable[dict[str, Hole]]) -> Iterator[tuple[str, Ends]]:
         by_end.setdefault(end_s, []).append(hole.node)
     for end_s, nodes in by_end.items():
         yield collapse(nodes), end_s
-
-
-def _append(path: Path, look: ShadowLook) -> None:
-    # Not by msgspec, which writes no name that is not Unicode.
-    line = json.dumps(msgspec.to_builtins(look), allow_nan=False) + "\n"
-    file = open_plain(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    with os.fdopen(file, "ab") as stream:
-        stream.write(line.encode())
-
-
-def last_look(path: Path) -> ShadowLook | None:
-    """Return the last line of the file at *path*; None where there is none.
-
-    A line that was cut off, as by a full disk, is passed over.
-
-    Raises:
-        BadDataError: It is another file's.
-        OSError: It cannot be read.
-    """
-    try:
-        file = open_plain(path)
-    except FileNotFoundError:
-        return None
-    with os.fdopen(file, "rb") as stream:
-        size = stream.seek(0, os.SEEK_END)
-        stream.seek(max(0, size - _TAIL_BYTES))
-        lines = stream.read().split(b"\n")[:-1]
-    return None if not lines else parse_line(lines[-1], path)
-
-
-def looks(path: Path) -> Iterator[ShadowLook]:
-    """Yield the lines of the file at *path*, in order.
-
-    Raises:
-        BadDataError: A line cannot be read.
-        OSError: It is not there, or cannot be read.
-    """
-    with os.fdopen(open_plain(path), "rb") as stream:
-        for line in stream:
-            if line.endswith(b"\n"):
-                yield parse_line(line, path)
-
-
-def parse_line(line: bytes, path: Path) -> ShadowLook:
-    """Return the look that *line* of the file at *path* is.
-
-    Raises:
-        BadDataError: It is none.
-    """
-    try:
-        return msgspec.json.decode(line, type=ShadowLook)
-    except (ValueError, RecursionError) as error:
-        raise BadDataError(
-            f"{path} has a line that is no look of `freetrain shadow` ({error}). "
-            f"Nothing was planned or scored. Move its folder away to begin anew."
-        ) from error
-
-
-# How well was foretold, by what came after
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForetoldHoles:
-    """Holes of which an end was foretold: a job or reservation was planned there.
-
-    Attributes:
-        stayed: They lasted until then, or were gone by less than a look sooner.
-        ended_early: They did not.
-        early_s: By how much, in the median of these; None where there were none.
-        unknown: It is not known, as they last still or looks were missing.
-    """
-
-    stayed: int
-    ended_early: int
-    early_s: float | None
-    unknown: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenHoles:
-    """Holes of which no end was foretold.
-
-    Attributes:
-        booked: An end was foretold later: from then on they count there.
-        ended: A job took them at once, or they were gone for another reason.
-        lasted_s: How long they lasted, in the median of these; None for none.
-        unknown: As in ``ForetoldHoles``.
-    """
-
-    booked: int
-    ended: int
-    lasted_s: float | None
-    unknown: int
-
-
-@dataclass(slots=True)
-class ShadowTraining:
-    """What one trainer would have done: see ``Trained``."""
-
-    lease_s: float = 0.0
-    samples: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShadowScore:
-    """The score of a file of looks.
-
-    Attributes:
-        first_s: When the first was, Unix time; ``last_s`` the last.
-        looks: How many there were.
-        torn: Those that a backfill cycle overlapped.
-        missing_s: Time in gaps of more than five minutes, which counts for nothing.
-        hole_nodes_mean: Nodes with holes on average, over the looks.
-        nodes: Nodes of the cluster at the last one.
-        foretold: Holes of which an end was foretold.
-        open: Those of which none was.
-        leases: Leases that would have been asked for.
-        taken: Those of them that would have been preempted or given up for others.
-        by_time: Those that their time limit would have ended.
-        by_plan: Those that the plan gave up.
-        training: By trainer, what it would have done.
-    """
-
-    first_s: float
-    last_s: float
-    looks: int
-    torn: int
-    missing_s: float
-    hole_nodes_mean: float
-    nodes: int
-    foretold: ForetoldHoles
-    open: OpenHoles
-    leases: int
-    taken: int
-    by_time: int
-    by_plan: int
-    training: Mapping[str, ShadowTraining]
-
-
-def score_file(path: Path) -> ShadowScore:
-    """Return the score of the looks in the file at *path*.
-
-    Raises:
-        MissingInputError: There are none.
-        BadDataError: A line cannot be read.
-        OSError: The file cannot be read.
-    """
-    try:
-        return score(looks(path))
-    except (FileNotFoundError, StopIteration) as error:
-        raise MissingInputError(
-            f"there is no look in {path}; nothing was scored. Let `freetrain "
-            f"shadow JOB.TOML` run each minute for a while first."
-        ) from error
-
-
-@dataclass(slots=True)
-class _Episode:
-    """A hole of one node, from the first look that has it to the last."""
-
-    first_s: float
-    last_s: float
-    foretold_s: float | None
-
-
-@dataclass(slots=True)
-class _Sums:
-    early_s: list[float] = field(default_factory=list)
-    lasted_s: list[float] = field(default_factory=list)
-    count: Counter[str] = field(default_factory=Counter)
-
-    def over(self, hole: _Episode, gone_s: float | None) -> None:
-        """Count *hole*, which was seen to be gone at *gone_s*; None for unknown."""
-        if hole.foretold_s is None:
-            self.count["open" if gone_s is not None else "open unknown"] += 1
-            if gone_s is not None:
-                self.lasted_s.append(hole.last_s - hole.first_s)
-        elif hole.last_s >= hole.foretold_s or (
-            # When it ended between two looks is not known.
-            gone_s is not None and hole.foretold_s <= 2 * gone_s - hole.last_s
-        ):
-            self.count["stayed"] += 1
-        elif gone_s is None:
-            self.count["unknown"] += 1
-        else:
-            self.count["early"] += 1
-            self.early_s.append(hole.foretold_s - gone_s)
-
-
-def score(seen: Iterable[ShadowLook]) -> ShadowScore:
-    """Return the score of looks, in order of time.
-
-    Raises:
-        StopIteration: There is none.
-    """
-    lines = iter(seen)
-    last = first = next(lines)
-    sums, counts, torn, missing_s = _Sums(), 1, int(first.is_torn), 0.0
-    ends: Counter[str] = Counter()
-    leases = len(first.leases)
-    training: defaultdict[str, ShadowTraining] = defaultdict(ShadowTraining)
-    episodes = dict(_begun(first))
-    hole_nodes = len(episodes)
-    for line in lines:
-        counts, torn = counts + 1, torn + int(line.is_torn)
-        gap_s = line.at_s - last.at_s
-        now = dict(_begun(line))
-        hole_nodes += len(now)
-        if gap_s > MOST_GAP_S:
-            missing_s += gap_s
-            for hole in episodes.values():
-                sums.over(hole, None)
-            episodes = now
-        else:
-            for node in episodes.keys() - now.keys():
-                sums.over(episodes.pop(node), line.at_s)
-            for node, hole in now.items():
-                before = episodes.setdefault(node, hole)
-                if hole.foretold_s is not None and before.foretold_s is None:
-                    sums.count["booked"] += 1
-                    episodes[node] = hole
-                episodes[node].last_s = line.at_s
-        ends.update(end.why for end in line.ended)
-        leases += sum(lease.start_s == line.at_s for lease in line.leases)
-        for name, done in line.trained.items():
-            training[name].lease_s += done.lease_s
-            if done.samples is not None:
-                so_far = training[name].samples or 0.0
-                training[name].samples = so_far + done.samples
-        last = line
-    for hole in episodes.values():
-        sums.over(hole, None)
-    return ShadowScore(
-        first_s=first.at_s,
-        last_s=last.at_s,
-        looks=counts,
-        torn=torn,
-        missing_s=missing_s,
-        hole_nodes_mean=hole_nodes / counts,
-        nodes=last.nodes,
-        foretold=ForetoldHoles(
-            stayed=sums.count["stayed"],
-            ended_early=sums.count["early"],
-            early_s=_median(sums.early_s),
-            unknown=sums.count["unknown"],
-        ),
-        open=OpenHoles(
-            booked=sums.count["booked"],
-            ended=sums.count["open"],
-            lasted_s=_median(sums.lasted_s),
-            unknown=sums.count["open unknown"],
-        ),
-        leases=leases,
-        taken=ends["taken"],
-        by_time=ends["time"],
-        by_plan=ends["plan"],
-        training=training,
-    )
-
-
-def _begun(line: ShadowLook) -> Iterator[tuple[str, _Episode]]:
-    for names, end_s in line.holes:
-        for node in expand(names):
-            foretold_s = end_s if isinstance(end_s, float) else None
-            yield node, _Episode(line.at_s, line.at_s, foretold_s)
-
-
-def _median(values: list[float]) -> float | None:
-    return statistics.median(values) if values else None

@@ -22,7 +22,7 @@ from freetrain.text import counted, one_line, per_cent, scaled
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.api.shadow import ShadowLook, ShadowScore
+    from freetrain.api.shadow_looks import ShadowLook, ShadowScore
 
 EXAMPLES = {
     "shadow": """
@@ -56,11 +56,8 @@ def shadow(
 ) -> None:
     """Plan as a tick does, submit nothing, and note what was foreseen."""
     # Imported here, so that `freetrain shadow -h` stays quick.
-    from freetrain.api.shadow import (  # noqa: PLC0415
-        look_once,
-        score_file,
-        shadow_file,
-    )
+    from freetrain.api.shadow import look_once  # noqa: PLC0415
+    from freetrain.api.shadow_looks import score_file, shadow_file  # noqa: PLC0415
 
     context: CliContext = ctx.obj
     if score:

@@ -39,7 +39,7 @@ from tests.slurm.clusters import NOW_S, recorded, snapshot_of, statistics
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from freetrain.api.shadow import ShadowLook
+    from freetrain.api.shadow_looks import ShadowLook
     from freetrain.config.job import TrainerJob
     from slurm.holes import Snapshot
 
