@@ -30,7 +30,7 @@ from freetrain.agent.observation import (
     LAUNCH_AGENT,
     LISTENER_MARK,
     PATIENCE_VARIABLE,
-    has_trained,
+    must_have_committed,
     read_patience,
     with_size,
 )
@@ -74,6 +74,7 @@ from freetrain.state.files import (
     GenerationEnding,
     Heartbeat,
     StateDir,
+    all_sizes,
     lease_name,
 )
 from freetrain.text import utc
@@ -733,20 +734,32 @@ class Executor:
             if folder is None:
                 return ending
             assigned = self._board.assigned(trainer, ending.generation)
-            last = self._board.last_ending(folder)
+            before = self._board.last_endings(folder)
             return with_size(
                 ending,
-                () if last is None else last.tried,
+                all_sizes(before),
                 leases=len(assigned.members),
-                has_trained=self._has_trained(ending, trainer),
+                has_trained=self._has_trained(ending, trainer, before),
             )
         except UnknownNowError:
             return ending
 
-    def _has_trained(self, ending: GenerationEnding, trainer: str) -> bool:
-        """Tell whether the world that ended so made a step, as far as is known."""
-        if has_trained(ending, self._board.job(trainer)):
+    def _has_trained(
+        self,
+        ending: GenerationEnding,
+        trainer: str,
+        before: Sequence[GenerationEnding],
+    ) -> bool:
+        """Tell whether the world that ended so made a step, as far as is known.
+
+        Committing what it restored is no step; and having run for long counts only for
+        a program that reports none.
+        """
+        job = self._board.job(trainer)
+        if ending.committed_step > max((e.committed_step for e in before), default=0):
             return True
+        if not job.elastic and job.progress is None:
+            return must_have_committed(ending, job)
         world = self._memory.worlds.get((trainer, ending.generation))
         if world is None or world.progress is None:
             return False

@@ -37,6 +37,7 @@ from freetrain.progress import (
 )
 from freetrain.state.files import (
     GO_ON,
+    LAST_ENDINGS,
     EndingKind,
     UnreadableFileError,
     create_assigned,
@@ -239,17 +240,21 @@ class Board:
             self._endings[key] = found
         return self._endings[key]
 
-    def last_ending(self, folder: TrainerFolder) -> GenerationEnding | None:
-        """Return the last ending of a world since its user let the trainer go on."""
+    def last_endings(self, folder: TrainerFolder) -> tuple[GenerationEnding, ...]:
+        """Return the last endings of worlds since its user let the trainer go on.
+
+        The newest first, and ten at most.
+        """
         name = folder.name
-        for number in reversed(folder.generations):
+        found: list[GenerationEnding] = []
+        for number in reversed(folder.generations[-LAST_ENDINGS:]):
             if number in folder.over:
                 ending = self.ending(name, number)
                 if ending.ended is not EndingKind.NOT_LAUNCHED:
-                    return ending
+                    found.append(ending)
             elif self.assigned(name, number).reason == GO_ON:
                 break
-        return None
+        return tuple(found)
 
     @answers_as_before(otherwise=frozenset())
     def notices(self, trainer: str) -> frozenset[tuple[int, LeaseKey]]:

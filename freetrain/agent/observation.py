@@ -21,6 +21,7 @@ from freetrain.state.files import (
     EndingKind,
     GenerationEnding,
     TriedSize,
+    all_sizes,
 )
 
 if TYPE_CHECKING:
@@ -73,15 +74,19 @@ def judge(endings: Iterable[GenerationEnding], job: TrainerJob) -> Verdict:
     """
     failures, kills, committed_step, last = 0, 0, 0, None
     spared = 0  # the size whose failures do not count
+    tried: tuple[TriedSize, ...] = ()
     for last in filter(was_launched, endings):
+        tried = all_sizes([replace(last, tried=tried), last])
         if last.ended in {EndingKind.FINISHED, EndingKind.DO_NOT_RESTART}:
             return Verdict(is_final=True, reason=_reason(str(last.ended), last.message))
-        if last.committed_step > committed_step or _must_have_committed(last, job):
+        is_of_size = _is_of_size(last, tried)
+        has_run = must_have_committed(last, job) and not is_of_size
+        if last.committed_step > committed_step or has_run:
             failures, kills, committed_step = 0, 0, last.committed_step
             spared = 0
         if not is_failure(last):
             spared = 0
-        elif _is_of_size(last) and spared in {0, last.leases}:
+        elif is_of_size and spared in {0, last.leases}:
             spared = last.leases
         else:
             failures += 1
@@ -91,7 +96,7 @@ def judge(endings: Iterable[GenerationEnding], job: TrainerJob) -> Verdict:
     if job.restart.is_used_up(failures) or kills >= _MOST_KILLS:
         reason = f"{GAVE_UP}, {max(failures, kills)} in a row without a commit"
         return Verdict(is_final=True, reason=_reason(reason, last.message))
-    if is_failure(last) and last.leases not in sizes_left_out(last.tried, job):
+    if is_failure(last) and last.leases not in sizes_left_out(tried, job):
         failures = max(1, failures)
         return Verdict(wait_s=job.restart.pause_s(failures), times=failures)
     if is_killed_outside(last) and kills > 1:
@@ -123,8 +128,8 @@ _SIZE_ATTEMPTS = 2
 def sizes_left_out(tried: Iterable[TriedSize], job: TrainerJob) -> dict[int, str]:
     """Return the sizes that *job* cannot run on, with the message of its failure there.
 
-    There it failed before its first step, again and again, and on another size it has
-    trained. A size that it has trained on is never left out, so that one remains.
+    There it failed before its first step, as often as it may, and on another size it
+    has trained. A size that it has trained on is never left out, so that one remains.
 
     Args:
         tried: How it did on each size so far.
@@ -174,17 +179,24 @@ def with_size(
         size = sizes.get(leases, TriedSize(leases=leases))
         if has_trained:
             size = TriedSize(leases=leases, has_trained=True)
-        elif not size.has_trained and is_failure(ending) and not ending.was_asked:
+        elif not size.has_trained and _has_failed_at_start(ending):
             why = ending.message[:_LONGEST_REASON]
             size = replace(size, failures=size.failures + 1, why=why)
         sizes[leases] = size
     return replace(ending, leases=leases, tried=tuple(sizes[n] for n in sorted(sizes)))
 
 
-def _is_of_size(ending: GenerationEnding) -> bool:
+def _has_failed_at_start(ending: GenerationEnding) -> bool:
+    """Tell whether the program failed by itself, and not its launch or by request."""
+    was_started = ending.started_s is not None
+    return was_started and is_failure(ending) and not ending.was_asked
+
+
+def _is_of_size(ending: GenerationEnding, tried: Iterable[TriedSize]) -> bool:
     """Tell whether a failure may be due to the size: others work, this never did."""
-    here = [size for size in ending.tried if size.leases == ending.leases]
-    works = any(size.has_trained for size in ending.tried)
+    sizes = tuple(tried)
+    here = [size for size in sizes if size.leases == ending.leases]
+    works = any(size.has_trained for size in sizes)
     return works and any(size.failures and not size.has_trained for size in here)
 
 
@@ -193,13 +205,8 @@ def is_killed_outside(ending: GenerationEnding) -> bool:
     return ending.lost_lease and ending.message.startswith(KILLED_OUTSIDE)
 
 
-def has_trained(ending: GenerationEnding, job: TrainerJob) -> bool:
-    """Tell whether a world trained, by its ending: it stopped well or ran for long."""
-    has_stopped = ending.ended is EndingKind.RESCALED and ending.committed_step > 0
-    return has_stopped or _must_have_committed(ending, job)
-
-
-def _must_have_committed(ending: GenerationEnding, job: TrainerJob) -> bool:
+def must_have_committed(ending: GenerationEnding, job: TrainerJob) -> bool:
+    """Tell whether a program that reports no commits ran long enough to make one."""
     if ending.started_s is None:
         return False
     return job.must_have_committed(ending.ended_s - ending.started_s)

@@ -9,7 +9,7 @@ started, and for how long conditions have held.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from freetrain.agent.board import UnknownNowError
@@ -31,7 +31,7 @@ from freetrain.agent.observation import (
     was_launched,
 )
 from freetrain.agent.rules import leave_bound_s, limit_margin_s
-from freetrain.state.files import SILENCE_NOTICE_S, STALLED
+from freetrain.state.files import SILENCE_NOTICE_S, STALLED, all_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -487,12 +487,11 @@ class Observer:
 
     def _sizes_to_avoid(self, folder: TrainerFolder) -> frozenset[int]:
         """Return the sizes that the next world of a trainer is not to have."""
-        last, job = self._board.last_ending(folder), self._board.job(folder.name)
-        if last is None:
-            return frozenset()
-        if last.generation == folder.newest:
-            return sizes_to_avoid(last, job)
-        return frozenset(sizes_left_out(last.tried, job))
+        endings, job = self._board.last_endings(folder), self._board.job(folder.name)
+        tried = all_sizes(endings)
+        if endings and endings[0].generation == folder.newest:
+            return sizes_to_avoid(replace(endings[0], tried=tried), job)
+        return frozenset(sizes_left_out(tried, job))
 
     def _has_room_for_spare(self, newest: ObservedGeneration) -> bool:
         """Tell whether a spare is there, or has room beside the ranks of *newest*."""

@@ -15,6 +15,7 @@ import stat
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
@@ -287,7 +288,7 @@ def read_ending(folder: TrainerDir, generation: int) -> GenerationEnding | None:
 
 
 _FINAL = {EndingKind.FINISHED, EndingKind.DO_NOT_RESTART}
-_LAST_ENDINGS = 10
+LAST_ENDINGS = 10
 """Endings among which a program's last word is: few worlds are started ahead of it."""
 
 
@@ -298,7 +299,7 @@ def recent_endings(folder: TrainerDir) -> tuple[GenerationEnding, ...]:
         UnreadableFileError: One of them is damaged.
         OSError: One of them cannot be read.
     """
-    numbers = reversed(generations(folder.endings)[-_LAST_ENDINGS:])
+    numbers = reversed(generations(folder.endings)[-LAST_ENDINGS:])
     found = (read_ending(folder, generation) for generation in numbers)
     return tuple(ending for ending in found if ending is not None)
 
@@ -327,6 +328,8 @@ def tried_sizes(
 ) -> tuple[TriedSize, ...]:
     """Return the sizes that a trainer was tried on since its user last let it go on.
 
+    None where it failed on none.
+
     Args:
         folder: The trainer's.
         recent: Its last endings, the newest first.
@@ -335,11 +338,23 @@ def tried_sizes(
         UnreadableFileError: A file of it is damaged.
         OSError: A file of it cannot be read.
     """
-    ran = (e for e in recent if e.ended is not EndingKind.NOT_LAUNCHED)
-    last = next(ran, None)
-    if last is None or not last.tried or _goes_on(folder, since=last.generation):
+    ran = [e for e in recent if e.ended is not EndingKind.NOT_LAUNCHED]
+    if not any(size.failures for ending in ran for size in ending.tried):
         return ()
-    return last.tried
+    return all_sizes(takewhile(lambda e: not _goes_on(folder, since=e.generation), ran))
+
+
+def all_sizes(endings: Iterable[GenerationEnding]) -> tuple[TriedSize, ...]:
+    """Return the sizes that any of *endings* names, each as far as any knows.
+
+    An ending repeats those before it, but worlds that overlap may end in any order.
+    """
+    sizes: dict[int, TriedSize] = {}
+    for size in chain.from_iterable(ending.tried for ending in endings):
+        known = sizes.setdefault(size.leases, size)
+        if (size.has_trained, size.failures) > (known.has_trained, known.failures):
+            sizes[size.leases] = size
+    return tuple(sizes[leases] for leases in sorted(sizes))
 
 
 def _goes_on(folder: TrainerDir, *, since: int) -> bool:

@@ -46,6 +46,7 @@ from freetrain.state.files import (
     KILLED_OUTSIDE,
     EndingKind,
     GenerationEnding,
+    all_sizes,
 )
 from tests.agent.model_cluster import a_job
 from tests.state.endings import a_lease, an_assignment, an_ending
@@ -336,6 +337,34 @@ def test_a_size_on_which_nothing_ever_began_is_left_out_where_others_train(
     worlds: list[tuple[int, GenerationEnding, bool]], sizes: list[int]
 ) -> None:
     assert left_out(*worlds) == sizes
+
+
+def test_a_world_that_ends_before_its_predecessor_hides_no_size_that_trained() -> None:
+    # The second world fails while the first is still on its way out.
+    (early,) = history((3, ERROR, False))
+    (first,) = history(RAN)
+    (again,) = history((3, ERROR, False))
+    again = with_size(again, all_sizes([early, first]), leases=3, has_trained=False)
+
+    assert (
+        judge([first, early], structs.replace(JOB, restart=RestartSettings(attempts=1)))
+        == MAY_RUN
+    )
+    assert judge([first, early, again], JOB) == MAY_RUN
+    assert set(sizes_left_out(all_sizes([again, early, first]), JOB)) == {3}
+
+
+def test_a_launch_that_failed_says_nothing_of_the_size() -> None:
+    unmade = replace(ERROR, started_s=None)
+
+    assert left_out(RAN, *[(3, unmade, False)] * 5) == []
+
+
+def test_a_slow_start_of_a_size_that_never_trained_is_no_work_done() -> None:
+    late = replace(ERROR, ended_s=150.0)
+    worlds = history(RAN, (3, late, False), *[(5, late, False)] * 3)
+
+    assert judge(worlds, LONG).is_final
 
 
 def test_failures_of_a_size_alone_do_not_count_against_the_program() -> None:
