@@ -723,9 +723,15 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _begin_turn(connection: sqlite3.Connection, turn: StateTurn) -> None:
-    """Write down that *turn* is at work: earlier ones write nothing from now on."""
+    """Write down that *turn* is at work: earlier ones write nothing from now on.
+
+    Raises:
+        StoreBusyError: A later one is, whose file is there: no folder made anew.
+    """
     with transaction(connection):
-        _check_turn(turn, is_newest=True)
+        number = _last_turn(connection)
+        is_newest = number <= turn.number or not turn.is_followed_by(number)
+        _check_turn(turn, is_newest=is_newest)
         connection.execute("INSERT OR REPLACE INTO turn VALUES (1, ?)", (turn.number,))
 
 
@@ -742,9 +748,13 @@ def writing(connection: sqlite3.Connection, turn: StateTurn) -> Iterator[None]:
         OSError: The folder of turns cannot be listed.
     """
     with transaction(connection):
-        (number,) = connection.execute("SELECT number FROM turn").fetchone() or (0,)
-        _check_turn(turn, is_newest=number == turn.number)
+        _check_turn(turn, is_newest=_last_turn(connection) == turn.number)
         yield
+
+
+def _last_turn(connection: sqlite3.Connection) -> int:
+    (number,) = connection.execute("SELECT number FROM turn").fetchone() or (0,)
+    return int(number)
 
 
 def _check_turn(turn: StateTurn, *, is_newest: bool) -> None:

@@ -39,11 +39,17 @@ the next, so that one tick is lost at most."""
 _KEPT = 4
 _NUMBER = re.compile(r"[0-9]{10}", re.ASCII)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 @dataclass(frozen=True, slots=True)
 class TickProcess:
-    """A process that ticks: its host, its number there, and that host's boot."""
+    """A process that ticks: its host, its number there, and where that number counts.
+
+    Attributes:
+        boot_id: The host's boot and, as containers number their own processes, the
+            namespace of the number. Processes of another one may be alive unseen.
+    """
 
     host: str
     pid: int
@@ -55,6 +61,7 @@ def this_process() -> TickProcess:
     boot_id = ""
     with suppress(OSError):
         boot_id = _BOOT_ID.read_text(encoding="ascii").strip()
+        boot_id += f" {_NAMESPACE.readlink()}"
     return TickProcess(os.uname().nodename, os.getpid(), boot_id)
 
 
@@ -116,6 +123,13 @@ class StateTurn:
             OSError: The folder cannot be listed, so that it is unknown.
         """
         return newest_turn(self._folder) == self.number
+
+    def is_followed_by(self, number: int) -> bool:
+        """Tell whether the file of the later turn *number* is there.
+
+        A file that is asked for by name is seen where a list of the folder is old.
+        """
+        return turn_file(self._folder, number).exists()
 
     def release(self) -> None:
         """Let the next process have its turn; it finds a dead one where this fails."""

@@ -236,3 +236,23 @@ def test_a_turn_writes_nothing_once_a_later_one_began_that_the_folder_hides_yet(
 
         assert len(events_of(store, "before")) == 1
         assert events_of(store, "after") == ()
+
+
+def test_a_turn_does_not_begin_once_a_later_one_has(state: Path) -> None:
+    with (
+        turn_in(state, HERE) as turn,
+        open_store(state, uid=UID, turn=turn) as store,
+    ):
+        with transaction(store):
+            store.execute("UPDATE turn SET number = ?", (turn.number + 1,))
+        with open_store(state, uid=UID, turn=turn):
+            pass  # of a folder that was made anew
+        with transaction(store):
+            store.execute("UPDATE turn SET number = ?", (turn.number + 1,))
+        turn_file(state / TURNS, turn.number + 1).touch()
+        turn.is_held = lambda: True  # type: ignore[method-assign]  # an old list
+        with (
+            pytest.raises(StoreBusyError, match="took its turn"),
+            open_store(state, uid=UID, turn=turn),
+        ):
+            pass
