@@ -120,8 +120,10 @@ def append_look(path: Path, look: ShadowLook) -> None:
     """
     # Not by msgspec, which writes no name that is not Unicode.
     line = json.dumps(msgspec.to_builtins(look), allow_nan=False) + "\n"
-    file = open_plain(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    with os.fdopen(file, "ab") as stream:
+    file = open_plain(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+    with os.fdopen(file, "ab+") as stream:
+        if stream.tell() and os.pread(file, 1, stream.tell() - 1) != b"\n":
+            stream.write(b"\n")  # after a line that a full disk has cut off
         stream.write(line.encode())
 
 
@@ -142,7 +144,9 @@ def last_look(path: Path) -> ShadowLook | None:
         size = stream.seek(0, os.SEEK_END)
         stream.seek(max(0, size - _TAIL_BYTES))
         lines = stream.read().split(b"\n")[:-1]
-    return None if not lines else parse_line(lines[-1], path)
+    whole = (line for line in reversed(lines) if _is_whole(line))
+    last = next(whole, None)
+    return None if last is None else parse_line(last, path)
 
 
 def looks(path: Path) -> Iterator[ShadowLook]:
@@ -154,8 +158,13 @@ def looks(path: Path) -> Iterator[ShadowLook]:
     """
     with os.fdopen(open_plain(path), "rb") as stream:
         for line in stream:
-            if line.endswith(b"\n"):
+            if _is_whole(line.removesuffix(b"\n")):
                 yield parse_line(line, path)
+
+
+def _is_whole(line: bytes) -> bool:
+    """Tell whether *line* was written to its end, which is that of a JSON object."""
+    return line.endswith(b"}")
 
 
 def parse_line(line: bytes, path: Path) -> ShadowLook:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from freetrain.api.shadow_looks import append_look, last_look
 from freetrain.demo.fake_slurm.cluster import FakeJob
 from freetrain.state.database import open_store
 from freetrain.state.tables import put_forecast
@@ -203,8 +204,12 @@ def test_leases_and_training_are_summed_up() -> None:
 
 def test_a_line_that_was_cut_off_is_passed_over() -> None:
     found = scored(line(0, {"n1": "open"}), line(60, {"n1": "open"}), '{"at_s": 1')
+    path = Path("state/shadow/looks.jsonl")
+    append_look(path, last_look(path) or pytest.fail("there is one"))
+    again = run("shadow", "--score", "--json", "--config", "freetrain.toml")
 
     assert found["looks"] == 2
+    assert json.loads(again.stdout)["looks"] == 3
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", '{"at_s": 1}\n'])
