@@ -695,7 +695,7 @@ def overdue_leases(
     awaited: Mapping[int, AwaitedPreemption],
     waiting: Collection[int],
     *,
-    patience_s: float,
+    patience_s: Mapping[int, float],
     now_s: float,
 ) -> tuple[dict[str, int], dict[int, AwaitedPreemption]]:
     """Return the nodes of leases to give up, each with the job, and what to remember.
@@ -704,7 +704,7 @@ def overdue_leases(
         claimed: Leased nodes that Slurm should preempt, each with the job.
         awaited: What the last tick remembered.
         waiting: All jobs that wait.
-        patience_s: How long Slurm may take.
+        patience_s: How long Slurm may take for each of these jobs.
         now_s: Time of the snapshot, Unix time.
     """
     jobs = set(claimed.values())
@@ -716,11 +716,12 @@ def overdue_leases(
     }
     for job in sorted(jobs):
         seen = kept.setdefault(job, AwaitedPreemption(now_s))
-        if seen.given_s is None and now_s - seen.since_s >= patience_s:
+        if seen.given_s is None and now_s - seen.since_s >= patience_s[job]:
             kept[job] = replace(seen, given_s=now_s)
     due = {
         job
-        for job, seen in kept.items()
-        if seen.given_s is not None and now_s - seen.given_s < patience_s
+        for job in jobs
+        if (given_s := kept[job].given_s) is not None
+        and now_s - given_s < patience_s[job]
     }
     return {node: job for node, job in claimed.items() if job in due}, kept

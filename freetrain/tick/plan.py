@@ -148,7 +148,7 @@ def make_plan(
     claims = with_blocked(claims, limited.blocked, observed.snapshot, uid)
     claims = claims.with_blocked_before(limited.memory.blocked_s)
     limits = replace(observed.limits, most_allowed=limited.allowed.most)
-    claims, awaited = _with_overdue(context, observed, seen, claims, shapes.values())
+    claims, awaited = _with_overdue(context, observed, seen, claims, shapes)
     widths = _widths(observed, shapes)
     margins_s = {shape: _margin_s(site, observed, shapes[shape]) for shape in holes}
     holes = _before_bookings(holes, claims.booked_s, margins_s=margins_s, widths=widths)
@@ -748,7 +748,7 @@ def _with_overdue(
     observed: Observed,
     seen: SlurmView,
     claims: Claims,
-    asked: Iterable[Requirement],
+    shapes: Mapping[str, Requirement],
 ) -> tuple[Claims, dict[int, AwaitedPreemption]]:
     """Return *claims* with leases that Slurm should have preempted, and what to keep.
 
@@ -760,12 +760,20 @@ def _with_overdue(
         return claims, {}
     found = preemptable(context.environment, seen)
     waiting = {job.job_id for job in observed.snapshot.jobs if job.is_pending}
-    grace_s = max(observed.partition_of(each).grace_time_s for each in asked)
+    shape_of = {lease.node: lease.shape for lease in observed.belief.leases}
+    patience_s: dict[int, float] = {}
+    for node, job in found.leased.items():
+        asked = shapes.get(shape_of.get(node, ""))
+        partition = (
+            observed.partition if asked is None else observed.partition_of(asked)
+        )
+        own_s = partition.grace_time_s + 2.0 * observed.config.bf_interval_s
+        patience_s[job] = max(own_s, patience_s.get(job, 0.0))
     overdue, awaited = overdue_leases(
         found.leased,
         awaited_preemptions(context.state),
         waiting,
-        patience_s=grace_s + 2.0 * observed.config.bf_interval_s,
+        patience_s=patience_s,
         now_s=observed.now_s,
     )
     return claims.with_overdue(overdue, found), awaited

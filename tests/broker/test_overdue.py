@@ -18,7 +18,8 @@ def at(
     waiting: tuple[int, ...] = (5,),
 ) -> tuple[dict[str, int], dict[int, AwaitedPreemption]]:
     now_s = NOW_S + after_s
-    return overdue_leases(claimed, awaited, waiting, patience_s=PATIENCE_S, now_s=now_s)
+    patience_s = dict.fromkeys(claimed.values(), PATIENCE_S)
+    return overdue_leases(claimed, awaited, waiting, patience_s=patience_s, now_s=now_s)
 
 
 def test_slurm_has_its_time() -> None:
@@ -28,6 +29,19 @@ def test_slurm_has_its_time() -> None:
     assert given == {}
     given, seen = at(70.0, seen, {"n1": 5, "n2": 5})
     assert given == {"n1": 5, "n2": 5}
+
+
+def test_slurm_has_longer_where_the_leases_of_one_job_have_longer() -> None:
+    _, seen = at(0.0, {}, {"n1": 5, "n2": 6})
+    given, _ = overdue_leases(
+        {"n1": 5, "n2": 6},
+        seen,
+        (5, 6),
+        patience_s={5: 30.0, 6: 90.0},
+        now_s=NOW_S + 60.0,
+    )
+
+    assert given == {"n1": 5}
 
 
 def test_a_job_that_could_not_start_for_a_moment_waits_anew() -> None:
