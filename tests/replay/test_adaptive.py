@@ -282,3 +282,21 @@ def test_it_looks_ahead_where_samples_are_not_what_counts_or_nobody_knows_them()
         ours = replay(pool, TEAM, policy="adaptive", **choices)
 
         assert (ours.steps, ours.followed_s) == (ahead.steps, ())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "first"), [((1,), "freetrain"), ((1, 2), "lookahead")]
+)
+def test_trainers_that_never_rescale_begin_without_forecasts(
+    sizes: tuple[int, ...], first: str
+) -> None:
+    scaling = Scaling("any", np.array([0.0, 1.0, 2.0]), sizes)
+    settings = ReplaySettings(policy="adaptive", requeue=True)
+    own = trainer("only", scaling=scaling, samples=1e6, fixed_nodes=None)
+
+    engine, _ = play(
+        PoolTimeline.from_trace(trace_of(holes(2))), [own], settings, clock=no_clock
+    )
+
+    assert isinstance(engine.policy, AdaptivePolicy)
+    assert next(iter(engine.policy.shadows)) == first

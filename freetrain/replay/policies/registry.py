@@ -140,7 +140,10 @@ def shadows_for(
             lambda: policy_for(own, clock, use, service=service),
         )
 
-    shadows = {name: shadow(name) for name in FOLLOWED}
+    # Trainers of one size never rescale, and forecasts have little to give.
+    may_rescale = any(len(scaling.sizes) > 1 for scaling in scalings)
+    names = sorted(FOLLOWED, key=lambda name: name != "freetrain" and not may_rescale)
+    shadows = {name: shadow(name) for name in names}
     if _is_mixed(scalings) and settings.priority != "price":
         own = replace(
             asked,
