@@ -737,7 +737,7 @@ class Executor:
             before = self._board.last_endings(folder)
             return with_size(
                 ending,
-                all_sizes(before),
+                all_sizes(size for ending in before for size in ending.tried),
                 leases=len(assigned.members),
                 has_trained=self._has_trained(ending, trainer, before),
             )

@@ -250,7 +250,7 @@ class Board:
         for number in reversed(folder.generations[-LAST_ENDINGS:]):
             if number in folder.over:
                 ending = self.ending(name, number)
-                if ending.ended is not EndingKind.NOT_LAUNCHED:
+                if ending.was_launched:
                     found.append(ending)
             elif self.assigned(name, number).reason == GO_ON:
                 break

@@ -25,7 +25,7 @@ from freetrain.state.files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from freetrain.broker.lease import LeaseKey
     from freetrain.config.job import TrainerJob
@@ -75,8 +75,8 @@ def judge(endings: Iterable[GenerationEnding], job: TrainerJob) -> Verdict:
     failures, kills, committed_step, last = 0, 0, 0, None
     spared = 0  # the size whose failures do not count
     tried: tuple[TriedSize, ...] = ()
-    for last in filter(was_launched, endings):
-        tried = all_sizes([replace(last, tried=tried), last])
+    for last in (ending for ending in endings if ending.was_launched):
+        tried = all_sizes((*tried, *last.tried))
         if last.ended in {EndingKind.FINISHED, EndingKind.DO_NOT_RESTART}:
             return Verdict(is_final=True, reason=_reason(str(last.ended), last.message))
         is_of_size = _is_of_size(last, tried)
@@ -104,11 +104,6 @@ def judge(endings: Iterable[GenerationEnding], job: TrainerJob) -> Verdict:
     return MAY_RUN
 
 
-def was_launched(ending: GenerationEnding) -> bool:
-    """Tell whether the program ran in the generation that ended so."""
-    return ending.ended is not EndingKind.NOT_LAUNCHED
-
-
 def is_failure(ending: GenerationEnding) -> bool:
     """Tell whether *ending* counts against the program.
 
@@ -117,7 +112,7 @@ def is_failure(ending: GenerationEnding) -> bool:
     A stop that was not asked for does, else a program that stops by itself at once
     would be started for ever.
     """
-    if ending.lost_lease or not was_launched(ending):
+    if ending.lost_lease or not ending.was_launched:
         return False
     return ending.ended is EndingKind.FAILED or not ending.was_asked
 
@@ -125,7 +120,7 @@ def is_failure(ending: GenerationEnding) -> bool:
 _SIZE_ATTEMPTS = 2
 
 
-def sizes_left_out(tried: Iterable[TriedSize], job: TrainerJob) -> dict[int, str]:
+def sizes_left_out(tried: Collection[TriedSize], job: TrainerJob) -> dict[int, str]:
     """Return the sizes that *job* cannot run on, with the message of its failure there.
 
     There it failed before its first step, as often as it may, and on another size it
@@ -135,27 +130,28 @@ def sizes_left_out(tried: Iterable[TriedSize], job: TrainerJob) -> dict[int, str
         tried: How it did on each size so far.
         job: The trainer.
     """
-    sizes = tuple(tried)
-    if not any(size.has_trained for size in sizes):
+    if not any(size.has_trained for size in tried):
         return {}
     most = min(_SIZE_ATTEMPTS, max(1, job.restart.attempts))
     return {
         size.leases: size.why
-        for size in sizes
+        for size in tried
         if not size.has_trained and size.failures >= most
     }
 
 
-def sizes_to_avoid(ending: GenerationEnding, job: TrainerJob) -> frozenset[int]:
-    """Return the sizes on which no world follows the one that ended so.
+def sizes_to_avoid(
+    tried: Collection[TriedSize], job: TrainerJob, *, after: int
+) -> frozenset[int]:
+    """Return the sizes on which no world follows one of the size *after*.
 
-    Where its own is left out these are all on which the trainer never trained: the next
+    Where that is left out these are all on which the trainer never trained: the next
     one would often be refused, too.
     """
-    left_out = sizes_left_out(ending.tried, job)
-    if ending.leases not in left_out:
+    left_out = sizes_left_out(tried, job)
+    if after not in left_out:
         return frozenset(left_out)
-    trained = {size.leases for size in ending.tried if size.has_trained}
+    trained = {size.leases for size in tried if size.has_trained}
     return frozenset(job.nodes.sizes) - trained
 
 
@@ -175,7 +171,7 @@ def with_size(
         has_trained: Whether its world made a step.
     """
     sizes = {size.leases: size for size in before}
-    if leases and was_launched(ending):
+    if leases and ending.was_launched:
         size = sizes.get(leases, TriedSize(leases=leases))
         if has_trained:
             size = TriedSize(leases=leases, has_trained=True)
@@ -192,11 +188,10 @@ def _has_failed_at_start(ending: GenerationEnding) -> bool:
     return was_started and is_failure(ending) and not ending.was_asked
 
 
-def _is_of_size(ending: GenerationEnding, tried: Iterable[TriedSize]) -> bool:
+def _is_of_size(ending: GenerationEnding, tried: Collection[TriedSize]) -> bool:
     """Tell whether a failure may be due to the size: others work, this never did."""
-    sizes = tuple(tried)
-    here = [size for size in sizes if size.leases == ending.leases]
-    works = any(size.has_trained for size in sizes)
+    here = [size for size in tried if size.leases == ending.leases]
+    works = any(size.has_trained for size in tried)
     return works and any(size.failures and not size.has_trained for size in here)
 
 

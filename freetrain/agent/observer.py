@@ -9,7 +9,7 @@ started, and for how long conditions have held.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from freetrain.agent.board import UnknownNowError
@@ -28,7 +28,6 @@ from freetrain.agent.observation import (
     judge,
     sizes_left_out,
     sizes_to_avoid,
-    was_launched,
 )
 from freetrain.agent.rules import leave_bound_s, limit_margin_s
 from freetrain.state.files import SILENCE_NOTICE_S, STALLED, all_sizes
@@ -465,7 +464,7 @@ class Observer:
         is_running = newest.world is not None and newest.world.exit_s is None
         running_s = newest.world.age_s if newest.world and is_running else 0.0
         history = self._history(folder)
-        last = max((e.generation for e in history if was_launched(e)), default=0)
+        last = max((e.generation for e in history if e.was_launched), default=0)
         before = folder.generations[:-1]
         is_given_elsewhere = name != home and self._me in newest.assigned.keys
         return ObservedTrainer(
@@ -488,9 +487,9 @@ class Observer:
     def _sizes_to_avoid(self, folder: TrainerFolder) -> frozenset[int]:
         """Return the sizes that the next world of a trainer is not to have."""
         endings, job = self._board.last_endings(folder), self._board.job(folder.name)
-        tried = all_sizes(endings)
+        tried = all_sizes(size for ending in endings for size in ending.tried)
         if endings and endings[0].generation == folder.newest:
-            return sizes_to_avoid(replace(endings[0], tried=tried), job)
+            return sizes_to_avoid(tried, job, after=endings[0].leases)
         return frozenset(sizes_left_out(tried, job))
 
     def _has_room_for_spare(self, newest: ObservedGeneration) -> bool:

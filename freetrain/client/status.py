@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from freetrain.agent.observation import judge, sizes_left_out, was_launched
+from freetrain.agent.observation import judge, sizes_left_out
 from freetrain.broker.reasons import TrainerReason
 from freetrain.client.trainers import LIVE, find_trainer, job_of, left_over
 from freetrain.elastic.files import RunDir
@@ -385,7 +385,7 @@ def _retry(folder: TrainerDir, job: TrainerJob, worlds: Worlds) -> Retry | None:
     is_launched = bool(log_files(logs_of(job, folder), newest.generation))
     if is_launched and worlds.ending is None:
         return None
-    launched = [*filter(was_launched, endings_since_empty(folder))]
+    launched = [e for e in endings_since_empty(folder) if e.was_launched]
     verdict = judge(launched, job)
     if verdict.is_final or not verdict.times:
         return None

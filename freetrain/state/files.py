@@ -15,7 +15,6 @@ import stat
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
@@ -258,6 +257,11 @@ class GenerationEnding:
     tried: tuple[TriedSize, ...] = ()
 
     @property
+    def was_launched(self) -> bool:
+        """Whether the program ran."""
+        return self.ended is not EndingKind.NOT_LAUNCHED
+
+    @property
     def words(self) -> str:
         """How it ended, for people: errors of ranks that lost others are no failure."""
         if self.lost_lease and self.ended is EndingKind.FAILED:
@@ -318,7 +322,7 @@ def final_ending(
         OSError: A file of it cannot be read.
     """
     last = next((ending for ending in recent if ending.ended in _FINAL), None)
-    if last is None or _goes_on(folder, since=last.generation):
+    if last is None or _went_on(folder, since=last.generation):
         return None
     return last
 
@@ -338,31 +342,35 @@ def tried_sizes(
         UnreadableFileError: A file of it is damaged.
         OSError: A file of it cannot be read.
     """
-    ran = [e for e in recent if e.ended is not EndingKind.NOT_LAUNCHED]
+    ran = [ending for ending in recent if ending.was_launched]
     if not any(size.failures for ending in ran for size in ending.tried):
         return ()
-    return all_sizes(takewhile(lambda e: not _goes_on(folder, since=e.generation), ran))
+    began = _went_on(folder, since=ran[-1].generation)
+    return all_sizes(
+        size for ending in ran if ending.generation > began for size in ending.tried
+    )
 
 
-def all_sizes(endings: Iterable[GenerationEnding]) -> tuple[TriedSize, ...]:
-    """Return the sizes that any of *endings* names, each as far as any knows.
+def all_sizes(tried: Iterable[TriedSize]) -> tuple[TriedSize, ...]:
+    """Return each size of *tried* once, as the ending has it that knows most.
 
     An ending repeats those before it, but worlds that overlap may end in any order.
     """
     sizes: dict[int, TriedSize] = {}
-    for size in chain.from_iterable(ending.tried for ending in endings):
+    for size in tried:
         known = sizes.setdefault(size.leases, size)
         if (size.has_trained, size.failures) > (known.has_trained, known.failures):
             sizes[size.leases] = size
     return tuple(sizes[leases] for leases in sorted(sizes))
 
 
-def _goes_on(folder: TrainerDir, *, since: int) -> bool:
-    """Tell whether a user let it go on after the generation *since*."""
-    later = (
-        read_assigned(folder, g) for g in generations(folder.assignments) if g > since
-    )
-    return any(assigned.reason == GO_ON for assigned in later)
+def _went_on(folder: TrainerDir, *, since: int) -> int:
+    """Return the last generation by which a user let it go on; 0 for none.
+
+    Only those after *since* are looked at.
+    """
+    later = (g for g in reversed(generations(folder.assignments)) if g > since)
+    return next((g for g in later if read_assigned(folder, g).reason == GO_ON), 0)
 
 
 # ----------------------------------------------------------------------

@@ -344,14 +344,17 @@ def test_a_world_that_ends_before_its_predecessor_hides_no_size_that_trained() -
     (early,) = history((3, ERROR, False))
     (first,) = history(RAN)
     (again,) = history((3, ERROR, False))
-    again = with_size(again, all_sizes([early, first]), leases=3, has_trained=False)
+    again = with_size(
+        again, all_sizes((*early.tried, *first.tried)), leases=3, has_trained=False
+    )
 
     assert (
         judge([first, early], structs.replace(JOB, restart=RestartSettings(attempts=1)))
         == MAY_RUN
     )
     assert judge([first, early, again], JOB) == MAY_RUN
-    assert set(sizes_left_out(all_sizes([again, early, first]), JOB)) == {3}
+    every = all_sizes((*again.tried, *early.tried, *first.tried))
+    assert set(sizes_left_out(every, JOB)) == {3}
 
 
 def test_a_launch_that_failed_says_nothing_of_the_size() -> None:
@@ -432,10 +435,12 @@ def test_a_program_that_fails_on_all_sizes_is_not_tried_on_each() -> None:
 def test_after_a_size_that_is_left_out_the_next_is_one_that_trained() -> None:
     once, twice = (history(RAN, *[(6, ERROR, False)] * n)[-1] for n in (1, 2))
 
-    assert sizes_to_avoid(once, JOB) == set()
-    assert sizes_to_avoid(twice, JOB) == set(JOB.nodes.sizes) - {2}
+    assert sizes_to_avoid(once.tried, JOB, after=once.leases) == set()
+    assert sizes_to_avoid(twice.tried, JOB, after=twice.leases) == set(
+        JOB.nodes.sizes
+    ) - {2}
     well = history(RAN, *[(6, ERROR, False)] * 2, RAN)[-1]
-    assert sizes_to_avoid(well, JOB) == {6}
+    assert sizes_to_avoid(well.tried, JOB, after=well.leases) == {6}
 
 
 def ended(action: WriteEnding, *, elastic: bool = True) -> GenerationEnding:
