@@ -77,6 +77,7 @@ if TYPE_CHECKING:
 _MORE_REQUESTS = 5
 """What a plan may ask Slurm besides, as a tick does: limits, the topology, whether jobs
 are hidden."""
+
 _FORETOLD = {HoleEnd.PLANNED_JOB, HoleEnd.RESERVATION}
 """Ends that something is known of; others are only as far as Slurm plans."""
 
@@ -190,9 +191,13 @@ class _Shadow:
             )
             for name, job in jobs.items()
         }
+        self._shapes = {shape_name(asked): asked for asked in self._asked.values()}
+        found = {
+            shape: {hole.node: hole for hole in self._found(asked)}
+            for shape, asked in self._shapes.items()
+        }
         self._holes = {
-            name: {hole.node: hole for hole in self._found(asked)}
-            for name, asked in self._asked.items()
+            name: found[shape_name(asked)] for name, asked in self._asked.items()
         }
 
     def _found(self, asked: Requirement) -> tuple[Hole, ...]:
@@ -336,11 +341,11 @@ class _Shadow:
     def _with_leases(self, leases: Iterable[Lease]) -> Snapshot:
         """Return the snapshot with *leases*, as Slurm would show them."""
         environment, settings = self._context.environment, self._context.site.lease
-        shapes = {shape_name(asked): asked for asked in self._asked.values()}
         nodes = {node.name: node for node in self._snapshot.nodes}
         jobs = list(self._snapshot.jobs)
         for lease in leases:
-            asked, node, uuid = shapes[lease.shape], nodes[lease.node], lease.key.uuid
+            asked, node = self._shapes[lease.shape], nodes[lease.node]
+            uuid = lease.key.uuid
             nodes[node.name] = taken = self._with_lease(node, asked)
             job = JobRecord(
                 job_id=lease.job_id or 0,

@@ -142,8 +142,8 @@ def shadows_for(
 
     # Trainers of one size never rescale, and forecasts have little to give.
     may_rescale = any(len(scaling.sizes) > 1 for scaling in scalings)
-    names = sorted(FOLLOWED, key=lambda name: name != "freetrain" and not may_rescale)
-    shadows = {name: shadow(name) for name in names}
+    first = FOLLOWED[0] if may_rescale else "freetrain"
+    shadows = {name: shadow(name) for name in dict.fromkeys((first, *FOLLOWED))}
     if _is_mixed(scalings) and settings.priority != "price":
         own = replace(
             asked,
