@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.config.document import BaseFolders
-from freetrain.config.job import parse_job
 from freetrain.state.files import EndingKind, generations, read_ending
 from freetrain.tick.status_report import StatusReport
 from tests.cluster.broker import LiveBroker
 from tests.cluster.cluster import Cluster
+from tests.tick_live.stepping import stepping_job
 
 pytestmark = pytest.mark.slurm
 
@@ -24,22 +23,13 @@ while sleep 0.1; do
 done
 """
 
-JOB = """\
-name = "a"
-command = "{program}"
-elastic = false
-[launch]
-launcher = "custom"
-command = ["env", "NODES={{nodes}}"]
+TABLES = """\
 [nodes]
 min = 2
 max = 3
 [restart]
 attempts = 2
 wait = "1s"
-[progress]
-format = "pattern"
-pattern = '^step (?P<step>\\d+)$'
 """
 
 
@@ -53,9 +43,6 @@ def broker(cluster_of: Callable[..., Cluster], folder: Path) -> Iterator[LiveBro
 def test_a_third_node_on_which_the_program_fails_ends_no_training(
     broker: LiveBroker, folder: Path
 ) -> None:
-    program = folder.parent / "refusing"
-    program.write_text(PROGRAM)
-    program.chmod(0o755)
     files = broker.folder.trainer("a")
 
     def steps(generation: int) -> int:
@@ -77,8 +64,7 @@ def test_a_third_node_on_which_the_program_fails_ends_no_training(
 
     occupy("n[4-8]")
     third = occupy("n3")
-    text = JOB.format(program=program).encode()
-    broker.submit_job(parse_job(text, path="job.toml", places=BaseFolders(Path("/"))))
+    broker.submit_job(stepping_job(folder.parent / "refusing", PROGRAM, TABLES))
     broker.ticks_until("steps on two nodes", trains)
     broker.cluster.run("scancel", third)
     broker.ticks_until("its failures on three", lambda _: failures() == [3, 3])

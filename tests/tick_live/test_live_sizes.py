@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from freetrain.config.document import BaseFolders
-from freetrain.config.job import TrainerJob, parse_job
+from freetrain.config.job import TrainerJob
 from freetrain.tick.status_report import StatusReport
 from tests.cluster.broker import LiveBroker
 from tests.cluster.cluster import Cluster
+from tests.tick_live.stepping import stepping_job
 
 pytestmark = [pytest.mark.slurm, pytest.mark.long]
 
@@ -43,20 +43,6 @@ while sleep $pause; do
 done
 """
 
-JOB = """\
-name = "a"
-command = "{program}"
-elastic = false
-[launch]
-launcher = "custom"
-command = ["env", "NODES={{nodes}}"]
-[nodes]
-max = 8
-[progress]
-format = "pattern"
-pattern = '^step (?P<step>\\d+)$'
-"""
-
 
 @pytest.fixture
 def broker(cluster_of: Callable[..., Cluster], folder: Path) -> Iterator[LiveBroker]:
@@ -72,11 +58,8 @@ def broker(cluster_of: Callable[..., Cluster], folder: Path) -> Iterator[LiveBro
 def falling(folder: Path) -> TrainerJob:
     """Return a trainer whose steps take ``SLEEPS_S``."""
     cases = "\n".join(f"{n}) pause={sleep_s};;" for n, sleep_s in SLEEPS_S.items())
-    program = folder / "falling"
-    program.write_text(PROGRAM.format(cases=cases, steps=folder / "steps"))
-    program.chmod(0o755)
-    text = JOB.format(program=program)
-    return parse_job(text.encode(), path="job.toml", places=BaseFolders(Path("/")))
+    script = PROGRAM.format(cases=cases, steps=folder / "steps")
+    return stepping_job(folder / "falling", script, "[nodes]\nmax = 8")
 
 
 def test_a_trainer_whose_speed_falls_ends_on_its_best_size_untold(
