@@ -88,7 +88,7 @@ class JobSummary:
         run_s: Run times of the jobs that ran.
         wait_s: From submission to start.
         cautions: What of the log was not used or may mislead, a sentence each; but for
-            bad lines, which are counted above.
+            bad lines, which are counted above. One tells of jobs without a start.
     """
 
     source: str
@@ -247,6 +247,7 @@ def _summarise_jobs(trace: JobTrace) -> JobSummary:
     ran = [job for job in jobs if job.start_s is not None or job.run_s > 0]
     limits = [(job.run_s, job.requested_s) for job in jobs]
     use = _Use(trace)
+    unplaced = sum(job.start_s is None for job in ran)
     demand = list(levels(trace.jobs))
     return JobSummary(
         source=trace.source,
@@ -255,7 +256,7 @@ def _summarise_jobs(trace: JobTrace) -> JobSummary:
         skipped_lines=trace.skipped_lines,
         jobs=len(jobs),
         never_ran_jobs=len(jobs) - len(ran),
-        without_start_jobs=sum(job.start_s is None for job in ran),
+        without_start_jobs=unplaced,
         without_limit_jobs=sum(limit_s is None for _, limit_s in limits),
         over_limit_jobs=sum(
             limit_s is not None and run_s > limit_s for run_s, limit_s in limits
@@ -292,8 +293,22 @@ def _summarise_jobs(trace: JobTrace) -> JobSummary:
         wait_s=Distribution.of(
             job.start_s - job.submit_s for job in jobs if job.start_s is not None
         ),
-        cautions=trace.cautions,
+        cautions=(*trace.cautions, *_without_starts(unplaced, len(ran))),
     )
+
+
+def _without_starts(unplaced: int, ran: int) -> tuple[str, ...]:
+    """Return what to know where *unplaced* of *ran* jobs have no start."""
+    if not unplaced:
+        return ()
+    if unplaced == ran:
+        what = "no job has a start in the log, so use, idle time and waits are unknown"
+    else:
+        what = (
+            f"{unplaced:,} of {ran:,} jobs that ran have no start in the log, "
+            "and are not in use, idle time and waits"
+        )
+    return (f"{what}: holes and replay simulate starts with --schedule easy",)
 
 
 class _Use:

@@ -354,17 +354,40 @@ SECONDS = ("first_submit_s", "first_start_s")
 UNKNOWN_IF_ZERO = ("users",)
 """Counts that are 0 where the log does not say."""
 
+FROM_STARTS = (
+    "span_s",
+    "used_node_s",
+    "partly_used_node_s",
+    "idle_node_s",
+    "utilisation",
+    "low_use_share",
+    "mean_idle_nodes",
+    "busy_mean_idle_nodes",
+    "peak_units",
+    "overcommitted_s",
+    "used_gpu_s",
+    "wait_s",
+)
+"""Figures of jobs, nothing of which is known where no job has a start."""
+
 SHARES = ("utilisation", "_share")
 
 
 def summary_text(summary: "TraceSummary") -> str:
     """Return one line a figure, the unit with the value."""
+    has_starts = getattr(summary, "first_start_s", 0.0) is not None
     shown = [
-        (LABELS[field.name], _value(field.name, getattr(summary, field.name)))
+        (
+            LABELS[field.name],
+            _value(field.name, getattr(summary, field.name))
+            if has_starts or field.name not in FROM_STARTS
+            else "unknown",
+        )
         for field in dataclasses.fields(summary)
         if field.name in LABELS
     ]
-    shown += map(_piece_line, getattr(summary, "pieces", ()))
+    if has_starts:
+        shown += map(_piece_line, getattr(summary, "pieces", ()))
     width = max(len(label) for label, _ in shown)
     return "".join(f"{label:<{width}}  {value}\n" for label, value in shown)
 

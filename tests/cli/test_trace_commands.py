@@ -35,6 +35,19 @@ def test_info_says_what_a_log_holds() -> None:
     assert shown["wait"].endswith("most 13.3 min")
 
 
+def test_info_knows_nothing_of_use_where_no_job_has_a_start() -> None:
+    Path("new.swf").write_text("; MaxNodes: 4\n" + "1 0 -1 60 2" + " -1" * 13 + "\n")
+
+    lines = run("trace", "info", "new.swf").stdout.splitlines()
+
+    unknown = {line[:-7].strip() for line in lines if line.endswith("unknown")}
+    assert {"utilisation", "node-time idle", "wait", "most units held at once"} <= (
+        unknown
+    )
+    assert not {"jobs", "nodes", "run time"} & unknown
+    assert "--schedule easy" in lines[-1]
+
+
 def test_every_figure_of_a_log_has_a_name_on_the_screen() -> None:
     figures = {
         field.name

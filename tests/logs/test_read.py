@@ -261,6 +261,10 @@ def test_a_log_of_jobs_is_summed_up() -> None:
         size_units=Distribution(median=6.0, mean=7.5, most=16.0),
         run_s=Distribution(median=50.0, mean=60.0, most=100.0),
         wait_s=Distribution(median=32.5, mean=32.5, most=55.0),
+        cautions=(
+            "1 of 3 jobs that ran have no start in the log, and are not in use, idle "
+            "time and waits: holes and replay simulate starts with --schedule easy",
+        ),
     )
 
 
@@ -283,6 +287,15 @@ def test_a_log_in_which_nothing_started_has_no_use() -> None:
 
     assert (summary.span_s, summary.utilisation, summary.peak_units) == (0.0, 0.0, 0)
     assert summary.wait_s == Distribution(0.0, 0.0, 0.0)
+    (caution,) = summary.cautions
+    assert caution.startswith("no job has a start in the log")
+
+
+def test_jobs_without_a_start_are_told_beside_those_that_have_one() -> None:
+    jobs = (Job("1", 0.0, 0.0, 10.0, 4, None), Job("2", 0.0, None, 9.0, 4, None))
+
+    assert job_summary(*jobs, units=4).cautions
+    assert job_summary(jobs[0], units=4).cautions == ()
 
 
 def test_a_log_of_idle_intervals_is_summed_up() -> None:
