@@ -23,6 +23,7 @@ from freetrain.state.files import (
     TriedSize,
     all_sizes,
 )
+from freetrain.text import HOUR_S
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -96,7 +97,8 @@ def judge(endings: Iterable[GenerationEnding], job: TrainerJob) -> Verdict:
     if job.restart.is_used_up(failures) or kills >= _MOST_KILLS:
         reason = f"{GAVE_UP}, {max(failures, kills)} in a row without a commit"
         return Verdict(is_final=True, reason=_reason(reason, last.message))
-    if is_failure(last) and last.leases not in sizes_left_out(tried, job):
+    left_out = sizes_left_out(tried, job, now_s=last.ended_s)
+    if is_failure(last) and last.leases not in left_out:
         failures = max(1, failures)
         return Verdict(wait_s=job.restart.pause_s(failures), times=failures)
     if is_killed_outside(last) and kills > 1:
@@ -118,9 +120,13 @@ def is_failure(ending: GenerationEnding) -> bool:
 
 
 _SIZE_ATTEMPTS = 2
+LEFT_OUT_S = 6 * HOUR_S
+"""After so long a size may be tried once more: a bad node may have been to blame."""
 
 
-def sizes_left_out(tried: Collection[TriedSize], job: TrainerJob) -> dict[int, str]:
+def sizes_left_out(
+    tried: Collection[TriedSize], job: TrainerJob, *, now_s: float
+) -> dict[int, str]:
     """Return the sizes that *job* cannot run on, with the message of its failure there.
 
     There it failed before its first step, as often as it may, and on another size it
@@ -129,6 +135,7 @@ def sizes_left_out(tried: Collection[TriedSize], job: TrainerJob) -> dict[int, s
     Args:
         tried: How it did on each size so far.
         job: The trainer.
+        now_s: Unix time.
     """
     if not any(size.has_trained for size in tried):
         return {}
@@ -136,19 +143,21 @@ def sizes_left_out(tried: Collection[TriedSize], job: TrainerJob) -> dict[int, s
     return {
         size.leases: size.why
         for size in tried
-        if not size.has_trained and size.failures >= most
+        if not size.has_trained
+        and size.failures >= most
+        and now_s - size.failed_s < LEFT_OUT_S
     }
 
 
 def sizes_to_avoid(
-    tried: Collection[TriedSize], job: TrainerJob, *, after: int
+    tried: Collection[TriedSize], job: TrainerJob, *, after: int, now_s: float
 ) -> frozenset[int]:
     """Return the sizes on which no world follows one of the size *after*.
 
     Where that is left out these are all on which the trainer never trained: the next
     one would often be refused, too.
     """
-    left_out = sizes_left_out(tried, job)
+    left_out = sizes_left_out(tried, job, now_s=now_s)
     if after not in left_out:
         return frozenset(left_out)
     trained = {size.leases for size in tried if size.has_trained}
@@ -177,7 +186,9 @@ def with_size(
             size = TriedSize(leases=leases, has_trained=True)
         elif not size.has_trained and _has_failed_at_start(ending):
             why = ending.message[:_LONGEST_REASON]
-            size = replace(size, failures=size.failures + 1, why=why)
+            size = replace(
+                size, failures=size.failures + 1, failed_s=ending.ended_s, why=why
+            )
         sizes[leases] = size
     return replace(ending, leases=leases, tried=tuple(sizes[n] for n in sorted(sizes)))
 

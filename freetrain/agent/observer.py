@@ -489,8 +489,9 @@ class Observer:
         endings, job = self._board.last_endings(folder), self._board.job(folder.name)
         tried = all_sizes(size for ending in endings for size in ending.tried)
         if endings and endings[0].generation == folder.newest:
-            return sizes_to_avoid(tried, job, after=endings[0].leases)
-        return frozenset(sizes_left_out(tried, job))
+            after = endings[0].leases
+            return sizes_to_avoid(tried, job, after=after, now_s=self.memory.unix_s)
+        return frozenset(sizes_left_out(tried, job, now_s=self.memory.unix_s))
 
     def _has_room_for_spare(self, newest: ObservedGeneration) -> bool:
         """Tell whether a spare is there, or has room beside the ranks of *newest*."""

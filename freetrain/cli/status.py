@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from freetrain.agent.observation import LEFT_OUT_S
 from freetrain.broker.lease import LeaseState
 from freetrain.cli.context import (
     CliContext,
@@ -34,7 +35,7 @@ from freetrain.client.trainers import author_text
 from freetrain.pack.pack import MemberEnd, MemberRecord, PackRecord, how_it_failed
 from freetrain.state.files import StateDir
 from freetrain.state.tables import Delivery, DeliveryStage
-from freetrain.text import UNKNOWN, counted, one_line, per_cent, scaled
+from freetrain.text import UNKNOWN, counted, one_line, per_cent, render_duration, scaled
 
 EVERY_S = 2.0
 
@@ -274,21 +275,22 @@ def aim_lines(trainer: TrainerStatus, view: Overview) -> Iterator[str]:
 
 
 def _left_out_lines(trainer: TrainerStatus) -> Iterator[str]:
-    """Yield the sizes that it is not tried on any more, why, and what can be done."""
+    """Yield the sizes that it is not tried on now, why, and what can be done."""
     if not trainer.left_out or trainer.ended_s is not None:
         return
     is_piece = trainer.job is not None and trainer.job.nodes.gpus_per_lease is not None
     for size, message in trainer.left_out.items():
         why = f" ({message.splitlines()[0]})" if message else ""
         yield (
-            f"it is no longer given {counted(size, 'lease' if is_piece else 'node')}, "
-            f"where it failed before its first step{why}; it has "
-            f"trained on other sizes."
+            f"for {render_duration(LEFT_OUT_S)} it is not given "
+            f"{counted(size, 'lease' if is_piece else 'node')}, where it failed before "
+            f"its first step{why}; it has trained on other sizes."
         )
     name = trainer.row.name
     yield (
         f"list the sizes that it can run on in [nodes] sizes of its job file; "
-        f"`freetrain pause {name}` and then `freetrain resume {name}` try all again."
+        f"`freetrain pause {name}` and then `freetrain resume {name}` try all again "
+        f"at once."
     )
 
 

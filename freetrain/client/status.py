@@ -126,7 +126,7 @@ def overview(
     report, problem = _report(state)
     return Overview(
         now_s=now_s,
-        standings=tuple(read_trainer_status(state, row) for row in wanted),
+        standings=tuple(read_trainer_status(state, row, now_s=now_s) for row in wanted),
         leases=Counter(lease.state for lease in held),
         report=report,
         problem=problem,
@@ -231,7 +231,7 @@ class TrainerStatus:
         retry: Its next start after a failure; None where none is waited for.
         problem: Which file is damaged; empty where none is.
         logs: Where its worlds print to; None where its job file cannot be read.
-        left_out: The sizes that it is not tried on any more, with the message of its
+        left_out: The sizes that it is not tried on for hours, with the message of its
             failure there. Hostile text.
     """
 
@@ -340,8 +340,10 @@ def _has_begun(status: TrainerStatus, last: AssignmentFile) -> bool:
     return heartbeat.state is AgentState.TRAINING and is_newest
 
 
-def read_trainer_status(state: StateDir, row: TrainerRow) -> TrainerStatus:
-    """Return the status of the trainer of *row*.
+def read_trainer_status(
+    state: StateDir, row: TrainerRow, *, now_s: float
+) -> TrainerStatus:
+    """Return the status of the trainer of *row* at *now_s*, Unix time.
 
     Raises:
         OSError: Its files cannot be read.
@@ -351,7 +353,7 @@ def read_trainer_status(state: StateDir, row: TrainerRow) -> TrainerStatus:
     try:
         worlds = _worlds(folder)
         retry = None if job is None else _retry(folder, job, worlds)
-        left_out = {} if job is None else _left_out(folder, job, row)
+        left_out = {} if job is None else _left_out(folder, job, row, now_s)
     except UnreadableFileError as error:
         return TrainerStatus(row=row, job=job, worlds=Worlds(), problem=str(error))
     if job is None:
@@ -372,10 +374,13 @@ def read_trainer_status(state: StateDir, row: TrainerRow) -> TrainerStatus:
     )
 
 
-def _left_out(folder: TrainerDir, job: TrainerJob, row: TrainerRow) -> dict[int, str]:
+def _left_out(
+    folder: TrainerDir, job: TrainerJob, row: TrainerRow, now_s: float
+) -> dict[int, str]:
     if row.state not in LIVE:
         return {}
-    return sizes_left_out(tried_sizes(folder, recent_endings(folder)), job)
+    tried = tried_sizes(folder, recent_endings(folder))
+    return sizes_left_out(tried, job, now_s=now_s)
 
 
 def _retry(folder: TrainerDir, job: TrainerJob, worlds: Worlds) -> Retry | None:

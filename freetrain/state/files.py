@@ -212,12 +212,14 @@ class TriedSize:
     Attributes:
         failures: How often it failed there before its first step, while it had made
             none there.
+        failed_s: When it failed there last, Unix time.
         why: The message of the last of them, for people. Hostile text.
     """
 
     leases: int
     has_trained: bool = False
     failures: int = 0
+    failed_s: float = 0.0
     why: str = ""
 
 

@@ -241,7 +241,7 @@ def _read_trainers(
         read_trainer,
     )
 
-    read = [read_trainer(context.folder, row) for row in rows]
+    read = [read_trainer(context.folder, row).with_sizes_left(now_s) for row in rows]
     progress = read_progress(context, read, now_s=now_s)
     return tuple(
         finished_at_target(t, progress.get(t.row.name)) for t in read

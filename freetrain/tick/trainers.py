@@ -91,8 +91,8 @@ class TickTrainer:
 
     Attributes:
         row: Its row in the store.
-        job: Its job file, without the sizes that it cannot run on; None where it cannot
-            be read.
+        job: Its job file, None where it cannot be read.
+        tried: The sizes that it was tried on, where it failed on any.
         newest: Its newest generation, None before the first.
         final: How it ended, None while it goes on.
         problem: Why its files cannot be read, so that nothing is done about it.
@@ -100,6 +100,7 @@ class TickTrainer:
 
     row: TrainerRow
     job: TrainerJob | None = None
+    tried: tuple[TriedSize, ...] = ()
     newest: AssignmentFile | None = None
     final: FinalState | None = None
     problem: str = ""
@@ -109,6 +110,13 @@ class TickTrainer:
         """Whether it is to have nodes."""
         is_asked_for = self.row.state is TrainerState.WANTED
         return is_asked_for and self.job is not None and self.final is None
+
+    def with_sizes_left(self, now_s: float) -> TickTrainer:
+        """Return it without the sizes that its job cannot run on."""
+        if self.job is None or not self.tried:
+            return self
+        left_out = sizes_left_out(self.tried, self.job, now_s=now_s)
+        return replace(self, job=self.job.without_sizes(left_out))
 
 
 def read_trainer(state: StateDir, row: TrainerRow) -> TickTrainer:
@@ -135,8 +143,7 @@ def read_trainer(state: StateDir, row: TrainerRow) -> TickTrainer:
             f"{error.strerror or error}. It trains on, and nothing was done about it"
         )
         return TickTrainer(row=row, problem=problem)
-    job = job.without_sizes(sizes_left_out(tried, job))
-    return TickTrainer(row=row, job=job, newest=newest, final=final)
+    return TickTrainer(row=row, job=job, tried=tried, newest=newest, final=final)
 
 
 def _final_state(

@@ -18,6 +18,7 @@ from freetrain.agent.agent import (
     with_unsaved,
 )
 from freetrain.agent.observation import (
+    LEFT_OUT_S,
     MAY_RUN,
     Observation,
     ObservedGeneration,
@@ -297,7 +298,9 @@ def left_out(
     *worlds: tuple[int, GenerationEnding, bool], job: TrainerJob = JOB
 ) -> list[int]:
     endings = history(*worlds)
-    return sorted(sizes_left_out(endings[-1].tried, job)) if endings else []
+    if not endings:
+        return []
+    return sorted(sizes_left_out(endings[-1].tried, job, now_s=endings[-1].ended_s))
 
 
 RAN = (2, RESCALE, True)
@@ -354,7 +357,7 @@ def test_a_world_that_ends_before_its_predecessor_hides_no_size_that_trained() -
     )
     assert judge([first, early, again], JOB) == MAY_RUN
     every = all_sizes((*again.tried, *early.tried, *first.tried))
-    assert set(sizes_left_out(every, JOB)) == {3}
+    assert set(sizes_left_out(every, JOB, now_s=again.ended_s)) == {3}
 
 
 def test_a_launch_that_failed_says_nothing_of_the_size() -> None:
@@ -378,7 +381,21 @@ def test_failures_of_a_size_alone_do_not_count_against_the_program() -> None:
     others = history(RAN, of_three, of_three, *[(2, ERROR, False)] * 2)
     assert judge(others, JOB) == Verdict(wait_s=20.0, times=2)
     assert judge(history(*[of_three] * 3), JOB).is_final
-    assert ERROR.message in sizes_left_out(others[-1].tried, JOB)[3]
+    last = others[-1]
+    assert ERROR.message in sizes_left_out(last.tried, JOB, now_s=last.ended_s)[3]
+
+
+def test_a_size_that_was_left_out_is_tried_once_more_after_hours() -> None:
+    worlds = [RAN, (3, ERROR, False), (3, ERROR, False)]
+    *_, last = history(*worlds)
+    again_s = last.ended_s + LEFT_OUT_S
+
+    assert set(sizes_left_out(last.tried, JOB, now_s=again_s - 1.0)) == {3}
+    assert not sizes_left_out(last.tried, JOB, now_s=again_s)
+    late = replace(ERROR, started_s=again_s, ended_s=again_s + 5.0)
+    endings = history(*worlds, RAN, (3, late, False))
+    assert set(sizes_left_out(endings[-1].tried, JOB, now_s=again_s + 9.0)) == {3}
+    assert judge(endings, JOB) == MAY_RUN
 
 
 def test_a_trainer_without_a_second_attempt_leaves_a_size_out_at_once() -> None:
@@ -435,12 +452,14 @@ def test_a_program_that_fails_on_all_sizes_is_not_tried_on_each() -> None:
 def test_after_a_size_that_is_left_out_the_next_is_one_that_trained() -> None:
     once, twice = (history(RAN, *[(6, ERROR, False)] * n)[-1] for n in (1, 2))
 
-    assert sizes_to_avoid(once.tried, JOB, after=once.leases) == set()
-    assert sizes_to_avoid(twice.tried, JOB, after=twice.leases) == set(
-        JOB.nodes.sizes
-    ) - {2}
+    assert avoided_after(once) == set()
+    assert avoided_after(twice) == set(JOB.nodes.sizes) - {2}
     well = history(RAN, *[(6, ERROR, False)] * 2, RAN)[-1]
-    assert sizes_to_avoid(well.tried, JOB, after=well.leases) == {6}
+    assert avoided_after(well) == {6}
+
+
+def avoided_after(ending: GenerationEnding) -> frozenset[int]:
+    return sizes_to_avoid(ending.tried, JOB, after=ending.leases, now_s=ending.ended_s)
 
 
 def ended(action: WriteEnding, *, elastic: bool = True) -> GenerationEnding:

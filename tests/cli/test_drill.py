@@ -34,7 +34,7 @@ from tests.fakes.slurm.installing import FakeSlurm, install
 
 
 def chosen(state: StateDir, *, lease: str = "") -> Drill:
-    status = read_trainer_status(state, rows(state)["digits"])
+    status = read_trainer_status(state, rows(state)["digits"], now_s=NOW_S)
     return choose(state, status, lease=lease)
 
 

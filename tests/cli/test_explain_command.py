@@ -110,7 +110,9 @@ def test_a_size_that_is_left_out_is_named_with_its_error_and_what_to_do(
 ) -> None:
     tried = (
         TriedSize(leases=2, has_trained=True),
-        TriedSize(leases=3, failures=2, why=f"ValueError: 3 ranks\n{EVIL}"),
+        TriedSize(
+            leases=3, failures=2, failed_s=NOW_S, why=f"ValueError: 3 ranks\n{EVIL}"
+        ),
         TriedSize(leases=4, failures=1, why="exit code 1"),
     )
     assign(digits, "digits", 1, nodes=3)
@@ -120,7 +122,7 @@ def test_a_size_that_is_left_out_is_named_with_its_error_and_what_to_do(
 
     shown = explain("digits", verb=verb)
 
-    assert "t is no longer given 3 nodes, where it failed before its first" in shown
+    assert "or 6 h it is not given 3 nodes, where it failed before its first" in shown
     assert "first step (ValueError: 3 ranks); it has trained on other sizes" in shown
     assert "forged" not in shown.split("(ValueError")[1].split("sizes of its job")[0]
     assert "`freetrain pause digits` and then `freetrain resume digits` try" in shown
@@ -131,7 +133,7 @@ def test_a_size_that_is_left_out_is_named_with_its_error_and_what_to_do(
     assert list(record["sizes_left_out"]) == ["3"]
 
     assign(digits, "digits", 3, nodes=0, author=USER, reason=GO_ON)
-    assert "no longer given" not in explain("digits", verb=verb)
+    assert "not given" not in explain("digits", verb=verb)
 
 
 @pytest.mark.parametrize("verb", ["explain", "status"])

@@ -35,7 +35,7 @@ from tests.client.client_states import (
 
 
 def status(state: StateDir) -> TrainerStatus:
-    return read_trainer_status(state, rows(state)["digits"])
+    return read_trainer_status(state, rows(state)["digits"], now_s=NOW_S)
 
 
 def seen(state: StateDir, *, now_s: float = NOW_S, ended: bool = True) -> Overview:

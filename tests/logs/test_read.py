@@ -262,8 +262,11 @@ def test_a_log_of_jobs_is_summed_up() -> None:
         run_s=Distribution(median=50.0, mean=60.0, most=100.0),
         wait_s=Distribution(median=32.5, mean=32.5, most=55.0),
         cautions=(
-            "1 of 3 jobs that ran have no start in the log, and are not in use, idle "
-            "time and waits: holes and replay simulate starts with --schedule easy",
+            (
+                "1 of 3 jobs that ran have no start in the log, and are not in use, "
+                "idle time and waits: holes and replay simulate starts with "
+                "--schedule easy"
+            ),
         ),
     )
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from freetrain.agent.observation import LEFT_OUT_S
 from freetrain.client.trainers import Verb, change
 from freetrain.state.files import (
     AgentState,
@@ -143,11 +144,26 @@ def test_a_size_that_was_left_out_is_planned_for_no_more_until_its_user_resumes(
     assert [line.sizes for line in world.status().trainers] == [(1, 2)]
 
 
+def test_a_size_that_was_left_out_is_planned_for_again_after_hours(
+    world: TickWorld,
+) -> None:
+    running(world)
+    end_at_two(world, failures=2)
+    world.go_on(3)
+    assert [line.sizes for line in world.status().trainers] == [(1,)]
+
+    world.now_s += LEFT_OUT_S
+    world.tick()
+    assert [line.sizes for line in world.status().trainers] == [(1, 2)]
+
+
 def end_at_two(world: TickWorld, *, failures: int) -> None:
     """Let the newest generation end, of a trainer that failed on two nodes alone."""
     tried = (
         TriedSize(leases=1, has_trained=True),
-        TriedSize(leases=2, failures=failures, why="ValueError: 2 ranks"),
+        TriedSize(
+            leases=2, failures=failures, failed_s=world.now_s, why="ValueError: 2 ranks"
+        ),
     )
     ending = an_ending(
         world.generation(), EndingKind.FAILED, exit_code=1, leases=2, tried=tried
