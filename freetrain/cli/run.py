@@ -95,7 +95,10 @@ def run(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         bool,
         typer.Option("--go-on", metavar="", help="Go on with an ended training."),
     ] = False,
-    force: Force = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", metavar="", help="Replace NAME.job.toml."),
+    ] = False,
     config: Config = None,
 ) -> None:
     """Make a job file of a command, submit it, and follow what it prints."""
