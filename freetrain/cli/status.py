@@ -264,6 +264,9 @@ def aim_lines(trainer: TrainerStatus, view: Overview) -> Iterator[str]:
             f"{counted(count, 'line')} of its progress had no number for {metric}; "
             f"`freetrain curves --try FILE` shows how its files are read."
         )
+    is_unseen = trainer.progress is None and trainer.doing is Doing.TRAINING
+    if line is not None and line.unseen and is_unseen:
+        yield f"{line.unseen}."
     if line is not None and line.is_diverging:
         yield (
             "it is diverging: its last values are no numbers, or far worse than its "

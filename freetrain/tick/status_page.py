@@ -407,6 +407,8 @@ def _trainers_part(trainers: Sequence[TrainerLine], past: PagePast) -> Iterator[
 def _trainer_row(line: TrainerLine, curve: PageCurve | None) -> tuple[object, ...]:
     is_wanted = line.state == TrainerState.WANTED
     changes = is_wanted and line.planned_nodes != line.nodes
+    diverging = "it is diverging" if line.is_diverging else ""
+    why = (diverging, _cell(line.why), _cell(line.unseen))
     return (
         _cell(line.name),
         _state(line),
@@ -415,9 +417,7 @@ def _trainer_row(line: TrainerLine, curve: PageCurve | None) -> tuple[object, ..
         UNKNOWN
         if curve is None or not curve.points
         else f"{_cell(curve.metric)} {curve.points[-1][1]:.4g}",
-        Markup('<span class="why">{}{}</span>').format(
-            "it is diverging; " if line.is_diverging else "", _cell(line.why)
-        ),
+        Markup('<span class="why">{}</span>').format("; ".join(filter(None, why))),
     )
 
 

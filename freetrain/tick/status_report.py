@@ -20,7 +20,7 @@ from freetrain.broker.reasons import Brake, HoleReason, Refusal
 from freetrain.lookahead.base import NodeForecast  # noqa: TC001 - read by msgspec
 from freetrain.lookahead.promises import DelayInterval  # noqa: TC001
 from freetrain.opening import read_json
-from freetrain.state.files import UnreadableFileError, lease_name
+from freetrain.state.files import AgentState, UnreadableFileError, lease_name
 from freetrain.state.tables import TickCounter, TrainerState
 from freetrain.text import gap_percent
 from milp.answer import PlanStatus
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from freetrain.broker.decide import HoleExplanation
     from freetrain.broker.yielding import Claims
     from freetrain.config.job import TrainerJob
+    from freetrain.state.files import Heartbeat
     from freetrain.tick.act import ActionResults
     from freetrain.tick.environment import TickContext
     from freetrain.tick.lookahead import NodeForecasts
@@ -167,6 +168,8 @@ class TrainerLine:
         is_diverging: Whether its metric has gone wrong.
         is_stalled: Whether its world makes no steps any more.
         bad_metrics: By metric, how many lines of its progress had no number for it.
+        unseen: That it trains and no step of it was read so far, and what makes them
+            seen; empty where that is not so.
     """
 
     name: str
@@ -191,6 +194,7 @@ class TrainerLine:
     is_diverging: bool = False
     is_stalled: bool = False
     bad_metrics: dict[str, int] = field(default_factory=dict)
+    unseen: str = ""
 
     @property
     def why(self) -> str:
@@ -423,7 +427,11 @@ def _trainer_line(trainer: TickTrainer, observed: Observed) -> TrainerLine:
     row, newest, final = trainer.row, trainer.newest, trainer.final
     members = () if newest is None else newest.members
     progress, job = observed.progress.get(row.name), trainer.job
-    head = observed.heartbeats.latest.get(members[0].key) if members else None
+    beat = observed.heartbeats.latest.get(members[0].key) if members else None
+    is_of_newest = (
+        beat is not None and newest is not None and beat.generation == newest.generation
+    )
+    head = beat if is_of_newest else None
     return TrainerLine(
         name=row.name,
         state=str(row.state if final is None else final.state),
@@ -435,13 +443,30 @@ def _trainer_line(trainer: TickTrainer, observed: Observed) -> TrainerLine:
         sizes=() if job is None else job.nodes.sizes,
         problem=trainer.problem or ("" if progress is None else progress.problem),
         is_diverging=_is_diverging(progress, job),
-        is_stalled=(
-            head is not None
-            and head.is_stalled
-            and newest is not None
-            and head.generation == newest.generation
-        ),
+        is_stalled=head is not None and head.is_stalled,
         bad_metrics={} if progress is None else dict(progress.bookmark.bad_metrics),
+        unseen=_unseen(head, progress, job),
+    )
+
+
+def _unseen(
+    head: Heartbeat | None, progress: TrainerProgress | None, job: TrainerJob | None
+) -> str:
+    if head is None or progress is None or job is None or job.elastic:
+        return ""
+    is_seen = progress.history.reported_s is not None or progress.problem
+    if head.state is not AgentState.TRAINING or is_seen:
+        return ""
+    if job.progress is None:
+        return (
+            "its steps are not seen, nor its speeds learned, as its job file has no "
+            "[progress]: `freetrain docs job-file` tells what to write there, and "
+            "`freetrain curves --try FILE` how a file of its own would be read"
+        )
+    place = "what it prints" if job.progress.files is None else job.progress.files
+    return (
+        f"no step of it was read so far from {place}: `freetrain curves --try JOBFILE` "
+        f"shows what its [progress] finds there"
     )
 
 

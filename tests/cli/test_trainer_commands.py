@@ -7,11 +7,18 @@ from typing import Any
 import pytest
 
 from freetrain.broker.reasons import TrainerReason
-from freetrain.state.files import EndingKind, StateDir, newest_assigned
+from freetrain.state.files import AgentState, EndingKind, StateDir, newest_assigned
 from freetrain.state.tables import TrainerState
 from freetrain.tick.status_report import TrainerLine
 from tests.cli.commands import JOB, NOW_S, Terminal, at_home, refused, run, run_json
-from tests.client.client_states import a_page, assign, end, put_page, put_state
+from tests.client.client_states import (
+    a_page,
+    assign,
+    beat,
+    end,
+    put_page,
+    put_state,
+)
 
 
 def test_a_trainer_is_submitted_once(state: StateDir) -> None:
@@ -290,6 +297,23 @@ def test_of_a_failure_it_is_told_where_to_look(digits: StateDir) -> None:
 
     shown = run("status").stdout
     assert "digits: `freetrain logs digits` shows why.\n" in shown
+
+
+def test_status_says_what_makes_steps_seen_while_none_is(state: StateDir) -> None:
+    Path("job.toml").write_text(f"elastic = false\n{JOB}{CSV.format('step')}")
+    run("submit", "job.toml")
+    head = assign(state, "digits", 1, nodes=2).members[0].key
+    hint = "`freetrain curves --try JOBFILE` shows what is found"
+    line = TrainerLine(name="digits", state="wanted", unseen=hint)
+    put_page(state, a_page(trainers=(line,)))
+
+    starting = run("status").stdout
+    beat(state, head, AgentState.TRAINING, generation=1)
+    training = run("status").stdout
+    Path("m.csv").write_text("s\n1\n")
+    seen = run("status").stdout
+
+    assert [hint in said for said in (starting, training, seen)] == [False, True, False]
 
 
 def test_watching_ends_quietly_when_interrupted(digits: StateDir) -> None:

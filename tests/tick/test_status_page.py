@@ -20,6 +20,7 @@ from freetrain.page.drawing import (
     round_values,
     table,
 )
+from freetrain.state.files import AgentState
 from freetrain.state.tables import Event, EventKind
 from freetrain.tick.status_page import (
     MOST_FITS,
@@ -31,7 +32,7 @@ from freetrain.tick.status_page import (
 from freetrain.tick.status_report import HoleLine, LeaseLine, StatusReport, TrainerLine
 from tests.client.client_states import NOW_S, a_page
 from tests.losscurve.reported import noisy, steps
-from tests.tick.tick_worlds import TickWorld, tell
+from tests.tick.tick_worlds import PRINTS, TickWorld, printed, running, tell
 
 GOLDEN = Path(__file__).parents[1] / "data" / "status-page" / "status.html"
 HOSTILE = "</title></style><script>alert(1)</script><img src=x onerror=y>&\"'\x1b[2J"
@@ -295,6 +296,27 @@ def test_the_page_of_a_tick_has_losses_nodes_and_rescales(trained: TickWorld) ->
         assert f"loss of {name}, by samples" in page
     assert page.count('class="ahead"') == 3, "all are forecast after a few ticks"
     assert "starts on 2 nodes" in page
+
+
+@pytest.mark.parametrize(
+    ("job", "hint"),
+    [
+        ("elastic = false\n", "as its job file has no [progress]"),
+        (PRINTS.format(pattern=r"step (?P<step>\d+)"), "from what it prints"),
+    ],
+)
+def test_of_a_program_whose_steps_are_not_seen_the_page_says_what_to_do(
+    world: TickWorld, job: str, hint: str
+) -> None:
+    running(world, text=job)
+    told = [hint in page_of(world)]
+    for text in ("nothing\n", "step 3\n"):
+        printed(world, text)
+        world.beat(state=AgentState.TRAINING, trainer="a", generation=1)
+        world.tick()
+        told.append(hint in page_of(world))
+
+    assert told == [False, True, "[progress]" in hint]
 
 
 def fits_of_a_tick(world: TickWorld) -> int:

@@ -289,7 +289,11 @@ class TickWorld:
             self.tick()
 
     def beat(
-        self, *keys: LeaseKey, state: AgentState = AgentState.IDLE, trainer: str = ""
+        self,
+        *keys: LeaseKey,
+        state: AgentState = AgentState.IDLE,
+        trainer: str = "",
+        generation: int = 0,
     ) -> None:
         """Let agents beat once: all that run, or *keys*."""
         for key in keys or self.running():
@@ -303,6 +307,7 @@ class TickWorld:
                 pid=1,
                 state=state,
                 trainer=trainer,
+                generation=generation,
             )
             write_heartbeat(place.heartbeat, beat)
 
