@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,16 +12,17 @@ from freetrain.api.logs import Log, read_log
 from freetrain.api.request import ReplayRequest
 from freetrain.errors import UsageError
 from freetrain.losscurve.forecast import MetricDirection
-from freetrain.planning.settings import Solver
+from freetrain.planning.settings import POLICIES, Solver
 from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pandas as pd
     import plotly.graph_objects as go
 
     from freetrain.api.logs import MethodName, PassesName
+    from freetrain.replay.run import ReplayResult
     from freetrain.report.summary import Comparison
 
 
@@ -138,9 +139,24 @@ def replay(  # noqa: PLR0913 - the options of `freetrain replay`
         gpus_per_node=None if log is None else log.gpus_per_node,
         gpus_per_lease=gpus_per_lease,
         skip_bad=0 if log is None else log.skip_bad,
-        record_forecasts=True,
     ).checked()
-    return Replay(*compare(request, UserContext.of_process(), log=log))
+    context = UserContext.of_process()
+
+    def with_forecasts() -> tuple[ReplayResult, ...]:
+        ahead = tuple(name for name in request.policies if POLICIES[name].looks_ahead)
+        if not ahead or log is None:
+            return ()
+        asked = replace(
+            request, policies=ahead, record_steps=False, record_forecasts=True
+        )
+        return compare(asked, context, log=log)[0].results
+
+    comparison, load_s = compare(request, context, log=log)
+    return Replay(comparison, load_s, with_forecasts)
+
+
+def _key(result: ReplayResult) -> tuple[str, str, str | None]:
+    return result.policy, result.priority, result.forecaster
 
 
 def _several(names: str | Sequence[str]) -> tuple[str, ...]:
@@ -158,10 +174,13 @@ class Replay:
     Attributes:
         comparison: All figures.
         load_s: Seconds that reading the log and finding its holes took.
+        with_forecasts: Replays those policies once more that look ahead, and scores
+            their forecasts: it takes time that only reports are worth.
     """
 
     comparison: Comparison
     load_s: float
+    with_forecasts: Callable[[], tuple[ReplayResult, ...]]
 
     def __repr__(self) -> str:
         """Return the command that shows the same again, in place of all figures."""
@@ -291,8 +310,19 @@ class Replay:
             raise UsageError(f"there is no drawing {drawing!r}; choose of {known}.")
         return DRAWINGS[drawing](self.comparison)
 
+    @cached_property
+    def _reported(self) -> Comparison:
+        found = {_key(again): again.forecasts for again in self.with_forecasts()}
+        results = tuple(
+            replace(result, forecasts=found.get(_key(result)))
+            for result in self.comparison.results
+        )
+        return replace(self.comparison, results=results)
+
     def report(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the folder that `freetrain replay --out` writes.
+
+        For the page on their forecasts, policies that look ahead are replayed again.
 
         Args:
             path: The folder; report.html in it is the page to open.
@@ -309,5 +339,5 @@ class Replay:
 
         folder = Path(path)
         check_folder(folder, force=force)
-        write_folder(folder, report_files(self.comparison))
+        write_folder(folder, report_files(self._reported))
         return folder / "report.html"
