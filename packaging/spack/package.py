@@ -1,13 +1,19 @@
-"""Spack's recipe. To build from this source tree, in its top folder:
+"""Spack's recipe, for Spack 1.0 or later. To build from this tree, in its top folder:
 
-spack repo create ../freetrain-spack
-mkdir -p ../freetrain-spack/packages/py-freetrain
-cp packaging/spack/package.py ../freetrain-spack/packages/py-freetrain/
-spack repo add ../freetrain-spack
+spack repo create ../freetrain-spack freetrain
+cd ../freetrain-spack/spack_repo/freetrain/packages && mkdir py_freetrain && cd -
+cp packaging/spack/package.py ../freetrain-spack/spack_repo/freetrain/packages/*/
+spack repo add ../freetrain-spack/spack_repo/freetrain
 spack dev-build py-freetrain@0.1.0
+
+Spack's own packages of June 2026 (v2026.06.0) have all that it depends on but
+py-msgspec, and but older ones of py-pulp (3.3.1), py-typer (0.20.1) and, for +top,
+py-textual (5.3.0): add these to the same folder first, or install FreeTrain by pip.
+Held against those packages by their text; it was neither concretized nor built.
 """
 
 from spack.package import *
+from spack_repo.builtin.build_systems.python import PythonPackage
 
 
 class PyFreetrain(PythonPackage):
