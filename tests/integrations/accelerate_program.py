@@ -21,6 +21,7 @@ def main() -> None:
         model, optimizer = accelerator.prepare(model, optimizer)
         if run.checkpoint:
             accelerator.load_state(run.checkpoint)
+            accelerator.step = 0
         record = Record(run.fragment)
         sampler = run.sampler(pieces=PIECES)
         total = 0.0
