@@ -599,10 +599,19 @@ def _bounded(
     mean: NDArray[np.float64], variance: NDArray[np.float64], measured: frozenset[int]
 ) -> Estimate:
     speeds = np.exp(np.clip(mean, -_MOST_LOG, _MOST_LOG))
-    samples_per_s = np.concatenate(([0.0], speeds))
-    log_sd = np.concatenate(([0.0], np.sqrt(np.maximum(variance, 0.0))))
+    samples_per_s = _rounded(np.concatenate(([0.0], speeds)))
+    log_sd = _rounded(np.concatenate(([0.0], np.sqrt(np.maximum(variance, 0.0)))))
     samples_per_s.flags.writeable = log_sd.flags.writeable = False
     return Estimate(samples_per_s, log_sd, measured)
+
+
+def _rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return *values* to seven digits, which no measurement reaches.
+
+    The last digits of linear algebra and of exponentials differ from one processor to
+    another, and among equal plans they would choose.
+    """
+    return values.astype(np.float32).astype(np.float64)
 
 
 # ----------------------------------------------------------------------
@@ -635,7 +644,8 @@ def cautious(known: Estimate, *, held: int, deviations: float = DEVIATIONS) -> E
     """
     if held or not known.measured:
         return known
-    samples_per_s = known.samples_per_s * np.exp(-deviations * known.log_sd)
+    lowered = known.samples_per_s * np.exp(-deviations * known.log_sd)
+    samples_per_s = _rounded(lowered)
     samples_per_s.flags.writeable = False
     return replace(known, samples_per_s=samples_per_s)
 
@@ -750,6 +760,7 @@ def curve_values(
             values[nodes] = max(values[nodes], value)
     elif stake.held <= stake.sizes[0]:
         values[1:] = values[stake.sizes[0]]
+    values = _rounded(values)
     values.flags.writeable = False
     return values
 

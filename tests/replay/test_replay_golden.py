@@ -70,15 +70,15 @@ def test_a_replay_is_the_same_to_the_byte() -> None:
     assert replayed() == GOLDEN.read_text(encoding="utf-8")
 
 
-# Ratings that change with time, learned speeds and forecasts go through linear algebra,
-# whose last digits differ from one machine to another.
+# Ratings that change with time and forecasts go through linear algebra, whose last
+# digits differ from one machine to another; learned speeds are rounded.
 @pytest.mark.parametrize(
     ("choice", "samples", "counts"),
     [
         ({"priority": "weight"}, 194_202.7142857143, (3, 54, 72, 155)),
         ({"priority": "fair"}, 256_442.0, (0, 53, 72, 178)),
         ({"priority": "deadline"}, 228_092.0, (1, 56, 72, 179)),
-        ({"learns_speeds": True}, 258_809.0, (4, 72, 71, 182)),
+        ({"learns_speeds": True}, 258_200.0, (4, 69, 72, 180)),
         ({"priority": "speedup", "learns_speeds": True}, 247_295.0, (0, 27, 72, 178)),
         (LOOKAHEAD, 266_425.0, (4, 60, 72, 153)),
         (LOOKAHEAD | {"priority": "fair"}, 258_264.0, (0, 56, 72, 134)),

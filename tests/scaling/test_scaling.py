@@ -361,8 +361,18 @@ def test_speeds_are_lowered_by_deviations_of_their_logarithm() -> None:
     assert (none == known.samples_per_s).all()
     for lowered, deviations in ((half, 0.5), (whole, 1.0)):
         away = np.log(none[ALL_NODES] / lowered[ALL_NODES])
-        assert away == pytest.approx(deviations * known.log_sd[ALL_NODES])
+        expected = deviations * known.log_sd[ALL_NODES]
+        assert away == pytest.approx(expected, abs=1e-6)
     assert not whole.flags.writeable
+
+
+def test_speeds_do_not_hang_on_the_last_digits_of_a_processor() -> None:
+    known, other = (
+        estimated(steady(4, 987.654321 * (1.0 + off)), most=8) for off in (0.0, 1e-13)
+    )
+
+    assert (known.samples_per_s == other.samples_per_s).all()
+    assert (known.log_sd == other.log_sd).all()
 
 
 def test_running_and_never_measured_trainers_keep_their_speeds() -> None:
