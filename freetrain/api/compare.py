@@ -36,7 +36,6 @@ from freetrain.replay.trainers import (
     quality_trainers,
     truth_of,
 )
-from freetrain.replay.trainers_file import read_curve, read_trainers
 from freetrain.report.summary import Comparison, hole_lengths, name_among, percent
 from freetrain.text import DAY_S, closest, counted, one_line, render_duration
 from logs.idleness import HALF
@@ -311,6 +310,9 @@ def load_trainers(name: str, cwd: Path) -> tuple[TrainerSpec, ...]:
             f"there is no built-in set and no file {name!r}; nothing was replayed."
             f"{near}"
         )
+    # Checks of TOML files, which built-in trainers are spared.
+    from freetrain.replay.trainers_file import read_trainers  # noqa: PLC0415
+
     return read_trainers(path, named=name)
 
 
@@ -333,6 +335,8 @@ def _curves_in(folder: Path, better: MetricDirection) -> list[QualityTruth]:
         MissingInputError: There is none.
         BadDataError: One cannot be read, or all of them get worse.
     """
+    from freetrain.replay.trainers_file import read_curve  # noqa: PLC0415 - as above
+
     files = sorted(folder.rglob("*.csv"))
     if not files:
         raise MissingInputError(

@@ -21,13 +21,11 @@ from freetrain.api.compare import (
     load_trainers,
     log_of,
 )
-from freetrain.api.sweep import sweep
 from freetrain.api.writing import check_folder, write_file, write_folder
 from freetrain.broker.limits import Mode
 from freetrain.cli.context import CliContext, json_text, rendered, write_out
 from freetrain.cli.replay import loop_words
 from freetrain.errors import UsageError
-from freetrain.replay.loop import Stage, run_in_the_loop
 from freetrain.replay.trainers import in_leases
 from freetrain.report.quality import (
     AGAINST_HEADINGS,
@@ -65,7 +63,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from freetrain.api.request import ReplayRequest
-    from freetrain.replay.loop import LoopResult
+    from freetrain.replay.loop import LoopResult, Stage
     from freetrain.replay.run import ReplayResult
     from freetrain.replay.settings import LoopSettings, ReplaySettings
     from freetrain.replay.trainers import TrainerSpec
@@ -288,6 +286,8 @@ def run_sweep_and_show(  # noqa: PLR0913 - as the command line has it
     Raises:
         FreeTrainError, LogError, MilpError: See ``compare``.
     """
+    from freetrain.api.sweep import sweep  # noqa: PLC0415 - processes, packs
+
     draws = [replace(request, load=load, seed=seed) for load in loads for seed in seeds]
     scores = sweep(draws, context, processes=processes)
     if as_json or out is not None:
@@ -383,6 +383,8 @@ def _stage(request: ReplayRequest, context: CliContext) -> Stage:
             f"{request.named} holds idle intervals and no jobs, so that no scheduler "
             f"can be in the loop. Nothing was replayed. Leave --in-the-loop out."
         )
+    from freetrain.replay.loop import Stage  # noqa: PLC0415 - the whole broker
+
     with context.progress(f"scheduling ({request.schedule})") as report:
         stage = Stage(
             trace,
@@ -414,6 +416,8 @@ def _replay(
     loop: LoopSettings,
     context: CliContext,
 ) -> LoopResult:
+    from freetrain.replay.loop import run_in_the_loop  # noqa: PLC0415 - see _stage
+
     began_s = context.clock()
     with context.progress(f"replaying under {settings.policy}") as report:
         result = run_in_the_loop(

@@ -19,7 +19,6 @@ from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.planning.settings import RATED_POLICIES
 from freetrain.text import LEAST_GAP, MANY, UNKNOWN, gap_percent, per_cent, scaled
 from logs.csv_tables import MOST_SINGLE_LINES
-from slurm.records import collapse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -422,6 +421,8 @@ def _block(block: AffinityBlock) -> dict[str, object]:
 
 def listed(nodes: Sequence[str]) -> str:
     """Return *nodes* as Slurm lists them, or one by one: logs may have any names."""
+    from slurm.records import collapse  # noqa: PLC0415 - most of it unused
+
     try:
         return collapse(nodes)
     except ValueError:

@@ -49,6 +49,12 @@ def test_a_tick_and_an_agent_import_no_pandas() -> None:
     assert not {"pandas", "pyarrow", "plotly"} & set(in_python(program).split())
 
 
+def test_a_replay_without_a_broker_loads_no_broker_and_no_checks_of_files() -> None:
+    program = "import sys, freetrain.cli.replay_run; print(*sys.modules)"
+    broker = {"freetrain.replay.loop", "freetrain.config.document", "slurm.records"}
+    assert not broker & set(in_python(program).split())
+
+
 def test_every_name_of_the_interface_is_there_and_has_a_docstring() -> None:
     for name in ft.__all__:
         assert name in dir(ft)
