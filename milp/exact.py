@@ -272,7 +272,8 @@ class SizeTable:
         """Return the rows of *problem*'s trainers."""
         if problem.t_fwd_s != self._t_fwd_s or self._sizes > _MOST_SIZES:
             self._clear(t_fwd_s=problem.t_fwd_s)
-        return [self._row(trainer) for trainer in problem.trainers]
+        known = self._by_trainer.get
+        return [known(trainer) or self._row(trainer) for trainer in problem.trainers]
 
     def priced(self, rows: Sequence[Row], price: float) -> list[Priced]:
         """Return *rows* at *price* a node."""
@@ -286,6 +287,7 @@ class SizeTable:
     def _clear(self, *, t_fwd_s: float) -> None:
         self._t_fwd_s = t_fwd_s
         self._rows: dict[_Key, Row] = {}
+        self._by_trainer: dict[ProblemTrainer, Row] = {}  # most stay as they are
         self._sizes = 0
         self.plans: dict[_Asked, Plan] = {}
 
@@ -307,6 +309,8 @@ class SizeTable:
             own = all_gains if usable else all_gains[:1]
             row = self._rows[key] = _row_of(stretched(own, width), width)
             self._sizes += len(row.gains)
+        self._by_trainer[trainer] = row
+        self._sizes += 1
         return row
 
     def _add_priced(self, row: Row, price: float) -> Priced:
