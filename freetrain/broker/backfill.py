@@ -464,8 +464,8 @@ class BackfillState:
 
     @property
     def keepable(self) -> frozenset[str]:
-        """Nodes that can be kept free of leases: idle and leased ones."""
-        return self.leased.union(hole.node for hole in self.holes)
+        """Nodes that can be kept free of leases, also those that jobs have parts of."""
+        return self.leased.union(self.shared.nodes, (hole.node for hole in self.holes))
 
     def goes(self, name: str, kept: Collection[int] | None) -> bool:
         """Tell whether a lease goes on the leased node *name* beside those *kept*."""
@@ -877,8 +877,7 @@ class Bookings:
                 got[place.name] = None
                 again = self._parts.offer(place.name, part, way.nodes)
                 if place.offer is not None and again is not None:
-                    rank = self._parts.rank(place.name)
-                    places.push(_Place.of(rank, place.name, again))
+                    places.push(self._place_of(place.name, again))
         if got:
             return tuple(got)
         failed.append((way, request.least_s))
@@ -898,13 +897,20 @@ class Bookings:
                     yield _Place.of(self._rank(self._hole_of[name]), name, None)
 
         def those_of(group: Group) -> Iterator[_Place]:
-            offer, names = group
-            for rank, name in names:
-                if self._eligibility.bit(name) & units:
-                    yield _Place.of(rank, name, offer)
+            offer, ranked = group
+            here = (self._place_of(name, offer) for _, name in ranked)
+            for place in sorted(here) if offer.is_free else here:
+                if self._eligibility.bit(place.name) & units:
+                    yield place
 
         groups = self._parts.offers(part, way.nodes)
         return _Places([whole(), *map(those_of, groups)])
+
+    def _place_of(self, name: str, offer: PartOffer) -> _Place:
+        """Return a part of a node as a place; what is free Slurm gives in its order."""
+        if offer.is_free:
+            return _Place((0, self._eligibility.bit(name).bit_length()), name, offer)
+        return _Place.of(self._parts.rank(name), name, offer)
 
     def _chosen(self, places: _Places, way: Way, part: PartDemand) -> list[_Place]:
         """Take from *places* those of one task; none where there are too few."""
@@ -1095,13 +1101,11 @@ class _Place(NamedTuple):
     def of(
         cls, rank: tuple[bool, float, int, str], name: str, offer: PartOffer | None
     ) -> _Place:
-        """Return a place: free ones come first, and last those that are not sure."""
+        """Return a place that is not free; last come those that are not sure."""
         goes = 1 if offer is None else len(offer.goes)
         is_leased, first, turn, _ = rank
         if offer is not None and not offer.is_sure:
             return cls((2, goes, *rank), name, offer)
-        if offer is not None and not goes:
-            return cls((0, 0, *rank), name, offer)
         return cls((1, 0, is_leased, first, goes, turn, name), name, offer)
 
     @property

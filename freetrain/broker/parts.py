@@ -127,6 +127,11 @@ class PartOffer(NamedTuple):
         """Whether the job surely fits there then."""
         return self.part is not None or not self.after.allocated_cpus
 
+    @property
+    def is_free(self) -> bool:
+        """Whether the job surely fits there beside all leases."""
+        return self.is_sure and not self.goes
+
 
 class PartOffers:
     """Offers that plans of the same nodes make again and again, each worked out once.

@@ -447,16 +447,20 @@ class _EndTrials:
         theirs = {name: by for name, by in taken.items() if by in late}
         # With no lease on a node that is taken or booked, jobs start as without leases.
         everything = {**dict.fromkeys(end.alone.booked_s, first), **taken}
-        more: dict[str, int] = {}
+        # A lease that goes beside the job before that ends keeps others off its node.
+        keepable = self._keepable - (end.freed - self._demand.state.leased)
+        more, still = dict[str, int](), late
         for way in (theirs, everything):
             more = {
                 name: by
                 for name, by in way.items()
-                if name in self._keepable and name not in given
+                if name in keepable and name not in given
             }
-            if more and not self._late(end, {**given, **more}):
+            still = self._late(end, {**given, **more}) if more else late
+            if not still:
                 return self._fewest(end, given, more)
-        return more
+        # Beside leases that stay with a job's part of a node, all may be in vain.
+        return more if still < late else {}
 
     def _fewest(
         self, end: _JobEnd, given: Mapping[str, int], enough: Mapping[str, int]

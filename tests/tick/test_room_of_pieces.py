@@ -272,6 +272,55 @@ def test_careful_leases_keep_nodes_free_where_another_job_would_go_ahead(
     assert set(claims.kept_free.nodes) == kept
 
 
+def test_careful_leases_stay_off_the_free_part_of_a_node_that_one_has_left() -> None:
+    # When n2 comes free early, the first could start on all three, were none leased.
+    jobs = [
+        *(running(k, node, 2) for k, node in ((4, "n0"), (5, "n1"))),
+        running(6, "n2", 4, end_s=NOW_S + 2_300),
+        running(7, "n3", 3),
+        piece(1_004, "n3"),
+        waiting(1, 2, node_count=3, task_count=3, cpu_count=12, priority=3),
+        whole(2, priority=2, limit_s=1_000.0, requested_nodes="n2"),
+    ]
+    jobs = [
+        replace(j, end_s=NOW_S + 9_000) if j.job_id in {4, 5, 7} else j for j in jobs
+    ]
+    lease = piece(1_001, "n0", end_s=NOW_S + 1_620)
+    before = found("n0 n1 n2 n3", *jobs, lease, careful=True)
+    assert before.goes == {1_001}
+    after = found("n0 n1 n2 n3", *jobs, careful=True)
+    assert after.claims.kept_free.nodes == {"n0": 1, "n1": 1}
+
+
+def planned(number: int, node: str, start_s: float) -> JobRecord:
+    """A job that takes one whole node and no other, planned there."""
+    job = whole(number, priority=900, start_s=start_s, planned_nodes=node)
+    return replace(job, requested_nodes=node)
+
+
+def test_what_is_free_goes_to_jobs_in_slurms_order() -> None:
+    # The long job cannot have n0's free GPU. With the short one there it has n1's.
+    jobs = [
+        *(running(5, "n0", 2), piece(11, "n0"), running(6, "n1", 3)),
+        *(piece(number, "n2") for number in (21, 22, 23, 24)),
+        planned(9, "n0", NOW_S + 2_000),
+        waiting(1, limit_s=300.0, priority=3),
+        waiting(2, limit_s=7_200.0, priority=2),
+    ]
+    assert found("n0 n1 n2", *jobs).goes == set()
+
+
+def test_careful_leases_do_not_go_in_vain() -> None:
+    # If the job on n0 ended, the planned one could start there, but for the other.
+    jobs = [
+        *(running(5, "n0", 1), *(piece(number, "n0") for number in (11, 12, 13))),
+        *(running(6, "n1", 3), piece(21, "n1")),
+        planned(9, "n0", NOW_S + 2_000),
+        waiting(1, limit_s=300.0),
+    ]
+    assert found("n0 n1", *jobs, careful=True).goes == {11}
+
+
 def test_nodes_come_first_where_the_fewest_leases_go() -> None:
     more = [running(5, "n2", 1), piece(21, "n2", 3)]
     assert found("n1 n2", *FULL, *more, waiting(gpus=2)).goes == {21}
