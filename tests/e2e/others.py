@@ -114,7 +114,7 @@ LEASES = "freetrain-"
 class JobSeen:
     """One job, as far as it was seen; Unix times, None where they were not reached.
 
-    *gpus* are those of each of its nodes.
+    *gpus* are those of each of its nodes, *limit_s* how long it might have run.
     """
 
     name: str
@@ -124,6 +124,15 @@ class JobSeen:
     ended_s: float | None = None
     user: str = ""
     gpus: int = 0
+    limit_s: float | None = None
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether it ended as its time was over, which Slurm counts in minutes."""
+        if None in {self.started_s, self.ended_s, self.limit_s}:
+            return False
+        ran_s = (self.ended_s or 0.0) - (self.started_s or 0.0)
+        return ran_s > (self.limit_s or 0.0) - _MINUTE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +156,7 @@ def seen(job: JobRecord) -> JobSeen:
         ended_s=job.end_s if job.has_ended else None,
         user=job.user,
         gpus=sum(gres.count for gres in demand_of(job).gres if gres.name == GPU),
+        limit_s=job.limit_s,
     )
 
 

@@ -43,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         variants |= set(asked.variant)
         tick_every_s = asked.tick or (60.0 if asked.what == "many" else 10.0)
         count = 1 + 2 * (asked.what in {"many", "gpus"} and asked.repeats > 0)
+        count += asked.what == "gpus" and mode == "preempt" and asked.repeats > 0
         with ExitStack() as held:
             name = held.enter_context(tempfile.TemporaryDirectory(prefix="soak"))
             clusters = [

@@ -2,6 +2,7 @@
 
 Other users' jobs take one GPU, half a node's or whole nodes. The same workload runs
 with FreeTrain, whose leases are pieces of nodes, and beside that twice without it.
+Where Slurm preempts it runs once more beside plain jobs of one GPU that it preempts.
 """
 
 import os
@@ -18,10 +19,18 @@ from freetrain.state.tables import EventKind
 from tests.cluster.cluster import Cluster
 from tests.cluster.settings import PART_GPUS
 from tests.cluster.waiting import wait_for
-from tests.e2e.others import HOLE_S, JobSeen, Run, Span, Submission, live_through
+from tests.e2e.others import (
+    HOLE_S,
+    LEASES,
+    JobSeen,
+    Run,
+    Span,
+    Submission,
+    live_through,
+)
 from tests.e2e.stage import Stage
 from tests.soak.harm_runs import Measurement, delay_lines
-from tests.soak.measures import delays, read_worked, trained
+from tests.soak.measures import Delay, delays, read_worked, trained
 
 KINDS = ("a100", "v100")
 GPUS = {node: count for node, (kind, count) in PART_GPUS.items() if kind in KINDS}
@@ -37,6 +46,7 @@ TRAINERS = {
 _BUSY_S = (100.0, 600.0)
 _GAPS_S = ((30.0, 200.0), (320.0, 700.0))
 _OVERASKED = (1.1, 1.8)
+_PLAIN_ARRAYS = 2
 _LEASES = {
     "preempt": 'partition = "freetrain"\nmode = "preempt"',
     "yield": 'partition = "main"\nmode = "yield"',
@@ -79,7 +89,8 @@ def measure_gpus(
     """Yield the lines of a report.
 
     Args:
-        clusters: One for FreeTrain, and two for runs without it, or none.
+        clusters: One for FreeTrain, and two for runs without it, or none; a fourth
+            for plain jobs in its place.
         folder: All users must reach it.
         wanted: The settings.
         mode: How leases give way.
@@ -93,6 +104,8 @@ def measure_gpus(
         return live_through(clusters[number], workload, mine, span_s=wanted.span_s)
 
     stage = Stage(clusters[0], folder)
+    for cluster in clusters[3:]:
+        _fill(cluster)
     with (
         ThreadPoolExecutor(len(clusters)) as pool,
         _freetrain(stage, wanted.tick_every_s, mode),
@@ -100,13 +113,36 @@ def measure_gpus(
         run, *without = pool.map(live, range(len(clusters)))
     yield from _lines(stage, run)
     if without:
-        harm = delays(without[0], run)
+        first, second, *beside_plain = without
         rows = {
-            "without FreeTrain, against without": delays(*without),
-            "with, met no lease": [d for d in harm if not d.met_lease],
-            "with, met a lease": [d for d in harm if d.met_lease],
+            "without FreeTrain, against without": delays(first, second),
+            **_met_or_not("with FreeTrain", delays(first, run)),
         }
+        for plain in beside_plain:
+            rows |= _met_or_not("with plain jobs", delays(first, plain))
         yield from delay_lines(rows)
+
+
+def _met_or_not(title: str, harm: Sequence[Delay]) -> dict[str, list[Delay]]:
+    return {
+        f"{title}, met none": [d for d in harm if not d.met_lease],
+        f"{title}, met one": [d for d in harm if d.met_lease],
+    }
+
+
+def _fill(cluster: Cluster) -> None:
+    """Ask for plain jobs of one GPU, more than fit, whose steps end when preempted.
+
+    They are named as leases are, so that they count as such.
+    """
+    for kind in KINDS:
+        for number in range(_PLAIN_ARRAYS):
+            cluster.run(
+                *("sbatch", f"--job-name={LEASES}plain-{number}", "--array=0-100"),
+                *("--partition=freetrain", "--time=60", "--chdir=/"),
+                *(f"--gres=gpu:{kind}:1", "--mem=500", "--output=/dev/null"),
+                "--wrap=srun --mem=0 sleep 3600",
+            )
 
 
 @contextmanager
@@ -242,7 +278,8 @@ def asked_again(run: Run) -> Iterator[str]:
         before = _just_ended(lease, run)
         if before is not None and not _was_wanted(before, lease, run):
             at_s = (lease.started_s or 0.0) - run.origin_s
-            yield f"{lease.name} on {sorted(lease.nodes)} at {at_s:.0f} s"
+            why = "whose time was over" if before.ran_out else "that left"
+            yield f"on {sorted(lease.nodes)} at {at_s:.0f} s after one {why}"
 
 
 def _just_ended(lease: JobSeen, run: Run) -> JobSeen | None:

@@ -4,8 +4,11 @@ from tests.e2e.others import JobSeen, Run
 from tests.soak.gpus import asked_again, gpu_coverage, make_gpu_workload
 
 
-def job(name: str, gpus: int, start_s: float, end_s: float) -> JobSeen:
-    return JobSeen(name, frozenset({"n1"}), start_s, start_s, end_s, gpus=gpus)
+def job(
+    name: str, gpus: int, start_s: float, end_s: float, limit_s: float = 3_600.0
+) -> JobSeen:
+    nodes = frozenset({"n1"})
+    return JobSeen(name, nodes, start_s, start_s, end_s, gpus=gpus, limit_s=limit_s)
 
 
 def test_a_piece_is_as_long_as_so_many_gpus_are_free() -> None:
@@ -24,7 +27,11 @@ def test_what_trains_counts_for_the_longest_pieces_first() -> None:
 
 def test_a_lease_for_a_piece_that_was_just_left_for_nobody_is_asked_again() -> None:
     leases = (job("l1", 1, 0, 100), job("l2", 1, 110, 500), job("l3", 1, 600, 900))
-    assert len(list(asked_again(Run(0.0, 1_000.0, (), leases)))) == 1
+    (again,) = asked_again(Run(0.0, 1_000.0, (), leases))
+    assert again.endswith("after one that left")
+    over = (job("l1", 1, 0, 100, limit_s=120.0), *leases[1:])
+    (again,) = asked_again(Run(0.0, 1_000.0, (), over))
+    assert again.endswith("after one whose time was over")
     came = (job("a", 1, 100, 105),)
     assert not list(asked_again(Run(0.0, 1_000.0, came, leases)))
 
