@@ -16,6 +16,7 @@ from tests.e2e.stage import EPOCHS, Stage
 pytestmark = pytest.mark.slurm
 
 NAME = "ada"
+TWO = (NAME, "ben")
 LIMIT_S = 300.0
 TICK_EVERY_S = 3.0
 PARTITIONS = {"preempt": "freetrain", "yield": "main"}
@@ -24,9 +25,9 @@ PARTITIONS = {"preempt": "freetrain", "yield": "main"}
 SRUN = 'launcher = "srun"'
 
 
-def leases_by_node(stage: Stage) -> Counter[str]:
-    """How many leases of the newest generation are on each node."""
-    folder, _ = stage.trainer(NAME)
+def leases_by_node(stage: Stage, name: str = NAME) -> Counter[str]:
+    """How many leases of a trainer's newest generation are on each node."""
+    folder, _ = stage.trainer(name)
     newest = max(generations(folder.assignments), default=None)
     if newest is None:
         return Counter()
@@ -81,10 +82,47 @@ def test_a_world_of_pieces_on_two_nodes_makes_way_for_a_gpu_and_for_a_node(
     check_all(stage, reference, [NAME])
 
 
-def test_a_world_of_pieces_goes_on_elsewhere_where_a_node_is_drained(
-    stage_on: Callable[..., Stage], reference: dict[int, float]
+@pytest.mark.parametrize("mode", PARTITIONS)
+def test_two_trainers_fill_a_node_and_give_one_gpu_back(
+    stage_on: Callable[..., Stage], mode: str, reference: dict[int, float]
 ) -> None:
-    stage = stage_on(Variant.PARTS)
+    lease, partition = f'mode = "{mode}"', PARTITIONS[mode]
+    stage = stage_on(Variant.PARTS, lease=lease, partition=partition)
+    others = Site(stage.cluster, stage.folder, "freetrain")
+    fill(others, but={"n1"})
+    hurry = stage.folder / "hurry"
+    for name in TWO:
+        stage.submit(
+            name,
+            most=2,
+            nodes='gpus_per_lease = 1\ngpu_type = "a100"',
+            launch=SRUN,
+            DIGITS_STEP_S="1.0",
+            DIGITS_HURRY=str(hurry),
+        )
+
+    def sizes() -> list[int]:
+        return sorted(leases_by_node(stage, name)["n1"] for name in TWO)
+
+    with stage.ticking(TICK_EVERY_S):
+        wait_for("a full node", lambda: sizes() == [2, 2], limit_s=LIMIT_S)
+        runs = [stage.trainer(name)[1] for name in TWO]
+        wait_for("commits", lambda: all(map(committed_step, runs)), limit_s=LIMIT_S)
+        size = ("--gres=gpu:a100:1", "--mem=200", "--cpus-per-task=1")
+        others.wait_for_running(others.others_job(1, 5, *size, "--nodelist=n1"))
+        wait_for("one to have left", lambda: sizes() == [1, 2], limit_s=LIMIT_S)
+        assert len(stage.leases()) == 3
+        hurry.touch()
+        wait_for_the_end(stage, limit_s=LIMIT_S)
+    check_all(stage, reference, TWO)
+
+
+@pytest.mark.parametrize("mode", PARTITIONS)
+def test_a_world_of_pieces_goes_on_elsewhere_where_a_node_is_drained(
+    stage_on: Callable[..., Stage], mode: str, reference: dict[int, float]
+) -> None:
+    lease, partition = f'mode = "{mode}"', PARTITIONS[mode]
+    stage = stage_on(Variant.PARTS, lease=lease, partition=partition)
     others = Site(stage.cluster, stage.folder, "freetrain")
     places = {"n1", "n2", "n3"}
     fill(others, but=places)
