@@ -10,6 +10,7 @@ from freetrain.priority.tradl import (
     DELIVERED,
     FARTHEST,
     FIRST_S,
+    LAST_S,
     PROMISED,
     TURN_S,
     Tradl,
@@ -130,7 +131,7 @@ def test_the_last_samples_before_a_delivery_are_not_worth_everything() -> None:
 def test_without_target_and_end_a_trainer_keeps_its_smallest_size() -> None:
     endless = contender("a", total_samples=None, forecast=None)
     deaf = aiming("b", 0.1, forecast=None)
-    first, second = Tradl().rate(inputs_of(endless, deaf), {}).ratings
+    first, second = rated(inputs_of(endless, deaf))
     assert first.reason.startswith("no target given, and no end known")
     assert second.reason.startswith("no usable loss")
     assert first.floor == second.floor == endless.sizes[0]
@@ -218,7 +219,7 @@ def test_what_a_trainer_had_alone_is_not_held_against_it() -> None:
     memory = Tradl().rate(inputs, {}).memory
     alone = later(inputs, 86400.0)
     memory = Tradl().rate(alone, memory).memory
-    together = inputs_of(done, aiming("near", 0.1), nodes=4, now_s=alone.now_s)
+    together = inputs_of(done, aiming("near", 0.1), nodes=2, now_s=alone.now_s)
     rating, _ = Tradl().rate(together, memory).ratings
     assert rating.floor == 1
 
@@ -243,4 +244,24 @@ def test_a_turn_goes_on_until_the_trainer_is_ahead_by_a_turn() -> None:
         own = replace(done, held=held)
         memory = {"done": HAD_ENOUGH | {"ahead_node_s": ahead_node_s, "held": held}}
         (rating,) = Tradl().rate(inputs_of(own), memory).ratings
-        assert (rating.floor == 1) is has_turn
+        assert (rating.floor > 0) is has_turn
+
+
+def test_where_there_are_nodes_for_all_the_promise_is_of_the_share() -> None:
+    one, other = aiming("one", 0.1), aiming("other", 0.2)
+    inputs = inputs_of(one, other, nodes=8)
+    for had_s, floor in ((0.0, 4), (FIRST_S, int(PROMISED * 4))):
+        memory = {
+            own.name: HAD_ENOUGH | {"had_s": had_s, "ahead_node_s": -1.0}
+            for own in (one, other)
+        }
+        ratings = Tradl().rate(inputs, memory).ratings
+        assert [rating.floor for rating in ratings] == [floor, floor]
+
+
+def test_a_trainer_that_is_nearly_done_is_let_end_whatever_it_had() -> None:
+    for left_s, floor in ((LAST_S, 1), (LAST_S + 1.0, 0)):
+        own = aiming("own", 0.1, total_samples=DONE + left_s * speeds(8)[1])
+        inputs = inputs_of(own, aiming("other", 0.1), nodes=1)
+        memory = dict.fromkeys(("own", "other"), HAD_ENOUGH)
+        assert Tradl().rate(inputs, memory).ratings[0].floor == floor
