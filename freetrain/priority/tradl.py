@@ -150,7 +150,7 @@ def _promised(
     """Return *rating* with what is promised of the equal share *level* as a floor."""
     if promise is None:
         return rating
-    most = level if promise is _FIRST else PROMISED * level
+    most = level if promise == _FIRST else PROMISED * level
     share = [size for size in contender.sizes if size <= most]
     floor = max(share, default=contender.sizes[0])
     return replace(rating, floor=floor, reason=f"{rating.reason}; {promise}")
