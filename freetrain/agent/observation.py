@@ -145,7 +145,7 @@ def sizes_left_out(
         for size in tried
         if not size.has_trained
         and size.failures >= most
-        and now_s - size.failed_s < LEFT_OUT_S
+        and (not size.failed_s or abs(now_s - size.failed_s) < LEFT_OUT_S)
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,17 +12,16 @@ from freetrain.api.logs import Log, read_log
 from freetrain.api.request import ReplayRequest
 from freetrain.errors import UsageError
 from freetrain.losscurve.forecast import MetricDirection
-from freetrain.planning.settings import POLICIES, Solver
+from freetrain.planning.settings import Solver
 from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pandas as pd
     import plotly.graph_objects as go
 
     from freetrain.api.logs import MethodName, PassesName
-    from freetrain.replay.run import ReplayResult
     from freetrain.report.summary import Comparison
 
 
@@ -55,10 +54,12 @@ def replay(  # noqa: PLR0913 - the options of `freetrain replay`
     solver: str = "exact",
     seed: int = 0,
     gpus_per_lease: int | None = None,
+    forecasts: bool = False,
 ) -> Replay:
     """Replay a log and compare policies for training in its holes.
 
-    Each parameter is the option of `freetrain replay` of that name; options that may
+    Each parameter but ``forecasts`` is the option of `freetrain replay` of that name;
+    options that may
     be repeated are lists: ``policies=["lookahead", "scavenger"]``.
 
     Args:
@@ -90,6 +91,8 @@ def replay(  # noqa: PLR0913 - the options of `freetrain replay`
         seed: Of what is drawn.
         gpus_per_lease: Leases of N GPUs, several on one node, of a log that counts
             GPUs; None for whole nodes.
+        forecasts: Whether to score what policies that look ahead forecast, for the
+            report's page on it; a replay takes about a tenth longer.
 
     Returns:
         Results with a row, or rows, for each policy.
@@ -139,24 +142,9 @@ def replay(  # noqa: PLR0913 - the options of `freetrain replay`
         gpus_per_node=None if log is None else log.gpus_per_node,
         gpus_per_lease=gpus_per_lease,
         skip_bad=0 if log is None else log.skip_bad,
+        record_forecasts=forecasts,
     ).checked()
-    context = UserContext.of_process()
-
-    def with_forecasts() -> tuple[ReplayResult, ...]:
-        ahead = tuple(name for name in request.policies if POLICIES[name].looks_ahead)
-        if not ahead or log is None:
-            return ()
-        asked = replace(
-            request, policies=ahead, record_steps=False, record_forecasts=True
-        )
-        return compare(asked, context, log=log)[0].results
-
-    comparison, load_s = compare(request, context, log=log)
-    return Replay(comparison, load_s, with_forecasts)
-
-
-def _key(result: ReplayResult) -> tuple[str, str, str | None]:
-    return result.policy, result.priority, result.forecaster
+    return Replay(*compare(request, UserContext.of_process(), log=log))
 
 
 def _several(names: str | Sequence[str]) -> tuple[str, ...]:
@@ -174,13 +162,10 @@ class Replay:
     Attributes:
         comparison: All figures.
         load_s: Seconds that reading the log and finding its holes took.
-        with_forecasts: Replays those policies once more that look ahead, and scores
-            their forecasts: it takes time that only reports are worth.
     """
 
     comparison: Comparison
     load_s: float
-    with_forecasts: Callable[[], tuple[ReplayResult, ...]]
 
     def __repr__(self) -> str:
         """Return the command that shows the same again, in place of all figures."""
@@ -310,19 +295,10 @@ class Replay:
             raise UsageError(f"there is no drawing {drawing!r}; choose of {known}.")
         return DRAWINGS[drawing](self.comparison)
 
-    @cached_property
-    def _reported(self) -> Comparison:
-        found = {_key(again): again.forecasts for again in self.with_forecasts()}
-        results = tuple(
-            replace(result, forecasts=found.get(_key(result)))
-            for result in self.comparison.results
-        )
-        return replace(self.comparison, results=results)
-
     def report(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the folder that `freetrain replay --out` writes.
 
-        For the page on their forecasts, policies that look ahead are replayed again.
+        Its page on forecasts needs a replay with ``forecasts``.
 
         Args:
             path: The folder; report.html in it is the page to open.
@@ -339,5 +315,5 @@ class Replay:
 
         folder = Path(path)
         check_folder(folder, force=force)
-        write_folder(folder, report_files(self._reported))
+        write_folder(folder, report_files(self.comparison))
         return folder / "report.html"

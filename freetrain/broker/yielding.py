@@ -447,7 +447,7 @@ class _EndTrials:
         theirs = {name: by for name, by in taken.items() if by in late}
         # With no lease on a node that is taken or booked, jobs start as without leases.
         everything = {**dict.fromkeys(end.alone.booked_s, first), **taken}
-        # A lease that goes beside the job before that ends keeps others off its node.
+        # A lease that is asked for beside the job that ends keeps others off its node.
         keepable = self._keepable - (end.freed - self._demand.state.leased)
         more, still = dict[str, int](), late
         for way in (theirs, everything):
@@ -460,7 +460,7 @@ class _EndTrials:
             if not still:
                 return self._fewest(end, given, more)
         # Beside leases that stay with a job's part of a node, all may be in vain.
-        return more if still < late else {}
+        return more if min(late ^ still, default=first) in late - still else {}
 
     def _fewest(
         self, end: _JobEnd, given: Mapping[str, int], enough: Mapping[str, int]

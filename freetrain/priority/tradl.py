@@ -90,8 +90,15 @@ class Tradl:
         rated = ratings(inputs.contenders, assessments, self._curves)
         turns = turns_at(inputs, memory, part=PROMISED)
         promises = _promises(inputs, turns)
+        floors = _floors(inputs, promises, level)
         kept = [
-            _promised(contender, rating, level, promises.get(contender.name))
+            replace(
+                rating,
+                floor=floors[contender.name],
+                reason=f"{rating.reason}; {promises[contender.name]}",
+            )
+            if contender.name in promises
+            else rating
             for contender, rating in zip(inputs.contenders, rated, strict=True)
         ]
         return RatingResult(tuple(kept), to_memory(turns))
@@ -144,16 +151,26 @@ _FIRST = (
 _TURN = "it is its turn for what is promised to all"
 
 
-def _promised(
-    contender: Contender, rating: Rating, level: float, promise: str | None
-) -> Rating:
-    """Return *rating* with what is promised of the equal share *level* as a floor."""
-    if promise is None:
-        return rating
-    most = level if promise == _FIRST else PROMISED * level
-    share = [size for size in contender.sizes if size <= most]
-    floor = max(share, default=contender.sizes[0])
-    return replace(rating, floor=floor, reason=f"{rating.reason}; {promise}")
+def _floors(
+    inputs: RatingInputs, promises: Mapping[str, str], level: float
+) -> dict[str, int]:
+    """Return the nodes that *promises* keep, by name, of the equal share *level*.
+
+    These are the smallest sizes where not all can have their share, as beside a trainer
+    whose smallest size is more than that.
+    """
+    own = [each for each in inputs.contenders if each.name in promises]
+    parts = {_FIRST: level, _TURN: PROMISED * level}
+    floors = {
+        each.name: max(
+            (size for size in each.sizes if size <= parts[promises[each.name]]),
+            default=each.sizes[0],
+        )
+        for each in own
+    }
+    if sum(floors.values()) <= inputs.nodes:
+        return floors
+    return {each.name: each.sizes[0] for each in own}
 
 
 def _promises(inputs: RatingInputs, turns: Mapping[str, Turn]) -> dict[str, str]:
@@ -162,8 +179,8 @@ def _promises(inputs: RatingInputs, turns: Mapping[str, Turn]) -> dict[str, str]
     First come those that have held nodes for less than :data:`FIRST_S`, or have work
     for less than :data:`LAST_S`; those that hold some keep them. Of the others, one
     that is not ahead has a turn, and keeps it until it is ahead by a turn. Together
-    these have the promised part of the nodes, or
-    as many as one of them needs that fits, if the first leave so many.
+    these have the promised part of the nodes, or as many as one of them needs that
+    fits, if the first leave so many.
     """
     own = [each for each in inputs.contenders if not _gets_nothing(each)]
     new = [
@@ -188,8 +205,11 @@ def _promises(inputs: RatingInputs, turns: Mapping[str, Turn]) -> dict[str, str]
 
 
 def _is_nearly_done(contender: Contender) -> bool:
-    """Tell whether it can end within :data:`LAST_S` on its smallest size."""
-    if contender.total_samples is None:
+    """Tell whether it can end within :data:`LAST_S` on its smallest size.
+
+    Before it has trained its speed is a guess.
+    """
+    if contender.total_samples is None or not contender.done_samples:
         return False
     left = contender.total_samples - contender.done_samples
     return left <= LAST_S * contender.samples_per_s.item(contender.sizes[0])

@@ -212,7 +212,8 @@ class TriedSize:
     Attributes:
         failures: How often it failed there before its first step, while it had made
             none there.
-        failed_s: When it failed there last, Unix time.
+        failed_s: When it failed there last, Unix time; 0 where an earlier release wrote
+            the file.
         why: The message of the last of them, for people. Hostile text.
     """
 

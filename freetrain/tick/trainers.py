@@ -91,7 +91,8 @@ class TickTrainer:
 
     Attributes:
         row: Its row in the store.
-        job: Its job file, None where it cannot be read.
+        job: Its job file, None where it cannot be read. Ticks plan with
+            :meth:`with_sizes_left`.
         tried: The sizes that it was tried on, where it failed on any.
         newest: Its newest generation, None before the first.
         final: How it ended, None while it goes on.

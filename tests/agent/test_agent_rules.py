@@ -49,6 +49,7 @@ from freetrain.state.files import (
     GenerationEnding,
     all_sizes,
 )
+from freetrain.text import DAY_S
 from tests.agent.model_cluster import a_job
 from tests.state.endings import a_lease, an_assignment, an_ending
 
@@ -396,6 +397,16 @@ def test_a_size_that_was_left_out_is_tried_once_more_after_hours() -> None:
     endings = history(*worlds, RAN, (3, late, False))
     assert set(sizes_left_out(endings[-1].tried, JOB, now_s=again_s + 9.0)) == {3}
     assert judge(endings, JOB) == MAY_RUN
+
+
+def test_a_size_stays_left_out_by_an_earlier_release_and_for_no_wrong_clock() -> None:
+    *_, last = history(RAN, (3, ERROR, False), (3, ERROR, False))
+    earlier = tuple(replace(size, failed_s=0.0) for size in last.tried)
+    now_s = last.ended_s + 2 * LEFT_OUT_S
+
+    assert set(sizes_left_out(earlier, JOB, now_s=now_s)) == {3}
+    ahead = tuple(replace(size, failed_s=now_s + DAY_S) for size in last.tried)
+    assert not sizes_left_out(ahead, JOB, now_s=now_s)
 
 
 def test_a_trainer_without_a_second_attempt_leaves_a_size_out_at_once() -> None:

@@ -265,3 +265,19 @@ def test_a_trainer_that_is_nearly_done_is_let_end_whatever_it_had() -> None:
         inputs = inputs_of(own, aiming("other", 0.1), nodes=1)
         memory = dict.fromkeys(("own", "other"), HAD_ENOUGH)
         assert Tradl().rate(inputs, memory).ratings[0].floor == floor
+
+
+def test_before_it_trains_nobody_knows_that_a_trainer_is_nearly_done() -> None:
+    own = aiming("own", 0.1, total_samples=1.0, done_samples=0.0)
+    inputs = inputs_of(own, aiming("other", 0.1), nodes=1)
+    memory = dict.fromkeys(("own", "other"), HAD_ENOUGH)
+    assert Tradl().rate(inputs, memory).ratings[0].floor == 0
+
+
+def test_no_share_is_promised_that_takes_the_promise_of_another() -> None:
+    large = {"sizes": (6,), "samples_per_s": speeds(6)}
+    team = (aiming("large", 0.1, **large), aiming("one", 0.1), aiming("other", 0.1))
+    ratings = Tradl().rate(inputs_of(*team, nodes=8), {}).ratings
+    assert [rating.floor for rating in ratings] == [6, 1, 1]
+    ratings = Tradl().rate(inputs_of(*team, nodes=18), {}).ratings
+    assert [rating.floor for rating in ratings] == [6, 6, 6]
