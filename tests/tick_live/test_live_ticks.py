@@ -40,11 +40,17 @@ def test_a_trainer_gets_nodes_and_its_leases_leave(broker: LiveBroker) -> None:
     first = newest_assigned(broker.folder.trainer("a"))
 
     broker.pause("a")
-    told = broker.ticks_until("leases told", lambda p: p.done["leases ended"] == 3)
-    gone = broker.ticks_until("no lease", lambda p: not p.leases)
+    reports: list[StatusReport] = []  # a slow agent's lease may be told by a later tick
+
+    def is_gone(report: StatusReport) -> bool:
+        reports.append(report)
+        return not report.leases
+
+    gone = broker.ticks_until("no lease", is_gone)
 
     assert first is None or len(first.members) == 3
-    assert told.done["leases asked for"] == 0
+    assert sum(report.done["leases ended"] for report in reports) >= 3
+    assert not any(report.done["leases asked for"] for report in reports)
     assert gone.problems == ()
     logs = [path.read_text() for path in broker.folder.leases.glob("*/agent.log")]
     assert len(logs) == 3
