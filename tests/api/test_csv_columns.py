@@ -62,7 +62,12 @@ def test_a_replays_tables_have_the_documented_columns_and_are_read_back(
 ) -> None:
     log, out = ft.read_log(WEEK), tmp_path / "report"
     result = ft.replay(
-        log, policies=["lookahead", "equal"], days=1, nodes=64, parallel=2
+        log,
+        policies=["lookahead", "equal"],
+        days=1,
+        nodes=64,
+        parallel=2,
+        forecasts=True,
     )
     result.report(out)
 
